@@ -1,0 +1,195 @@
+"""The tables of a dataset: every column with its type, unit and meaning, in one place.
+
+The SQLite store, the Parquet export, the checks on reading and the documentation are all made
+from `TABLES`. Names are fixed by the design; columns may be added, never renamed. No I/O here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+SCHEMA_VERSION = 1
+"""Raised when a column changes its meaning; a reader refuses a dataset of another version."""
+
+
+class Kind(StrEnum):
+    """Logical type of a column; `JSON` is text that holds one JSON value."""
+
+    INTEGER = "integer"
+    REAL = "real"
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    JSON = "json"
+    REAL_LIST = "list of real"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    kind: Kind
+    description: str
+    unit: str = ""
+    required: bool = False
+    """True where every row has a value, failed observations included."""
+
+
+def _i(name: str, description: str, unit: str = "", *, required: bool = False) -> Column:
+    return Column(name, Kind.INTEGER, description, unit, required)
+
+
+def _r(name: str, description: str, unit: str = "ms", *, required: bool = False) -> Column:
+    return Column(name, Kind.REAL, description, unit, required)
+
+
+def _t(name: str, description: str, *, required: bool = False) -> Column:
+    return Column(name, Kind.TEXT, description, required=required)
+
+
+def _b(name: str, description: str) -> Column:
+    return Column(name, Kind.BOOLEAN, description)
+
+
+_IDENTITY = (
+    _t("campaign", "identifier of the campaign", required=True),
+    _i("round", "repetition of the cell, from 0", "count", required=True),
+    _t("link", "name of the link profile", required=True),
+    _t("study", "study the row belongs to: coalescing, single-query, web, authoritative", required=True),
+)
+_POSITION = _i("position", "place of the condition in the random order of its round, from 0", "count", required=True)
+_STARTED = _r("started_s", "start of the observation, seconds since the Unix epoch", "s", required=True)
+_ERROR = _t("error", "null where the observation succeeded, else what failed")
+
+DNS_EXCHANGES = (
+    *_IDENTITY,
+    _t("page", "page whose host name was asked for; null outside page cells"),
+    _t("protocol", "DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ", required=True),
+    _t("resumption", "none, ticket (PSK) or early-data (0-RTT)", required=True),
+    _b("warming", "true for the exchange that only fetched the ticket: recorded, never analysed"),
+    _POSITION,
+    _STARTED,
+    _r("handshake_ms", "start of the connection to the end of its handshake; 0 for DoUDP and for early data"),
+    _r("query_ms", "query sent to answer complete"),
+    _r("total_ms", "exchange: start of the connection to answer complete"),
+    _r("cpu_ms", "CPU time of the client during the exchange"),
+    _i("handshake_sent_bytes", "IP payload, client to server, before the query was sent", "bytes"),
+    _i("handshake_received_bytes", "IP payload, server to client, before the query was sent", "bytes"),
+    _i("query_sent_bytes", "IP payload, client to server, from the query on", "bytes"),
+    _i("query_received_bytes", "IP payload, server to client, from the query on", "bytes"),
+    _i("handshake_sent_packets", "packets, client to server, before the query was sent", "count"),
+    _i("handshake_received_packets", "packets, server to client, before the query was sent", "count"),
+    _i("query_sent_packets", "packets, client to server, from the query on", "count"),
+    _i("query_received_packets", "packets, server to client, from the query on", "count"),
+    _b("session_resumed", "the TLS session was resumed; null where there is none"),
+    _b("early_data_accepted", "the server answered the query from early data, by its own word"),
+    _t("quic_version", "QUIC version on the wire, e.g. v1; null without QUIC"),
+    _t("tls_version", "TLS version, e.g. TLSv1.3; null without TLS"),
+    _ERROR,
+)
+
+TCP_RTTS = (
+    *_IDENTITY,
+    _t("page", "page of the cell"),
+    _POSITION,
+    _STARTED,
+    _r("rtt_ms", "TCP SYN sent to SYN-ACK received (connect) against the page's server"),
+    _ERROR,
+)
+
+_NAVIGATION = (
+    "connect_start_ms",
+    "connect_ms",
+    "secure_connection_start_ms",
+    "fetch_start_ms",
+    "domain_lookup_start_ms",
+    "domain_lookup_end_ms",
+    "request_start_ms",
+    "response_start_ms",
+    "response_end_ms",
+    "dom_interactive_ms",
+    "dom_content_loaded_ms",
+    "dom_complete_ms",
+)
+_NAVIGATION_MEANING = {
+    "connect_start_ms": "connectStart",
+    "connect_ms": "connectEnd: the end of the QUIC handshake, also where the request left before it",
+    "secure_connection_start_ms": "secureConnectionStart",
+    "fetch_start_ms": "fetchStart",
+    "domain_lookup_start_ms": "domainLookupStart",
+    "domain_lookup_end_ms": "domainLookupEnd",
+    "request_start_ms": "requestStart",
+    "response_start_ms": "responseStart",
+    "response_end_ms": "responseEnd",
+    "dom_interactive_ms": "domInteractive",
+    "dom_content_loaded_ms": "domContentLoadedEventStart",
+    "dom_complete_ms": "domComplete",
+}
+
+PAGE_LOADS = (
+    *_IDENTITY,
+    _t("page", "name of the page, e.g. example.org", required=True),
+    _t("h3", "1-rtt or 0-rtt: the condition asked for; evidence is in early_data_accepted", required=True),
+    _t("coupling", "decoupled: address told to the browser; coupled: it resolves by itself", required=True),
+    _t("dns_protocol", "transport of the browser's own lookups; null when decoupled"),
+    _t("variant", "main for the study's conditions; aa-1 and aa-2 for the A/A self-check", required=True),
+    _POSITION,
+    _STARTED,
+    _r("plt_ms", "PLT of the browser: loadEventStart after the navigation start"),
+    _r("fcp_ms", "first contentful paint after the navigation start"),
+    *(_r(name, f"navigation timing: {_NAVIGATION_MEANING[name]}, after the navigation start") for name in _NAVIGATION),
+    _i("transfer_bytes", "navigation timing: transferSize of the document", "bytes"),
+    _i("resource_count", "resources the page fetched besides its document", "count"),
+    _b("early_data_accepted", "the server received the document's request before the handshake was complete"),
+    _b("session_resumed", "the TLS session of the document's connection was resumed, by the server's word"),
+    _r("setup_ms", "context, priming, connection close and warm-up before the measured load"),
+    Column("navigation", Kind.JSON, "the raw PerformanceNavigationTiming entry and the paint entries"),
+    _ERROR,
+)
+
+RESOURCES = (
+    *_IDENTITY,
+    _t("page", "name of the page", required=True),
+    _t("h3", "condition of the load: 1-rtt or 0-rtt", required=True),
+    _t("variant", "variant of the load", required=True),
+    _i("position", "place of the load in its round", "count", required=True),
+    _t("url", "URL fetched", required=True),
+    _t("initiator", "initiatorType of the resource timing entry"),
+    _t("protocol", "nextHopProtocol, e.g. h3"),
+    _r("start_ms", "startTime after the navigation start"),
+    _r("request_start_ms", "requestStart after the navigation start"),
+    _r("response_start_ms", "responseStart after the navigation start"),
+    _r("response_end_ms", "responseEnd after the navigation start"),
+    _i("transfer_bytes", "transferSize", "bytes"),
+    _i("encoded_bytes", "encodedBodySize", "bytes"),
+)
+
+LINK_CHECKS = (
+    _t("campaign", "identifier of the campaign", required=True),
+    _i("round", "round before which the link was checked; -1 before the campaign", "count", required=True),
+    _t("link", "name of the link profile", required=True),
+    _t("page", "page of the cell about to be measured; null for the check before the campaign"),
+    _r("when_s", "time of the check, seconds since the Unix epoch", "s", required=True),
+    _t("backend", "netem or uml", required=True),
+    Column("rtt_samples_ms", Kind.REAL_LIST, "idle RTT of every UDP echo probe that came back", "ms"),
+    _i("probes", "UDP echo probes sent", "count"),
+    _r("rtt_ms", "median idle RTT"),
+    _r("nominal_rtt_ms", "RTT of the profile"),
+    _r("down_mbit", "rate measured towards the client; null where it was not measured in this check", "Mbit/s"),
+    _r("up_mbit", "rate measured towards the server; null where it was not measured in this check", "Mbit/s"),
+    _r("nominal_down_mbit", "downlink rate of the profile; null where unshaped", "Mbit/s"),
+    _r("nominal_up_mbit", "uplink rate of the profile; null where unshaped", "Mbit/s"),
+    _r("configured_down_delay_ms", "netem delay towards the client, after calibration"),
+    _r("configured_up_delay_ms", "netem delay towards the server, after calibration"),
+    _t("verdict", "pass, or what was out of tolerance", required=True),
+)
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    "dns_exchanges": DNS_EXCHANGES,
+    "tcp_rtts": TCP_RTTS,
+    "page_loads": PAGE_LOADS,
+    "resources": RESOURCES,
+    "link_checks": LINK_CHECKS,
+}
+"""Every table of a dataset, by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
