@@ -1,0 +1,3 @@
+module crosslayer/emulation/wire
+
+go 1.26

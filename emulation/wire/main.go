@@ -1,0 +1,121 @@
+//go:build linux
+
+// Command crosslayer-wire is the first process of the User-Mode Linux guest that stands in for
+// netem where the host's kernel has none. It joins the guest's two network devices with a bridge
+// and then runs the commands it reads from its console, one a line, answering each with its output
+// and a line "[rc=N]". At end of input it powers the guest off.
+//
+// It mounts /proc by itself: the mount program of the host is setuid to a user that does not exist
+// in a rootless guest, and without the guest's own /proc `tc` computes delays with the host's clock.
+//
+// Usage: init=PATH/crosslayer-wire with MODULES=folder, IP=path and TC=path on the kernel's
+// command line; the folder holds the modules to load, in the order of their names.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unsafe"
+)
+
+func main() {
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "crosslayer-wire: is the init of a User-Mode Linux guest, not a program to run")
+		os.Exit(2)
+	}
+	if err := setUp(); err != nil {
+		fmt.Println("FAILED", err)
+	} else {
+		fmt.Println("READY")
+		serve()
+	}
+	_ = syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func setUp() error {
+	if err := rawConsole(); err != nil {
+		return err
+	}
+	for target, kind := range map[string]string{"/proc": "proc", "/sys": "sysfs"} {
+		if err := syscall.Mount(kind, target, kind, 0, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", target, err)
+		}
+	}
+	// Neighbour discovery of the guest itself would be traffic on the link.
+	for _, scope := range []string{"all", "default"} {
+		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+scope+"/disable_ipv6", []byte("1"), 0)
+	}
+	modules, _ := filepath.Glob(filepath.Join(os.Getenv("MODULES"), "*.ko"))
+	for _, file := range modules {
+		if err := loadModule(file); err != nil {
+			return fmt.Errorf("load %s: %w", file, err)
+		}
+	}
+	ip := os.Getenv("IP")
+	for _, line := range []string{
+		"link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+		"link set br0 up",
+		"link set vec0 master br0 txqueuelen 10000 promisc on up",
+		"link set vec1 master br0 txqueuelen 10000 promisc on up",
+	} {
+		if out, err := exec.Command(ip, strings.Fields(line)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", line, err, out)
+		}
+	}
+	return nil
+}
+
+// rawConsole stops the console from echoing commands and from turning \n into \r\n.
+func rawConsole() error {
+	var t syscall.Termios
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, 0, syscall.TCGETS, uintptr(unsafe.Pointer(&t))); errno != 0 {
+		return fmt.Errorf("console: %w", errno)
+	}
+	t.Lflag &^= syscall.ECHO | syscall.ISIG
+	t.Oflag &^= syscall.OPOST
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, 0, syscall.TCSETS, uintptr(unsafe.Pointer(&t))); errno != 0 {
+		return fmt.Errorf("console: %w", errno)
+	}
+	return nil
+}
+
+const sysFinitModule = 313 // x86-64, the only machine User-Mode Linux runs on here
+
+func loadModule(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	empty := [1]byte{}
+	_, _, errno := syscall.Syscall(sysFinitModule, f.Fd(), uintptr(unsafe.Pointer(&empty[0])), 0)
+	if errno != 0 && errno != syscall.EEXIST {
+		return errno
+	}
+	return nil
+}
+
+// serve runs `tc` with the words of each line; the answer is its output and its exit status.
+func serve() {
+	tc := os.Getenv("TC")
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		out, err := exec.Command(tc, strings.Fields(lines.Text())...).CombinedOutput()
+		os.Stdout.Write(out)
+		code := 0
+		if err != nil {
+			code = 127
+			var exit *exec.ExitError
+			if errors.As(err, &exit) {
+				code = exit.ExitCode()
+			}
+		}
+		fmt.Printf("\n[rc=%d]\n", code)
+	}
+}

@@ -1,0 +1,9 @@
+"""Page loads in the environment's stock Chromium, driven by Selenium over WebDriver BiDi.
+
+Nothing here knows of campaigns; what is measured comes back as plain values and raw timing entries.
+"""
+
+from crosslayer.browser.browser import Browser, PageLoad, Resource
+from crosslayer.browser.programs import BrowserError, BrowserPrograms, find_browser
+
+__all__ = ["Browser", "BrowserError", "BrowserPrograms", "PageLoad", "Resource", "find_browser"]

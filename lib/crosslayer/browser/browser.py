@@ -1,0 +1,292 @@
+"""One Chromium process and the symmetric procedure of a measured page load.
+
+Every load is the same: a new user context (a fresh profile with a QUIC session cache of its own), a *priming*
+load, the server closes its connections, a warm-up page on another site, then the page, measured. A 0-RTT load
+primes the page's own host, so Chromium holds its ticket; a 1-RTT load primes an alias of the host that serves
+the same page. The two differ in nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from selenium import webdriver
+from selenium.common.exceptions import TimeoutException, WebDriverException
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+from crosslayer.browser.programs import BrowserError, BrowserPrograms
+
+WARM_UP_HOST = "www.warmup.example"
+"""Another site than every page under test: the measured load is a cross-site navigation into a fresh renderer."""
+
+_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",  # root of a private user namespace; nothing but our own pages is loaded
+    "--disable-gpu",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-sync",
+    "--disable-domain-reliability",
+    "--disable-client-side-phishing-detection",
+    "--dns-prefetch-disable",
+    "--disable-http-cache",
+    "--disable-back-forward-cache",
+    "--metrics-recording-only",
+    "--mute-audio",
+    "--enable-quic",
+)
+
+_COLLECT = """
+const done = arguments[arguments.length - 1], wait = arguments[0];
+function report() {
+  const nav = performance.getEntriesByType('navigation')[0];
+  done(JSON.stringify({
+    navigation: nav.toJSON(), timeOrigin: performance.timeOrigin,
+    paint: performance.getEntriesByType('paint').map(p => p.toJSON()),
+    resources: performance.getEntriesByType('resource').map(r => r.toJSON())}));
+}
+function ready() {
+  const nav = performance.getEntriesByType('navigation')[0];
+  return nav && nav.loadEventEnd > 0 && performance.getEntriesByName('first-contentful-paint').length > 0;
+}
+if (ready()) report(); else {
+  const limit = performance.now() + wait;
+  (function again() { if (ready() || performance.now() > limit) report(); else setTimeout(again, 2); })();
+}
+"""
+_PAINT_WAIT_MS = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of a load, from its PerformanceResourceTiming entry; times in ms after the navigation start."""
+
+    url: str
+    initiator: str
+    protocol: str
+    start_ms: float
+    request_start_ms: float
+    response_start_ms: float
+    response_end_ms: float
+    transfer_bytes: int
+    encoded_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageLoad:
+    """One measured load; times in ms after the navigation start (Navigation Timing Level 2)."""
+
+    started_s: float
+    """Start of the measured navigation, seconds since the Unix epoch."""
+    setup_ms: float
+    """Context, priming, connection close and warm-up before it."""
+    plt_ms: float
+    fcp_ms: float | None
+    """None where the page had painted nothing."""
+    connect_start_ms: float
+    connect_ms: float
+    secure_connection_start_ms: float
+    fetch_start_ms: float
+    domain_lookup_start_ms: float
+    domain_lookup_end_ms: float
+    request_start_ms: float
+    response_start_ms: float
+    response_end_ms: float
+    dom_interactive_ms: float
+    dom_content_loaded_ms: float
+    dom_complete_ms: float
+    transfer_bytes: int
+    resources: tuple[Resource, ...]
+    navigation: str
+    """The raw navigation and paint entries, JSON."""
+
+
+class Browser:
+    """A Chromium process in the client's namespace.
+
+    Parameters
+    ----------
+    programs
+        From `find_browser`.
+    folder
+        Private folder for profile, home and logs; goes with the namespaces.
+    addresses
+        Host name -> IPv4 address: what Chromium is told (decoupled loads). Each host is spoken to over QUIC.
+    spki
+        Base64 SHA-256 of the server's public key, the one certificate that is accepted.
+    extra_flags
+        Further command-line switches, e.g. a netlog.
+
+    Raises
+    ------
+    BrowserError
+        Where Chromium does not start.
+    """
+
+    def __init__(
+        self,
+        programs: BrowserPrograms,
+        *,
+        folder: Path,
+        addresses: Mapping[str, str],
+        spki: str,
+        extra_flags: tuple[str, ...] = (),
+        page_timeout_s: float = 60.0,
+    ) -> None:
+        home = folder / "home"
+        home.mkdir(parents=True, exist_ok=True)
+        rules = [f"MAP {host}:443 {address}:443" for host, address in addresses.items()] + ["MAP * ~NOTFOUND"]
+        options = Options()
+        options.binary_location = programs.browser
+        options.enable_bidi = True
+        for flag in (
+            *_FLAGS,
+            f"--user-data-dir={folder / 'profile'}",
+            f"--ignore-certificate-errors-spki-list={spki}",
+            f"--origin-to-force-quic-on={','.join(f'{host}:443' for host in addresses)}",
+            f"--host-resolver-rules={','.join(rules)}",
+            *extra_flags,
+        ):
+            options.add_argument(flag)
+        service = Service(
+            programs.driver, env={**os.environ, "HOME": str(home)}, log_output=str(folder / "chromedriver.log")
+        )
+        try:
+            self._driver = webdriver.Chrome(service=service, options=options)
+        except WebDriverException as error:
+            raise BrowserError(
+                f"Chromium does not start: {_first_line(error)}",
+                where=programs.browser,
+                next_step="Run `crosslayer doctor`; the log is printed with CROSSLAYER_DEBUG=1.",
+            ) from error
+        self._driver.set_page_load_timeout(page_timeout_s)
+        self._driver.set_script_timeout(page_timeout_s)
+        self._base = self._driver.current_window_handle
+        self.loads = 0
+        """Measured loads so far, for whoever wants a fresh process now and then."""
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End Chromium and ChromeDriver; never raises, since a crashed browser has nothing left to close."""
+        with contextlib.suppress(Exception):
+            self._driver.quit()
+
+    def load(self, host: str, *, prime_host: str, close_connections: Callable[[], object]) -> PageLoad:
+        """One measured load of `https://HOST/` by the symmetric procedure.
+
+        Parameters
+        ----------
+        host
+            Host name of the page.
+        prime_host
+            The page's own host for a load whose request can go as early data (0-RTT), an alias for a 1-RTT load.
+        close_connections
+            Makes the server close its connections, so that the measured load needs one of its own.
+
+        Raises
+        ------
+        BrowserError
+            Where a page does not load in time or Chromium fails; the browser should then be made anew.
+        """
+        begin = time.perf_counter()
+        try:
+            with self._context():
+                self._driver.get(f"https://{prime_host}/")
+                close_connections()
+                self._driver.get(f"https://{WARM_UP_HOST}/")
+                setup_ms = (time.perf_counter() - begin) * 1e3
+                self._driver.get(f"https://{host}/")
+                raw = json.loads(self._driver.execute_async_script(_COLLECT, _PAINT_WAIT_MS))
+        except TimeoutException as error:
+            raise BrowserError(
+                "did not load in time", where=host, next_step="See the server's events and the link's rate."
+            ) from error
+        except WebDriverException as error:
+            raise BrowserError(
+                f"failed in Chromium: {_first_line(error)}", where=host, next_step="It is tried again in a new process."
+            ) from error
+        self.loads += 1
+        return _page_load(raw, setup_ms)
+
+    def screenshot(self, host: str, file: Path, *, settle_s: float = 1.0) -> None:
+        """Save a picture of a loaded page, for a look at it; not part of any measurement."""
+        self._driver.get(f"https://{host}/")
+        time.sleep(settle_s)
+        self._driver.save_screenshot(str(file))
+
+    @contextlib.contextmanager
+    def _context(self) -> Iterator[None]:
+        """A new user context with one tab; removed again with all its state."""
+        context = self._driver.browser.create_user_context()
+        try:
+            tab = self._driver.browsing_context.create(type="tab", user_context=context)
+            self._driver.switch_to.window(tab)
+            yield
+        finally:
+            with contextlib.suppress(WebDriverException):
+                self._driver.switch_to.window(self._base)
+            with contextlib.suppress(WebDriverException):
+                self._driver.browser.remove_user_context(context)  # closes its tabs too
+
+
+def _page_load(raw: dict[str, Any], setup_ms: float) -> PageLoad:
+    nav = raw["navigation"]
+    paint = {entry["name"]: entry["startTime"] for entry in raw["paint"]}
+    return PageLoad(
+        started_s=raw["timeOrigin"] / 1e3,
+        setup_ms=setup_ms,
+        plt_ms=nav["loadEventStart"],
+        fcp_ms=paint.get("first-contentful-paint"),
+        connect_start_ms=nav["connectStart"],
+        connect_ms=nav["connectEnd"],
+        secure_connection_start_ms=nav["secureConnectionStart"],
+        fetch_start_ms=nav["fetchStart"],
+        domain_lookup_start_ms=nav["domainLookupStart"],
+        domain_lookup_end_ms=nav["domainLookupEnd"],
+        request_start_ms=nav["requestStart"],
+        response_start_ms=nav["responseStart"],
+        response_end_ms=nav["responseEnd"],
+        dom_interactive_ms=nav["domInteractive"],
+        dom_content_loaded_ms=nav["domContentLoadedEventStart"],
+        dom_complete_ms=nav["domComplete"],
+        transfer_bytes=nav["transferSize"],
+        resources=tuple(
+            Resource(
+                url=entry["name"],
+                initiator=entry["initiatorType"],
+                protocol=entry["nextHopProtocol"],
+                start_ms=entry["startTime"],
+                request_start_ms=entry["requestStart"],
+                response_start_ms=entry["responseStart"],
+                response_end_ms=entry["responseEnd"],
+                transfer_bytes=entry["transferSize"],
+                encoded_bytes=entry["encodedBodySize"],
+            )
+            for entry in raw["resources"]
+        ),
+        navigation=json.dumps({"navigation": nav, "paint": raw["paint"], "time_origin": raw["timeOrigin"]}),
+    )
+
+
+def _first_line(error: WebDriverException) -> str:
+    return (error.msg or str(error)).strip().splitlines()[0]

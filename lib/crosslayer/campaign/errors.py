@@ -1,0 +1,7 @@
+"""The error of this room."""
+
+from crosslayer.errors import CrosslayerError
+
+
+class CampaignError(CrosslayerError):
+    """A plan that cannot be run, or a campaign that cannot go on. What was measured before stays in the store."""

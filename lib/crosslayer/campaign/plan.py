@@ -1,0 +1,152 @@
+"""What a campaign will measure, in which order, drawn from a seed. Pure: no clock, no files but the plan's own."""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from crosslayer.campaign.errors import CampaignError
+
+STUDIES = ("coalescing",)
+_ALL_LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
+_ALL_PAGES = ("example.org", "wikipedia.org", "instagram.com")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A link and a page: what a round repeats."""
+
+    link: str
+    page: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that decides what is measured; two campaigns with equal plans are comparable row by row."""
+
+    study: str = "coalescing"
+    links: tuple[str, ...] = _ALL_LINKS
+    """Names of link profiles."""
+    pages: tuple[str, ...] = _ALL_PAGES
+    """Names of pages."""
+    rounds: int = 5
+    """Repetitions of every cell."""
+    seed: int = 1
+    """Draws the order of cells and of the conditions in each round."""
+    aa_cell: bool = True
+    """Add the A/A self-check (two alias hosts, both 1-RTT) to every round of the first link and page."""
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every link with every page."""
+        return tuple(Cell(link, page) for link in self.links for page in self.pages)
+
+    def order(self, round_number: int) -> list[Cell]:
+        """Cells of one round: links in random order, the pages of a link in random order.
+
+        The pages of a link stay together, since a change of link costs a check of its rates.
+        """
+        draw = self._draw(round_number)
+        links = draw.sample(self.links, len(self.links))
+        return [Cell(link, page) for link in links for page in draw.sample(self.pages, len(self.pages))]
+
+    def shuffled(self, round_number: int, cell: Cell, conditions: list[str]) -> list[str]:
+        """The conditions of one round of one cell in the order drawn for it, the same after a resume."""
+        return self._draw(round_number, cell.link, cell.page).sample(conditions, len(conditions))
+
+    def has_aa(self, cell: Cell) -> bool:
+        """True for the cell that carries the A/A self-check."""
+        return self.aa_cell and cell == self.cells[0]
+
+    def _draw(self, *place: object) -> random.Random:
+        return random.Random("/".join(map(str, (self.seed, *place))))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as plain values, as kept in the store and in `campaign.json`."""
+        return {**asdict(self), "links": list(self.links), "pages": list(self.pages)}
+
+
+PROFILES: dict[str, Plan] = {
+    "smoke": Plan(links=("fiber", "4g"), pages=("example.org",), rounds=3),
+    "quick": Plan(rounds=5),
+    "paper": Plan(rounds=3830),
+}
+"""Named sizes. `smoke` about 1 min, `quick` under 15 min on two cores, `paper` the full sample size of TNSM 2024."""
+
+
+def load_plan(file: Path) -> Plan:
+    """Read a plan from a TOML file whose keys are the fields of `Plan`.
+
+    Raises
+    ------
+    CampaignError
+        Naming file and key.
+    """
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CampaignError(
+            f"cannot be read ({error.strerror})", where=str(file), next_step="Name a plan file."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CampaignError(f"is not TOML: {error}", where=str(file), next_step="Mend that line.") from error
+    return changed(Plan(), values, where=str(file))
+
+
+def changed(plan: Plan, values: dict[str, Any], *, where: str = "plan") -> Plan:
+    """`plan` with some fields set, each checked.
+
+    Raises
+    ------
+    CampaignError
+        For an unknown field or a value of the wrong type.
+    """
+    kinds = {f.name: f.type for f in fields(Plan)}
+    clean: dict[str, Any] = {}
+    for key, value in values.items():
+        place = f"{where}, key '{key}'"
+        if key not in kinds:
+            raise CampaignError("is not a key of a plan", where=place, next_step=f"Keys are: {', '.join(kinds)}.")
+        if key in ("links", "pages"):
+            if not isinstance(value, (list, tuple)) or not value or not all(isinstance(v, str) for v in value):
+                raise CampaignError("must be a list of names", where=place, next_step='Write e.g. ["fiber", "4g"].')
+            if len(set(value)) != len(value):
+                raise CampaignError("names something twice", where=place, next_step="Name each once.")
+            clean[key] = tuple(value)
+        elif key == "aa_cell":
+            if not isinstance(value, bool):
+                raise CampaignError("must be true or false", where=place)
+            clean[key] = value
+        elif key == "study":
+            if value not in STUDIES:
+                raise CampaignError(
+                    f"there is no study {value!r}", where=place, next_step=f"Choose one of: {', '.join(STUDIES)}."
+                )
+            clean[key] = value
+        else:
+            if isinstance(value, bool) or not isinstance(value, int) or (key == "rounds" and value < 1):
+                raise CampaignError(
+                    f"must be a whole number{' above 0' if key == 'rounds' else ''}, is {value!r}", where=place
+                )
+            clean[key] = value
+    return replace(plan, **clean)
+
+
+def check_names(plan: Plan, *, links: Collection[str], pages: Collection[str]) -> None:
+    """Refuse a plan that names a link or page that does not exist.
+
+    Raises
+    ------
+    CampaignError
+        Naming it and those there are.
+    """
+    for kind, wanted, known in (("link profile", plan.links, links), ("page", plan.pages, pages)):
+        for name in wanted:
+            if name not in known:
+                raise CampaignError(
+                    f"there is no {kind} '{name}'", where="plan", next_step=f"Choose from: {', '.join(sorted(known))}."
+                )

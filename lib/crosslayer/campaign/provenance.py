@@ -1,0 +1,68 @@
+"""Where and with what a campaign was measured."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = (
+    "aioquic",
+    "altair",
+    "cryptography",
+    "dnspython",
+    "h2",
+    "papermill",
+    "polars",
+    "pyarrow",
+    "pyroute2",
+    "selenium",
+)
+
+
+def host() -> dict[str, Any]:
+    """CPU, cores, memory, kernel and operating system of this machine; no name and no address of it."""
+    release = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "os": release.get("PRETTY_NAME", platform.system()),
+    }
+
+
+def packages() -> dict[str, str]:
+    """Versions of Python, crosslayer and the packages that take part in measuring and drawing."""
+    found = {"python": platform.python_version(), "crosslayer": importlib.metadata.version("crosslayer")}
+    return found | {name: importlib.metadata.version(name) for name in _PACKAGES}
+
+
+def revision() -> dict[str, Any]:
+    """Git revision of the checkout and whether its files are as committed; `CROSSLAYER_REVISION` where packaged."""
+    if told := os.environ.get("CROSSLAYER_REVISION"):
+        return {"revision": told, "clean": "dirty" not in told}
+    root = Path(__file__).parents[3]
+    git = ["git", "-C", str(root), "-c", f"safe.directory={root}"]
+    try:
+        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return {"revision": None, "clean": None}
+    if head.returncode != 0:
+        return {"revision": None, "clean": None}
+    return {"revision": head.stdout.strip(), "clean": not status.stdout.strip()}
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor()

@@ -1,0 +1,200 @@
+"""The `crosslayer` command: nothing but calls into the rooms, and their errors as one message each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import click
+
+from crosslayer import __version__
+from crosslayer.errors import CrosslayerError
+
+CANNOT_MEASURE = 3
+"""Exit status of `measure` and `link` on a machine that cannot provide the testbed."""
+
+_BACKEND = click.option(
+    "--backend",
+    type=click.Choice(["auto", "netem", "uml"]),
+    default="auto",
+    show_default=True,
+    help="Where netem runs: in this kernel or in a User-Mode Linux guest. auto takes netem, else uml.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__)
+def cli() -> None:
+    """What does encrypted DNS cost a web user, and what does sharing QUIC between DNS and HTTP/3 give back?
+
+    \b
+    crosslayer doctor                              what this machine can do
+    crosslayer link 4g -- kdig +quic www.example.org   any client on an emulated link
+    crosslayer measure --profile smoke             a small campaign, about a minute
+    crosslayer figures data/raw/coalescing-smoke   its figures
+    """
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor(as_json: bool) -> None:
+    """Say what this machine can do, what is missing, and how to get it.
+
+    Exits with 1 where measuring is not possible. Analysing a dataset needs only the Python packages.
+    """
+    from dataclasses import asdict
+
+    from crosslayer import doctor as examination
+
+    findings = examination.examine()
+    able = examination.can_measure(findings)
+    if as_json:
+        click.echo(json.dumps({"can_measure": able, "findings": [asdict(f) for f in findings]}, indent=2))
+    else:
+        sign = {
+            "ok": click.style("ok     ", fg="green"),
+            "note": click.style("note   ", fg="yellow"),
+            "missing": click.style("MISSING", fg="red"),
+        }
+        for f in findings:
+            click.echo(f"{sign[f.state]}  {f.item:<18} {f.detail}")
+            if f.way_out and f.state != "ok":
+                click.echo(f"{'':<29}{f.way_out}")
+        click.echo(
+            "\nThis machine can measure."
+            if able
+            else "\nThis machine cannot measure yet; it can analyse data/raw/reference."
+        )
+    sys.exit(0 if able else 1)
+
+
+@cli.command(context_settings={"ignore_unknown_options": True})
+@click.argument("profile")
+@_BACKEND
+@click.option("--no-server", is_flag=True, help="Leave the far end empty: no DNS and web server, only the link.")
+@click.option("--retry", is_flag=True, help="Make the server validate addresses with QUIC Retry (one more round-trip).")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+def link(profile: str, backend: str, no_server: bool, retry: bool, command: tuple[str, ...]) -> None:
+    """Run COMMAND as a client on the link PROFILE, with the server at the far end.
+
+    COMMAND runs in the client's namespace. Its environment has CROSSLAYER_SERVER (the server's address, also its
+    resolver in /etc/resolv.conf) and CROSSLAYER_CA (the CA certificate made for this run); `$CROSSLAYER_SERVER` and
+    `$CROSSLAYER_CA` inside COMMAND's words are replaced too. The exit status is COMMAND's.
+
+    \b
+    crosslayer link fiber -- ping -c 3 '$CROSSLAYER_SERVER'
+    crosslayer link 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
+    crosslayer link dsl --no-server -- bash
+    """
+    from crosslayer.links import choose, load_profiles
+
+    chosen = choose(load_profiles(), profile)
+    words = list(command[1:] if command[0] == "--" else command)
+    if not words:
+        raise click.UsageError("There is no COMMAND after --.")
+    _enter()
+    from crosslayer.link import run_on_link
+
+    sys.exit(run_on_link(chosen, words, backend=backend, with_server=not no_server, retry=retry))
+
+
+@cli.command()
+@click.option(
+    "--profile",
+    default="quick",
+    show_default=True,
+    help="Size: smoke (1 min), quick (under 15 min), paper (full sample size).",
+)
+@click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(path_type=Path),
+    help="A TOML file whose keys are the plan's, instead of --profile.",
+)
+@click.option("--study", help="Study to measure.  [default: coalescing]")
+@click.option("--links", help="Link profiles, separated by commas.")
+@click.option("--pages", help="Pages, separated by commas.")
+@click.option("--rounds", type=int, help="Repetitions of every cell.")
+@click.option("--seed", type=int, help="Draws every random order.")
+@_BACKEND
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the dataset.  [default: data/raw/STUDY-SIZE]")
+def measure(
+    profile: str,
+    plan_file: Path | None,
+    study: str | None,
+    links: str | None,
+    pages: str | None,
+    rounds: int | None,
+    seed: int | None,
+    backend: str,
+    out: Path | None,
+) -> None:
+    """Measure a campaign on this machine, or go on with one that was interrupted.
+
+    Every finished round is safe in OUT/campaign.sqlite: stop it any way you like and give the same command again.
+    The last line of output is the dataset's folder.
+    """
+    from crosslayer.campaign import PROFILES, CampaignError
+    from crosslayer.campaign.plan import changed, load_plan
+
+    if plan_file is None and profile not in PROFILES:
+        raise CampaignError(
+            f"there is no size '{profile}'", where="--profile", next_step=f"Choose one of: {', '.join(PROFILES)}."
+        )
+    given: dict[str, Any] = {"study": study, "rounds": rounds, "seed": seed}
+    given |= {"links": links.split(",") if links else None, "pages": pages.split(",") if pages else None}
+    plan = changed(
+        load_plan(plan_file) if plan_file else PROFILES[profile],
+        {k: v for k, v in given.items() if v is not None},
+        where="options",
+    )
+    folder = out or Path("data/raw") / f"{plan.study}-{plan_file.stem if plan_file else profile}"
+    _enter()
+    from crosslayer.campaign.run import measure as run
+
+    try:
+        run(plan, folder, backend=backend, say=lambda line: click.echo(line, err=True))
+    except KeyboardInterrupt:
+        click.echo(f"\nStopped. Finished rounds are in {folder}; the same command goes on from there.", err=True)
+        sys.exit(130)
+    click.echo(str(folder))
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def export(folder: Path) -> None:
+    """Write the Parquet tables and campaign.json of the (finished or interrupted) campaign in FOLDER again."""
+    from crosslayer.campaign.export import export as run
+    from crosslayer.campaign.store import open_existing
+
+    with open_existing(folder) as store:
+        run(store, folder)
+    click.echo(str(folder))
+
+
+def _enter() -> None:
+    """Go on in private namespaces, by re-executing this very command."""
+    from crosslayer.testbed import private
+
+    private.enter(sys.argv[1:])
+
+
+def main() -> None:
+    """Entry point: foreseeable faults end as one message with the next step, never as a traceback."""
+    from crosslayer.testbed.errors import TestbedError
+
+    try:
+        cli.main(prog_name="crosslayer")
+    except CrosslayerError as error:
+        if os.environ.get("CROSSLAYER_DEBUG"):
+            traceback.print_exc()
+        click.echo(f"{click.style('crosslayer:', fg='red')} {error}", err=True)
+        sys.exit(CANNOT_MEASURE if isinstance(error, TestbedError) else 1)
+    except subprocess.CalledProcessError as error:
+        click.echo(f"crosslayer: {' '.join(map(str, error.cmd))} ended with {error.returncode}", err=True)
+        sys.exit(1)

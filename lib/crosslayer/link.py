@@ -1,0 +1,64 @@
+"""`crosslayer link`: a command of the user's own on an emulated link, with the server at the far end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+
+from crosslayer.links import Profile
+from crosslayer.testbed import Testbed, network, private
+
+
+def run_on_link(profile: Profile, command: list[str], *, backend: str, with_server: bool, retry: bool) -> int:
+    """Run a command in the client's namespace and return its exit status (128 + signal where one ended it).
+
+    Raises
+    ------
+    CrosslayerError
+        Where the testbed, the pages or the server cannot be had. A link that fails its check only warns.
+    """
+    environment = dict(os.environ, CROSSLAYER_SERVER=network.SERVER_ADDRESS)
+    with contextlib.ExitStack() as stack:
+        testbed = stack.enter_context(Testbed(backend if profile.shaped else "plain"))
+        if with_server:
+            from crosslayer import pages
+            from crosslayer.campaign.run import sites_folder
+            from crosslayer.testbed.server import Server
+
+            specs = pages.load_pages(pages.find_spec_dir())
+            built = sites_folder(pages.find_spec_dir())
+            pages.build(pages.find_spec_dir(), built)
+            addresses = testbed.add_hosts([host for spec in specs.values() for host in (spec.host, *spec.aliases)])
+            server = stack.enter_context(
+                Server.start(
+                    testbed.spawn_server,
+                    pages_dir=built,
+                    addresses=addresses,
+                    folder=testbed.folder / "server",
+                    retry=retry,
+                )
+            )
+            environment["CROSSLAYER_CA"] = str(server.ca_file)
+        private.use_resolver(network.SERVER_ADDRESS)
+        check = testbed.set_link(profile)
+        if not check.passed:
+            print(f"crosslayer: the link is not what its profile says: {check.verdict}", file=sys.stderr)
+        words = [_expanded(word, environment) for word in command]
+        try:
+            status = subprocess.run(words, env=environment, check=False).returncode
+        except FileNotFoundError:
+            print(f"crosslayer: {words[0]}: command not found", file=sys.stderr)
+            return 127
+        except PermissionError:
+            print(f"crosslayer: {words[0]}: not executable", file=sys.stderr)
+            return 126
+        return status if status >= 0 else 128 - status
+
+
+def _expanded(word: str, environment: dict[str, str]) -> str:
+    """The user's shell cannot know these two: they exist only here."""
+    for name in ("CROSSLAYER_SERVER", "CROSSLAYER_CA"):
+        word = word.replace(f"${{{name}}}", environment.get(name, "")).replace(f"${name}", environment.get(name, ""))
+    return word

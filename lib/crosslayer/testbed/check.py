@@ -1,0 +1,294 @@
+"""The link proves itself: idle RTT and rates, measured across it, and the calibration of its delay."""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from crosslayer.links import FRAME_BYTES, Profile
+from crosslayer.testbed import network, private
+from crosslayer.testbed.errors import TestbedError
+
+PROBES = 50
+_INTERVAL_S = 0.002
+_WAIT_S = 1.0
+RTT_TOLERANCE = 0.01
+RTT_TOLERANCE_MS = 0.15
+RATE_TOLERANCE = 0.03
+_TRAIN_S = 0.12
+_TRAIN_FRAMES = (32, 1500)
+_HEADERS = FRAME_BYTES - 1500 + 28  # Ethernet, IP and UDP
+_SO_TIMESTAMPNS = 35
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCheck:
+    """One check of the link: a row of `link_checks` without the campaign's own columns."""
+
+    link: str
+    when_s: float
+    """Seconds since the Unix epoch."""
+    backend: str
+    rtt_samples_ms: tuple[float, ...]
+    probes: int
+    rtt_ms: float | None
+    """Median idle RTT; None where no probe came back."""
+    nominal_rtt_ms: float
+    down_mbit: float | None
+    up_mbit: float | None
+    nominal_down_mbit: float | None
+    nominal_up_mbit: float | None
+    configured_down_delay_ms: float
+    configured_up_delay_ms: float
+    verdict: str
+    """`pass`, or what was out of tolerance."""
+
+    @property
+    def passed(self) -> bool:
+        """True where the link is what its profile says."""
+        return self.verdict == "pass"
+
+
+class Prober:
+    """UDP sockets at both ends of the link, opened once, and a thread that echoes at the server's end."""
+
+    def __init__(self) -> None:
+        with private.namespace(network.CLIENT):
+            self._near = _socket()
+            self._near.bind((network.CLIENT_ADDRESS, 0))
+        with private.namespace(network.SERVER):
+            self._far = _socket()
+            self._far.bind((network.SERVER_ADDRESS, 0))
+            self._echo = _socket()
+            self._echo.bind((network.SERVER_ADDRESS, 0))
+        threading.Thread(target=self._reflect, daemon=True, name="udp-echo").start()
+
+    def _reflect(self) -> None:
+        while True:
+            try:
+                data, sender = self._echo.recvfrom(64)
+                self._echo.sendto(data, sender)
+            except OSError:
+                return
+
+    def close(self) -> None:
+        """Close the sockets; the echo thread ends with its own."""
+        for end in (self._near, self._far, self._echo):
+            end.close()
+
+    def rtt_samples_ms(self, expected_ms: float, probes: int = PROBES) -> list[float]:
+        """Idle round-trip times, ms, of the probes that came back (sent one every 2 ms).
+
+        The end of each is the kernel's receive timestamp, so a late wake-up of this process does not count.
+        """
+        _drain(self._near)
+        far = self._echo.getsockname()
+        sent: list[int] = []
+        begin = time.perf_counter()
+        for number in range(probes):
+            while (left := begin + number * _INTERVAL_S - time.perf_counter()) > 0:
+                time.sleep(left)
+            sent.append(time.time_ns())
+            self._near.sendto(struct.pack("!IQ", number, sent[0]), far)
+        samples: dict[int, float] = {}
+        deadline = time.monotonic() + expected_ms / 1e3 + _WAIT_S
+        while len(samples) < probes and (left := deadline - time.monotonic()) > 0:
+            self._near.settimeout(left)
+            try:
+                data, when = _receive(self._near)
+            except TimeoutError:
+                break
+            if len(data) != 12:
+                continue
+            number, series = struct.unpack("!IQ", data)
+            if series == sent[0] and number < probes:
+                samples[number] = (when - sent[number]) / 1e6
+        return [samples[number] for number in sorted(samples)]
+
+    def rate_mbit(self, direction: str, nominal_mbit: float) -> float | None:
+        """Rate at which a train of full frames leaves the link, Mbit/s; None where too few arrived.
+
+        The train is offered faster than the link's rate, so the spacing at its end is the link's own
+        (packet-pair dispersion). The median of slopes over half the train ignores single stalls of the host.
+
+        Parameters
+        ----------
+        direction
+            `down` or `up`.
+        nominal_mbit
+            Rate of the profile, to size and pace the train.
+        """
+        sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
+        _drain(receiver)
+        low, high = _TRAIN_FRAMES
+        frames = min(high, max(low, int(nominal_mbit * 1e6 * _TRAIN_S / 8 / FRAME_BYTES)))
+        payload = bytes(FRAME_BYTES - _HEADERS - 4)
+        target = receiver.getsockname()
+        pace_s = FRAME_BYTES * 8 / (nominal_mbit * 1e6 * 1.5)
+        arrivals: list[int] = []
+        done = threading.Event()
+
+        def collect() -> None:
+            deadline = time.monotonic() + frames * FRAME_BYTES * 8 / (nominal_mbit * 1e6) + _WAIT_S
+            while len(arrivals) < frames and (left := deadline - time.monotonic()) > 0:
+                receiver.settimeout(left)
+                try:
+                    data, when = _receive(receiver)
+                except TimeoutError:
+                    break
+                if len(data) == len(payload) + 4:
+                    arrivals.append(when)
+            done.set()
+
+        threading.Thread(target=collect, daemon=True, name="rate-sink").start()
+        begin = time.perf_counter()
+        for number in range(frames):
+            if (left := begin + number * pace_s - time.perf_counter()) > 0.001:
+                time.sleep(left)
+            sender.sendto(struct.pack("!I", number) + payload, target)
+        done.wait()
+        half = len(arrivals) // 2
+        if half < low // 4:
+            return None
+        slopes = [arrivals[i + half] - arrivals[i] for i in range(len(arrivals) - half)]
+        return half * FRAME_BYTES * 8 / statistics.median(slopes) * 1e3
+
+
+def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float, float], *, rates: bool) -> LinkCheck:
+    """Measure the link as it is and compare it with its profile.
+
+    Parameters
+    ----------
+    delays_ms
+        The netem delays that are configured, towards client and server.
+    rates
+        Measure the rates too (up to 0.5 s each on slow links).
+    """
+    when = time.time()
+    samples = prober.rtt_samples_ms(profile.rtt_ms)
+    rtt = statistics.median(samples) if samples else None
+    down = prober.rate_mbit("down", profile.download_mbit) if rates and profile.download_mbit else None
+    up = prober.rate_mbit("up", profile.upload_mbit) if rates and profile.upload_mbit else None
+    faults = list(_faults(profile, len(samples), rtt, down, up, rates=rates))
+    return LinkCheck(
+        link=profile.name,
+        when_s=when,
+        backend=backend,
+        rtt_samples_ms=tuple(samples),
+        probes=PROBES,
+        rtt_ms=rtt,
+        nominal_rtt_ms=profile.rtt_ms,
+        down_mbit=down,
+        up_mbit=up,
+        nominal_down_mbit=profile.download_mbit,
+        nominal_up_mbit=profile.upload_mbit,
+        configured_down_delay_ms=delays_ms[0],
+        configured_up_delay_ms=delays_ms[1],
+        verdict="; ".join(faults) or "pass",
+    )
+
+
+def tolerance_ms(profile: Profile) -> float:
+    """How far the idle RTT may be from the profile's: 1 % or 0.15 ms, plus the standard error of its jitter."""
+    jitter = 3 * profile.jitter_ms * 2**0.5 / PROBES**0.5
+    if not profile.shaped:
+        return 1.0  # no link at all: the testbed's own floor
+    return max(RTT_TOLERANCE * profile.rtt_ms, RTT_TOLERANCE_MS) + jitter
+
+
+def _faults(
+    profile: Profile, came_back: int, rtt: float | None, down: float | None, up: float | None, *, rates: bool
+) -> Iterator[str]:
+    lossless = not profile.loss_percent
+    if rtt is None or came_back < PROBES * (0.9 if lossless else 0.3):
+        yield f"{came_back} of {PROBES} probes came back"
+    elif abs(rtt - profile.rtt_ms) > tolerance_ms(profile):
+        yield f"idle RTT {rtt:.2f} ms, profile {profile.rtt_ms:.2f} ms"
+    if not rates:
+        return
+    for name, measured, nominal in (("down", down, profile.download_mbit), ("up", up, profile.upload_mbit)):
+        if nominal is None:
+            continue
+        if measured is None:
+            yield f"{name}link rate: the probe train was lost"
+        elif abs(measured / nominal - 1) > RATE_TOLERANCE:
+            yield f"{name}link {measured:.2f} Mbit/s, profile {nominal:.2f} Mbit/s"
+
+
+def calibrated_delays(prober: Prober, profile: Profile, apply, start_ms: tuple[float, float]) -> tuple[float, float]:  # type: ignore[no-untyped-def]
+    """Find the netem delays with which the measured idle RTT is the profile's.
+
+    The path's own share (bridges, guest, the serialisation of the small probe) is taken off half and half.
+
+    Parameters
+    ----------
+    apply
+        Called with (down, up) delays in ms to configure the link.
+    start_ms
+        Delays to start from, towards client and server.
+
+    Raises
+    ------
+    TestbedError
+        Where no probe comes back at all.
+    """
+    delays = start_ms
+    goal = tolerance_ms(profile) / 5
+    for _attempt in range(4):
+        apply(delays)
+        samples = prober.rtt_samples_ms(profile.rtt_ms)
+        if not samples:
+            raise TestbedError(
+                "no packet crosses the link", where=f"link {profile.name}", next_step="Run `crosslayer doctor`."
+            )
+        error = statistics.median(samples) - profile.rtt_ms
+        if abs(error) <= goal:
+            break
+        delays = (max(0.0, delays[0] - error / 2), max(0.0, delays[1] - error / 2))
+    else:
+        apply(delays)
+    return delays
+
+
+@contextmanager
+def prober() -> Iterator[Prober]:
+    """A `Prober` that is closed again."""
+    made = Prober()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _socket() -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+    made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    return made
+
+
+def _receive(end: socket.socket) -> tuple[bytes, int]:
+    """A datagram and the kernel's receive time, ns since the Unix epoch."""
+    data, ancillary, _flags, _sender = end.recvmsg(2048, 64)
+    for level, kind, value in ancillary:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+            seconds, nanoseconds = struct.unpack("qq", value)
+            return data, seconds * 1_000_000_000 + nanoseconds
+    return data, time.time_ns()
+
+
+def _drain(end: socket.socket) -> None:
+    end.setblocking(False)
+    try:
+        while True:
+            end.recv(2048)
+    except BlockingIOError:
+        pass
+    finally:
+        end.setblocking(True)

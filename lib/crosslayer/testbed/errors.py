@@ -1,0 +1,9 @@
+"""The error of this room, in a module of its own so that every part can raise it."""
+
+from crosslayer.errors import CrosslayerError
+
+
+class TestbedError(CrosslayerError):
+    """The machine cannot provide the testbed, or a part of it failed."""
+
+    __test__ = False

@@ -1,0 +1,157 @@
+"""One private set of namespaces for every measurement, entered by re-executing the command.
+
+User, network, mount and PID namespaces of its own: no root needed, no packet leaves, and when the
+process dies, however it dies, the kernel removes every namespace, interface and child with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from crosslayer.testbed.errors import TestbedError
+
+_MARK = "CROSSLAYER_PRIVATE"
+UNSHARE = (
+    "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
+    "--propagation", "private",
+)  # fmt: skip
+"""What `unshare` is asked for; `crosslayer doctor` tries exactly this."""
+
+ROOT = Path("/run/crosslayer")
+"""The private temporary folder: a tmpfs that only this set of namespaces sees."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNET = 0x40000000
+_MS_BIND = 4096
+
+
+def inside() -> bool:
+    """True in a process that runs in private namespaces."""
+    return _MARK in os.environ
+
+
+def enter(arguments: list[str]) -> None:
+    """Go on as `crosslayer ARGUMENTS` in private namespaces; returns only inside them.
+
+    Raises
+    ------
+    TestbedError
+        Where the machine has no `unshare` or refuses user namespaces.
+    """
+    if inside():
+        _settle()
+        return
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        raise TestbedError(
+            "there is no `unshare` on this machine", next_step="Install util-linux; see `crosslayer doctor`."
+        )
+    if (refusal := refused(unshare)) is not None:
+        raise TestbedError(
+            f"this machine refuses private namespaces ({refusal})",
+            next_step="Run `crosslayer doctor`: it says what to allow. Analysing data/raw/reference works without.",
+        )
+    os.environ[_MARK] = "1"
+    os.execv(unshare, [unshare, *UNSHARE, "--", sys.executable, "-m", "crosslayer", *arguments])
+
+
+def refused(unshare: str) -> str | None:
+    """The kernel's own words where it refuses private namespaces, None where it grants them."""
+    trial = subprocess.run([unshare, *UNSHARE, "--", "true"], capture_output=True, text=True, check=False)
+    return None if trial.returncode == 0 else (trial.stderr.strip() or f"exit status {trial.returncode}")
+
+
+def _settle() -> None:
+    """Make the mount namespace ours: temporary files on a tmpfs of its own, and no zombies left to nobody."""
+    if ROOT.exists() and os.path.ismount("/run"):
+        return
+    for target in ("/run", "/dev/shm"):
+        mount("tmpfs", target, "tmpfs")
+    for folder in (ROOT, ROOT / "tmp", ROOT / "home", Path("/run/netns"), Path("/run/lock")):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.environ["TMPDIR"] = str(ROOT / "tmp")
+    _become_child_of_init()
+
+
+def _become_child_of_init() -> None:
+    """Split off PID 1, which only collects orphans and passes signals on; the caller goes on as its child.
+
+    A process that is PID 1 itself ignores every signal it has no handler for and inherits Chromium's orphans.
+    """
+    child = os.fork()
+    if child == 0:
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: os.kill(child, number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the child as well
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            # Whatever still runs is killed by the kernel with this PID namespace.
+            os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+
+
+def mount(source: str, target: str, kind: str | None = None, *, bind: bool = False) -> None:
+    """mount(2), since the mount program is not always there or not always ours to run.
+
+    Raises
+    ------
+    TestbedError
+        With the kernel's reason.
+    """
+    result = _libc.mount(
+        source.encode(), target.encode(), kind.encode() if kind else None, _MS_BIND if bind else 0, None
+    )
+    if result != 0:
+        raise TestbedError(
+            f"cannot mount: {os.strerror(ctypes.get_errno())}", where=target, next_step="Run `crosslayer doctor`."
+        )
+
+
+def use_resolver(address: str) -> None:
+    """Point this mount namespace's resolv.conf and name-service switch at `address`."""
+    for name, text in (
+        ("resolv.conf", f"nameserver {address}\noptions timeout:2 attempts:2\n"),
+        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
+    ):
+        ours = ROOT / name
+        ours.write_text(text, encoding="utf-8")
+        theirs = Path("/etc", name)
+        if theirs.is_symlink():
+            # Often a link into /run, which is private and empty here: give it something to point at.
+            real = Path(os.path.realpath(theirs))
+            real.parent.mkdir(parents=True, exist_ok=True)
+            real.touch()
+        if theirs.exists():
+            mount(str(ours), str(theirs), bind=True)
+
+
+def set_namespace(name: str) -> None:
+    """Move the calling thread into the named network namespace."""
+    with Path("/run/netns", name).open("rb") as handle:
+        if _libc.setns(handle.fileno(), _CLONE_NEWNET) != 0:
+            raise TestbedError(f"cannot enter namespace: {os.strerror(ctypes.get_errno())}", where=name)
+
+
+@contextlib.contextmanager
+def namespace(name: str) -> Iterator[None]:
+    """Run the block in the named network namespace; sockets opened in it stay there."""
+    with Path("/proc/thread-self/ns/net").open("rb") as before:
+        set_namespace(name)
+        try:
+            yield
+        finally:
+            _libc.setns(before.fileno(), _CLONE_NEWNET)
+
+
+def command_in(name: str, arguments: list[str]) -> list[str]:
+    """The command line that runs `arguments` in the named network namespace."""
+    return ["nsenter", f"--net=/run/netns/{name}", "--", *arguments]

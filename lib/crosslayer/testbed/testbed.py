@@ -1,0 +1,108 @@
+"""The testbed as one object: open it, choose a link, start programs at either end, close it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from crosslayer.links import Profile
+from crosslayer.testbed import backends, network, private
+from crosslayer.testbed.check import LinkCheck, Prober, calibrated_delays, check
+from crosslayer.testbed.errors import TestbedError
+
+
+class Testbed:
+    """Client and server namespaces with an emulated link between them.
+
+    Only inside private namespaces (`private.enter`). The opening process itself moves into the client's
+    namespace, so everything it opens or starts from then on is the client's.
+
+    Parameters
+    ----------
+    backend
+        `netem`, `uml` or `auto`; a profile without any shaping needs neither.
+
+    Raises
+    ------
+    TestbedError
+        Where namespaces or the backend cannot be had.
+    """
+
+    __test__ = False
+
+    def __init__(self, backend: str = "auto") -> None:
+        if not private.inside():
+            raise TestbedError(
+                "the testbed runs in private namespaces only", next_step="Call it through the `crosslayer` command."
+            )
+        network.build()
+        self.backend = backends.open_backend(backend)
+        self._prober = Prober()
+        self._delays: dict[str, tuple[float, float]] = {}
+        self.profile: Profile | None = None
+        private.set_namespace(network.CLIENT)
+
+    def __enter__(self) -> Testbed:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the link down. The kernel removes the rest with the process."""
+        self._prober.close()
+        self.backend.close()
+
+    def set_link(self, profile: Profile) -> LinkCheck:
+        """Make the link that of `profile`, calibrate its delay the first time, and check RTT and rates.
+
+        A check that fails is repeated once after a new calibration: the host may have stalled during the first.
+        """
+        self.profile = profile
+        if profile.name in self._delays:
+            self._apply(self._delays[profile.name])
+        else:
+            self._calibrate(profile)
+        result = self.check_link(rates=True)
+        if not result.passed:
+            self._calibrate(profile)
+            result = self.check_link(rates=True)
+        return result
+
+    def check_link(self, *, rates: bool = False) -> LinkCheck:
+        """Check the link as it is; without `rates` only its idle RTT (about 0.1 s and one RTT)."""
+        assert self.profile is not None
+        return check(self._prober, self.profile, self.backend.name, self._delays[self.profile.name], rates=rates)
+
+    def _calibrate(self, profile: Profile) -> None:
+        half = profile.rtt_ms / 2
+        self._delays[profile.name] = (half, half)
+        if profile.rtt_ms:
+            self._delays[profile.name] = calibrated_delays(self._prober, profile, self._apply, (half, half))
+        else:
+            self._apply((half, half))
+
+    def _apply(self, delays_ms: tuple[float, float]) -> None:
+        assert self.profile is not None
+        if not self.profile.shaped:
+            self.backend.apply(None, None)
+            return
+        down, up = self.profile.qdiscs(down_delay_ms=delays_ms[0], up_delay_ms=delays_ms[1])
+        self.backend.apply(down, up)
+
+    def add_hosts(self, names: list[str]) -> dict[str, str]:
+        """Give each host name an address of its own at the server; returns name -> IPv4 address."""
+        return network.add_hosts(names)
+
+    @property
+    def folder(self) -> Path:
+        """Private temporary folder (a tmpfs that goes with the namespaces)."""
+        return private.ROOT
+
+    def spawn_server(self, arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
+        """Start a program in the server's namespace."""
+        return subprocess.Popen(private.command_in(network.SERVER, arguments), **options)
