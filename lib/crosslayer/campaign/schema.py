@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow
 
 SCHEMA_VERSION = 1
 """Raised when a column changes its meaning; a reader refuses a dataset of another version."""
@@ -193,3 +197,39 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "link_checks": LINK_CHECKS,
 }
 """Every table of a dataset, by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
+
+
+def arrow_schema(table: str) -> pyarrow.Schema:
+    """Arrow schema of a table, as every Parquet file of a dataset has it.
+
+    Parameters
+    ----------
+    table
+        A key of `TABLES`.
+
+    Returns
+    -------
+    pyarrow.Schema
+        One field per column, in order; a required column is not nullable, so writing a null there fails.
+        Field metadata: `description` and, where there is one, `unit`. Schema metadata: `table`, `schema_version`.
+    """
+    import pyarrow as pa  # here, because the command line imports this module and pyarrow takes its time
+
+    types = {
+        Kind.INTEGER: pa.int64(),
+        Kind.REAL: pa.float64(),
+        Kind.TEXT: pa.string(),
+        Kind.BOOLEAN: pa.bool_(),
+        Kind.JSON: pa.string(),
+        Kind.REAL_LIST: pa.list_(pa.float64()),
+    }
+    fields = [
+        pa.field(
+            column.name,
+            types[column.kind],
+            nullable=not column.required,
+            metadata={"description": column.description} | ({"unit": column.unit} if column.unit else {}),
+        )
+        for column in TABLES[table]
+    ]
+    return pa.schema(fields, metadata={"table": table, "schema_version": str(SCHEMA_VERSION)})

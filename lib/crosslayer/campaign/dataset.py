@@ -1,0 +1,319 @@
+"""Reading a dataset folder: checked once when it is opened, read lazily afterwards.
+
+A dataset folder holds `campaign.json` and, per table, `TABLE/link=LINK/*.parquet` (see `schema`).
+Opening refuses what would make a wrong number later: another schema version, a column that is missing or of
+another type or unit, NaN, a success without its value, an observation that is there twice. Nothing is written here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crosslayer.campaign.schema import SCHEMA_VERSION, TABLES, Kind, arrow_schema
+from crosslayer.errors import CrosslayerError
+
+_MEASURE_AGAIN = "Export the campaign again with `crosslayer export`, or measure a new one with `crosslayer measure`."
+
+# What no figure can do without: a row without `error` must have every one of these.
+_MEASUREMENTS: dict[str, tuple[str, ...]] = {
+    "dns_exchanges": ("handshake_ms", "query_ms", "total_ms"),
+    "tcp_rtts": ("rtt_ms",),
+    "page_loads": ("plt_ms", "connect_start_ms", "connect_ms", "request_start_ms", "response_start_ms"),
+}
+
+# A round measures each condition once; these columns say which condition a row is.
+_CONDITION: dict[str, tuple[str, ...]] = {
+    "dns_exchanges": ("campaign", "study", "link", "page", "protocol", "resumption", "warming"),
+    "tcp_rtts": ("campaign", "study", "link", "page"),
+    "page_loads": ("campaign", "study", "link", "page", "h3", "coupling", "dns_protocol", "variant"),
+}
+
+_POLARS: dict[Kind, Any] = {
+    Kind.INTEGER: pl.Int64(),
+    Kind.REAL: pl.Float64(),
+    Kind.TEXT: pl.String(),
+    Kind.BOOLEAN: pl.Boolean(),
+    Kind.JSON: pl.String(),
+    Kind.REAL_LIST: pl.List(pl.Float64()),
+}
+
+
+class DatasetError(CrosslayerError):
+    """A dataset folder that cannot be analysed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine a campaign ran on."""
+
+    cpu: str
+    cores: int
+    memory_bytes: int
+    kernel: str
+    os: str
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What `campaign.json` says about a campaign."""
+
+    campaign: str
+    """Identifier, as in the column `campaign`."""
+    schema_version: int
+    study: str
+    links: tuple[str, ...]
+    """Link profiles the plan asked for, in its order."""
+    pages: tuple[str, ...]
+    """Pages the plan asked for, in its order."""
+    rounds: int
+    """Rounds per cell the plan asked for."""
+    seed: int | None
+    started: str
+    ended: str
+    """Empty while the campaign is not finished."""
+    backend: str
+    """netem or uml."""
+    host: Host
+    versions: Mapping[str, Any]
+    git_revision: str
+    git_clean: bool | None
+    notes: tuple[str, ...]
+    plan: Mapping[str, Any]
+    """The whole plan, as written."""
+
+    @classmethod
+    def read(cls, path: Path) -> Campaign:
+        """Read `campaign.json`.
+
+        Raises
+        ------
+        DatasetError
+            Where the file is missing, is not JSON, lacks a key or is of another schema version.
+        """
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DatasetError("there is no campaign.json", where=str(path.parent), next_step=_MEASURE_AGAIN) from None
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise DatasetError(f"cannot be read ({error})", where=str(path), next_step=_MEASURE_AGAIN) from None
+        version = raw.get("schema_version") if isinstance(raw, dict) else None
+        if version != SCHEMA_VERSION:
+            raise DatasetError(
+                f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}",
+                where=str(path),
+                next_step="Use the crosslayer that wrote it (`git_revision` in campaign.json), or measure again.",
+            )
+        try:
+            plan, host, git = raw["plan"], raw["host"], raw.get("git") or {}
+            return cls(
+                campaign=str(raw["campaign"]),
+                schema_version=version,
+                study=str(plan["study"]),
+                links=tuple(plan["links"]),
+                pages=tuple(plan["pages"]),
+                rounds=int(plan["rounds"]),
+                seed=plan.get("seed"),
+                started=str(raw["started"]),
+                ended=str(raw.get("ended") or ""),
+                backend=str(raw["backend"]),
+                host=Host(
+                    cpu=str(host["cpu"]),
+                    cores=int(host["cores"]),
+                    memory_bytes=int(host["memory_bytes"]),
+                    kernel=str(host["kernel"]),
+                    os=str(host["os"]),
+                ),
+                versions=raw.get("versions") or {},
+                git_revision=str(git.get("revision") or ""),
+                git_clean=git.get("clean"),
+                notes=tuple(raw.get("notes") or ()),
+                plan=plan,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            fault = f"lacks the key {error}" if isinstance(error, KeyError) else f"holds a wrong value ({error})"
+            raise DatasetError(fault, where=str(path), next_step=_MEASURE_AGAIN) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A checked dataset folder. Make one with `Dataset.open`."""
+
+    folder: Path
+    campaign: Campaign
+    rounds_per_cell: tuple[int, int]
+    """Fewest and most rounds any cell has rows of."""
+    files: Mapping[str, tuple[Path, ...]]
+    """Parquet files of each table; empty where the dataset has no such table."""
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Dataset:
+        """Open a dataset folder and check it.
+
+        Parameters
+        ----------
+        folder
+            Folder with `campaign.json` and the tables.
+
+        Raises
+        ------
+        DatasetError
+            Names the file or table, what is wrong with it and the next step.
+        """
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise DatasetError(
+                "there is no such dataset folder",
+                where=str(folder),
+                next_step="Measure one with `crosslayer measure`, or analyse data/raw/reference.",
+            )
+        campaign = Campaign.read(folder / "campaign.json")
+        files = {table: tuple(sorted(folder.glob(f"{table}/link=*/*.parquet"))) for table in TABLES}
+        for table, paths in files.items():
+            for path in paths:
+                _check_schema(table, path)
+        dataset = cls(folder, campaign, (0, 0), files)
+        for table in _MEASUREMENTS:
+            if files[table]:
+                _check_values(dataset.table(table), table, folder)
+        rounds = _rounds_per_cell(dataset)
+        if rounds is None:
+            raise DatasetError("holds no observation at all", where=str(folder), next_step=_MEASURE_AGAIN)
+        return cls(folder, campaign, rounds, files)
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """One table of the dataset, read when it is collected.
+
+        Parameters
+        ----------
+        name
+            A key of `crosslayer.campaign.schema.TABLES`.
+
+        Returns
+        -------
+        polars.LazyFrame
+            Columns as in the schema. A table the dataset does not have gives no rows; a column that is newer
+            than the dataset gives nulls.
+
+        Raises
+        ------
+        DatasetError
+            For a name that is not a table.
+        """
+        if name not in TABLES:
+            raise DatasetError(
+                f"there is no table {name!r}", where=str(self.folder), next_step=f"Tables are {', '.join(TABLES)}."
+            )
+        schema = {column.name: _POLARS[column.kind] for column in TABLES[name]}
+        if not self.files[name]:
+            return pl.LazyFrame(schema=schema)
+        return pl.scan_parquet(
+            list(self.files[name]),
+            schema=schema,
+            missing_columns="insert",
+            extra_columns="ignore",
+            hive_partitioning=False,  # `link` is also in the files
+        ).select(list(schema))
+
+    @property
+    def caption(self) -> str:
+        """Campaign, rounds, backend and host, as every figure's caption ends."""
+        fewest, most = self.rounds_per_cell
+        planned = self.campaign.rounds
+        measured = str(most) if fewest == most else f"{fewest} to {most}"
+        rounds = measured if fewest >= planned else f"{measured} of {planned}"
+        host = self.campaign.host
+        plural = "round" if rounds == "1" else "rounds"
+        return (
+            f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, link by {self.campaign.backend}, "
+            f"measured on {host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}."
+        )
+
+
+def _check_schema(table: str, path: Path) -> None:
+    try:
+        found = pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"is not a Parquet file ({error})", where=str(path), next_step=_MEASURE_AGAIN) from None
+    version = (found.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
+    if version != str(SCHEMA_VERSION):
+        raise DatasetError(
+            f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}",
+            where=str(path),
+            next_step=_MEASURE_AGAIN,
+        )
+    required = {column.name for column in TABLES[table] if column.required}
+    needed = required | set(_MEASUREMENTS.get(table, ())) | ({"error"} if table in _MEASUREMENTS else set())
+    if missing := [
+        field.name for field in arrow_schema(table) if field.name in needed and field.name not in found.names
+    ]:
+        raise DatasetError(f"lacks the columns {', '.join(missing)}", where=str(path), next_step=_MEASURE_AGAIN)
+    for field in arrow_schema(table):
+        if field.name not in found.names:
+            continue
+        other = found.field(field.name)
+        if other.type not in (field.type, pa.large_string() if field.type == pa.string() else field.type):
+            raise DatasetError(
+                f"column {field.name} is {other.type}, expected {field.type}", where=str(path), next_step=_MEASURE_AGAIN
+            )
+        unit, other_unit = ((f.metadata or {}).get(b"unit", b"").decode() for f in (field, other))
+        if other.metadata and unit != other_unit:
+            raise DatasetError(
+                f"column {field.name} is in {other_unit or 'no unit'}, expected {unit or 'no unit'}",
+                where=str(path),
+                next_step=_MEASURE_AGAIN,
+            )
+
+
+def _check_values(rows: pl.LazyFrame, table: str, folder: Path) -> None:
+    """Raise where a value would spoil a statistic without anybody noticing."""
+    real = [column.name for column in TABLES[table] if column.kind is Kind.REAL]
+    measurements = _MEASUREMENTS[table]
+    condition = list(_CONDITION[table])
+    counts = (
+        rows.select(
+            *((~pl.col(name).is_finite()).sum().alias(f"not finite:{name}") for name in real),
+            *(
+                (pl.col(name).is_null() & pl.col("error").is_null()).sum().alias(f"absent:{name}")
+                for name in measurements
+            ),
+        )
+        .collect(engine="streaming")
+        .row(0, named=True)
+    )
+    where = f"{folder}, table {table}"
+    for key, count in counts.items():
+        if count:
+            kind, name = key.split(":")
+            fault = "NaN or infinite values" if kind == "not finite" else "rows that succeeded but have no value"
+            raise DatasetError(f"column {name} has {count} {fault}", where=where, next_step=_MEASURE_AGAIN)
+    twice = (
+        rows.group_by(condition)
+        .agg((pl.len() - pl.col("round").n_unique()).alias("extra"))
+        .filter(pl.col("extra") > 0)
+        .sort(condition)
+        .collect(engine="streaming")
+    )
+    if twice.height:
+        first = ", ".join(str(value) for value in twice.row(0, named=True).values() if value not in (None, False))
+        raise DatasetError(
+            f"{twice['extra'].sum()} observations are there more than once, first in {first.removesuffix(', 1')}",
+            where=where,
+            next_step=_MEASURE_AGAIN,
+        )
+
+
+def _rounds_per_cell(dataset: Dataset) -> tuple[int, int] | None:
+    cells = pl.concat(dataset.table(table).select("link", "page", "round") for table in _MEASUREMENTS)
+    counts = cells.group_by("link", "page").agg(pl.col("round").n_unique()).collect(engine="streaming")["round"]
+    if counts.is_empty():
+        return None
+    ordered = counts.sort().to_list()
+    return ordered[0], ordered[-1]

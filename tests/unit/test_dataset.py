@@ -1,0 +1,182 @@
+"""Opening a dataset folder: a good one gives its rows, every kind of broken one gives one clear message."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import synthetic
+from crosslayer.campaign.dataset import Dataset, DatasetError
+from crosslayer.campaign.schema import TABLES, arrow_schema
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic.write(tmp_path_factory.mktemp("dataset"), links=["fiber"], pages=["example.org"], rounds=4)
+
+
+@pytest.fixture
+def folder(good: Path, tmp_path: Path) -> Path:
+    """A copy that a test may break."""
+    return shutil.copytree(good, tmp_path / "dataset")
+
+
+def parquet(folder: Path, table: str) -> Path:
+    return folder / table / "link=fiber" / "part-0.parquet"
+
+
+def change(folder: Path, table: str, edit: Callable[[pa.Table], pa.Table]) -> None:
+    path = parquet(folder, table)
+    pq.write_table(edit(pq.read_table(path, partitioning=None)), path)
+
+
+def with_column(rows: pa.Table, name: str, values: pa.Array, field: pa.Field | None = None) -> pa.Table:
+    index = rows.schema.get_field_index(name)
+    return rows.set_column(index, field or rows.schema.field(name), values)
+
+
+def test_open_reads_rows_and_metadata(good: Path) -> None:
+    dataset = Dataset.open(good)
+    assert dataset.campaign.campaign == "synthetic"
+    assert dataset.rounds_per_cell == (4, 4)
+    assert dataset.table("dns_exchanges").collect().height == 3 * 4
+    assert dataset.table("page_loads").filter(pl.col("variant") == "main").collect().height == 2 * 4
+    assert dataset.table("page_loads").collect_schema().names() == [column.name for column in TABLES["page_loads"]]
+
+
+def test_caption_says_campaign_rounds_backend_and_host(good: Path) -> None:
+    caption = Dataset.open(good).caption
+    assert caption == (
+        "Campaign synthetic, 4 rounds per cell, link by uml, measured on Example CPU (2 cores), Debian 12, Linux 6.1.0."
+    )
+
+
+def test_caption_of_an_unfinished_campaign_says_how_far_it_got(folder: Path) -> None:
+    content = json.loads((folder / "campaign.json").read_text())
+    content["plan"]["rounds"] = 30
+    (folder / "campaign.json").write_text(json.dumps(content))
+    assert "4 of 30 rounds per cell" in Dataset.open(folder).caption
+
+
+def test_absent_table_gives_no_rows(folder: Path) -> None:
+    shutil.rmtree(folder / "page_loads")
+    assert Dataset.open(folder).table("page_loads").collect().height == 0
+
+
+def test_column_newer_than_the_dataset_reads_as_null(folder: Path) -> None:
+    change(folder, "page_loads", lambda rows: rows.drop_columns(["setup_ms"]))
+    assert Dataset.open(folder).table("page_loads").collect()["setup_ms"].is_null().all()
+
+
+def test_unknown_table_is_an_error(good: Path) -> None:
+    with pytest.raises(DatasetError, match="no table 'pages'"):
+        Dataset.open(good).table("pages")
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="no such dataset folder") as error:
+        Dataset.open(tmp_path / "nowhere")
+    assert "crosslayer measure" in error.value.next_step
+
+
+def test_missing_campaign_file(folder: Path) -> None:
+    (folder / "campaign.json").unlink()
+    with pytest.raises(DatasetError, match=r"no campaign\.json"):
+        Dataset.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "schema version None"),
+        ('{"schema_version": 99}', "schema version 99"),
+        ('{"schema_version": 1, "plan": {}, "host": {}}', "lacks the key 'campaign'"),
+        ('{"schema_version": 1, "plan": 3, "host": {}, "campaign": "x"}', "wrong value"),
+    ],
+)
+def test_broken_campaign_file(folder: Path, text: str, message: str) -> None:
+    (folder / "campaign.json").write_text(text)
+    with pytest.raises(DatasetError, match=message):
+        Dataset.open(folder)
+
+
+def test_file_that_is_not_parquet(folder: Path) -> None:
+    parquet(folder, "tcp_rtts").write_text("round,rtt\n")
+    with pytest.raises(DatasetError, match="not a Parquet file"):
+        Dataset.open(folder)
+
+
+def test_missing_columns_are_all_named(folder: Path) -> None:
+    change(folder, "dns_exchanges", lambda rows: rows.drop_columns(["protocol", "total_ms"]))
+    with pytest.raises(DatasetError, match="lacks the columns protocol, total_ms"):
+        Dataset.open(folder)
+
+
+def test_column_of_another_type(folder: Path) -> None:
+    change(
+        folder,
+        "tcp_rtts",
+        lambda rows: with_column(rows, "rtt_ms", pc.cast(rows["rtt_ms"], pa.string()), pa.field("rtt_ms", pa.string())),
+    )
+    with pytest.raises(DatasetError, match="rtt_ms is string, expected double"):
+        Dataset.open(folder)
+
+
+def test_column_in_another_unit(folder: Path) -> None:
+    seconds = arrow_schema("tcp_rtts").field("rtt_ms").with_metadata({"description": "RTT", "unit": "s"})
+    change(folder, "tcp_rtts", lambda rows: with_column(rows, "rtt_ms", rows["rtt_ms"], seconds))
+    with pytest.raises(DatasetError, match="rtt_ms is in s, expected ms"):
+        Dataset.open(folder)
+
+
+def test_parquet_of_another_schema_version(folder: Path) -> None:
+    change(folder, "tcp_rtts", lambda rows: rows.replace_schema_metadata({"schema_version": "7"}))
+    with pytest.raises(DatasetError, match="schema version 7"):
+        Dataset.open(folder)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_value_that_is_not_a_number(folder: Path, value: float) -> None:
+    change(folder, "page_loads", lambda rows: with_column(rows, "fcp_ms", pa.array([value, *[1.0] * (len(rows) - 1)])))
+    with pytest.raises(DatasetError, match="fcp_ms has 1 NaN or infinite"):
+        Dataset.open(folder)
+
+
+def test_success_without_its_value(folder: Path) -> None:
+    change(folder, "page_loads", lambda rows: with_column(rows, "plt_ms", pa.nulls(len(rows), pa.float64())))
+    with pytest.raises(DatasetError, match="plt_ms has 16 rows that succeeded but have no value"):
+        Dataset.open(folder)
+
+
+def test_observation_that_is_there_twice(folder: Path) -> None:
+    change(folder, "dns_exchanges", lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]))
+    with pytest.raises(DatasetError, match="more than once, first in synthetic, coalescing, fiber"):
+        Dataset.open(folder)
+
+
+def test_no_rows_at_all(folder: Path) -> None:
+    for table in TABLES:
+        if parquet(folder, table).exists():
+            change(folder, table, lambda rows: rows.slice(0, 0))
+    with pytest.raises(DatasetError, match="no observation at all"):
+        Dataset.open(folder)
+
+
+def test_arrow_schema_carries_units_and_refuses_null_in_a_required_column(tmp_path: Path) -> None:
+    schema = arrow_schema("tcp_rtts")
+    assert schema.field("rtt_ms").metadata[b"unit"] == b"ms"
+    assert schema.field("campaign").metadata[b"description"]
+    assert schema.metadata[b"schema_version"] == b"1"
+    row = {column.name: None for column in TABLES["tcp_rtts"]}
+    with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
+        pq.write_table(pa.Table.from_pylist([row], schema=schema), tmp_path / "x.parquet")
