@@ -1,0 +1,129 @@
+package coalesce
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// manifest is the part of a built page's manifest.json that a server needs.
+type manifest struct {
+	Page      string             `json:"page"`
+	Host      string             `json:"host"`
+	Aliases   []string           `json:"aliases"`
+	Resources []manifestResource `json:"resources"`
+}
+
+type manifestResource struct {
+	Path            string `json:"path"`
+	File            string `json:"file"`
+	Host            string `json:"host"` // another origin than the page's, else ""
+	ContentType     string `json:"content_type"`
+	ContentEncoding string `json:"content_encoding"`
+	WireBytes       int    `json:"wire_bytes"`
+}
+
+// resource is a response, ready to send.
+type resource struct {
+	header map[string][]string
+	body   []byte
+}
+
+// site holds the resources of every host name by path.
+type site map[string]map[string]*resource
+
+// loadSite reads every page built below folder into memory.
+func loadSite(folder string) (site, error) {
+	if _, err := os.Stat(folder); err != nil {
+		return nil, fmt.Errorf("pages: %w", err)
+	}
+	manifests, err := filepath.Glob(filepath.Join(folder, "*", "manifest.json"))
+	if err != nil {
+		return nil, fmt.Errorf("pages: %w", err)
+	}
+	if len(manifests) == 0 {
+		return nil, fmt.Errorf("pages: no PAGE/manifest.json in %s: build the pages first", folder)
+	}
+	s := site{}
+	for _, path := range manifests {
+		if err := s.load(path); err != nil {
+			return nil, fmt.Errorf("pages: %s: %w", path, err)
+		}
+	}
+	return s, nil
+}
+
+func (s site) load(path string) error {
+	text, err := os.ReadFile(path) // #nosec G304 -- the path is given by the configuration
+	if err != nil {
+		return err
+	}
+	var m manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return err
+	}
+	if m.Host == "" || len(m.Resources) == 0 {
+		return fmt.Errorf("the page needs a host and resources")
+	}
+	for _, r := range m.Resources {
+		loaded, err := r.load(filepath.Dir(path))
+		if err != nil {
+			return fmt.Errorf("resource %q: %w", r.Path, err)
+		}
+		hosts := append([]string{m.Host}, m.Aliases...)
+		if r.Host != "" {
+			hosts = []string{r.Host}
+		}
+		for _, host := range hosts {
+			if err := s.add(strings.ToLower(host), r.Path, loaded); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s site) add(host, path string, r *resource) error {
+	if s[host] == nil {
+		s[host] = map[string]*resource{}
+	}
+	if s[host][path] != nil {
+		return fmt.Errorf("https://%s%s is served by another resource already", host, path)
+	}
+	s[host][path] = r
+	return nil
+}
+
+func (r manifestResource) load(folder string) (*resource, error) {
+	if !strings.HasPrefix(r.Path, "/") {
+		return nil, fmt.Errorf("the path does not begin with a slash")
+	}
+	if !filepath.IsLocal(r.File) {
+		return nil, fmt.Errorf("file %q is not inside the page's folder", r.File)
+	}
+	body, err := os.ReadFile(filepath.Join(folder, r.File)) // #nosec G304 -- checked to be inside the folder
+	if err != nil {
+		return nil, err
+	}
+	if len(body) != r.WireBytes {
+		return nil, fmt.Errorf("file %q has %d bytes, the manifest says %d", r.File, len(body), r.WireBytes)
+	}
+	return &resource{header: headerFor(r.ContentType, r.ContentEncoding, len(body)), body: body}, nil
+}
+
+// headerFor is the header of every page response. Nothing is cached: each load fetches everything.
+func headerFor(contentType, contentEncoding string, length int) map[string][]string {
+	header := map[string][]string{
+		"Content-Type":        {contentType},
+		"Content-Length":      {strconv.Itoa(length)},
+		"Cache-Control":       {"no-store"},
+		"Timing-Allow-Origin": {"*"}, // lets a page read the timings of resources of its other origins
+	}
+	if contentEncoding != "" {
+		header["Content-Encoding"] = []string{contentEncoding}
+	}
+	return header
+}
