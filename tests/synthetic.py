@@ -47,6 +47,7 @@ class _Published:
     def __init__(self) -> None:
         self._quantiles = pl.read_csv(REFERENCE / "quantiles.csv")
         self._loads = pl.read_csv(REFERENCE / "single_loads.csv")
+        self._heatmap = pl.read_csv(REFERENCE / "heatmap.csv")
 
     def draw(self, metric: str, link: str, page: str, series: str, u: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         row = self._quantiles.filter(metric=metric, link=link, page=page, series=series).row(0, named=True)
@@ -54,6 +55,18 @@ class _Published:
         known = sorted((levels[name], row[name]) for name in levels if row.get(name) is not None)
         drawn: np.ndarray[Any, Any] = np.interp(u, [p for p, _ in known], [x for _, x in known])
         return drawn
+
+    def exchange_ms(self, link: str, protocol: str) -> float:
+        """Median of a DNS exchange."""
+        return float(self.draw("exchange", link, "all", protocol, np.full(1, 0.5))[0]) * RTT_MS[link]
+
+    def baseline_ms(self, link: str, page: str) -> float:
+        """Baseline PLT: DoH and DoQ differ by their exchanges in ms, and by Fig. 8 in percent of the baseline."""
+        doh, doq = (
+            self._heatmap.filter(link=link, page=page, series=f"{protocol} + H3 1-RTT")["percent"][0]
+            for protocol in ("DoH", "DoQ")
+        )
+        return (self.exchange_ms(link, "DoH") - self.exchange_ms(link, "DoQ")) / (float(doh - doq) / 100)
 
     def load(self, link: str, page: str) -> dict[str, float]:
         return self._loads.filter(link=link, page=page).row(0, named=True)
@@ -183,11 +196,7 @@ def _tcp_rtt(cell: _Cell) -> dict[str, Any]:
 
 def _load(cell: _Cell, published: _Published, h3: str, variant: str) -> dict[str, Any]:
     single = published.load(cell.link, cell.page)
-    half = np.full(1, 0.5)
-    doudp_ms, doq_ms = (
-        float(published.draw("exchange", cell.link, "all", name, half)[0]) * cell.rtt_ms for name in ("DoUDP", "DoQ")
-    )
-    baseline_ms = single["h3_1rtt_plt_ms"] + doudp_ms
+    baseline_ms, doq_ms = published.baseline_ms(cell.link, cell.page), published.exchange_ms(cell.link, "DoQ")
     series = "DoQ + H3 0-RTT" if h3 == "0-rtt" else "DoQ + H3 1-RTT"
     relative = published.draw("relative PLT increase", cell.link, cell.page, series, cell.uniform()) / 100
     early = h3 == "0-rtt"

@@ -8,8 +8,9 @@ another type or unit, NaN, a success without its value, an observation that is t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -179,14 +180,15 @@ class Dataset:
         for table, paths in files.items():
             for path in paths:
                 _check_schema(table, path)
-        dataset = cls(folder, campaign, (0, 0), files)
+        rounds: dict[Any, int] = {}
         for table in _MEASUREMENTS:
-            if files[table]:
-                _check_values(dataset.table(table), table, folder)
-        rounds = _rounds_per_cell(dataset)
-        if rounds is None:
+            # One link at a time, so that a huge dataset fits in memory.
+            for link, of_link in groupby(files[table], key=lambda path: path.parent):
+                for cell, count in _check_values(_scan(table, of_link), table, link).items():
+                    rounds[cell] = max(count, rounds.get(cell, 0))
+        if not rounds:
             raise DatasetError("holds no observation at all", where=str(folder), next_step=_MEASURE_AGAIN)
-        return cls(folder, campaign, rounds, files)
+        return cls(folder, campaign, (min(rounds.values()), max(rounds.values())), files)
 
     def table(self, name: str) -> pl.LazyFrame:
         """One table of the dataset, read when it is collected.
@@ -211,16 +213,7 @@ class Dataset:
             raise DatasetError(
                 f"there is no table {name!r}", where=str(self.folder), next_step=f"Tables are {', '.join(TABLES)}."
             )
-        schema = {column.name: _POLARS[column.kind] for column in TABLES[name]}
-        if not self.files[name]:
-            return pl.LazyFrame(schema=schema)
-        return pl.scan_parquet(
-            list(self.files[name]),
-            schema=schema,
-            missing_columns="insert",
-            extra_columns="ignore",
-            hive_partitioning=False,  # `link` is also in the files
-        ).select(list(schema))
+        return _scan(name, self.files[name])
 
     @property
     def caption(self) -> str:
@@ -272,48 +265,52 @@ def _check_schema(table: str, path: Path) -> None:
             )
 
 
-def _check_values(rows: pl.LazyFrame, table: str, folder: Path) -> None:
-    """Raise where a value would spoil a statistic without anybody noticing."""
+def _scan(table: str, paths: Iterable[Path]) -> pl.LazyFrame:
+    schema = {column.name: _POLARS[column.kind] for column in TABLES[table]}
+    files = list(paths)
+    if not files:
+        return pl.LazyFrame(schema=schema)
+    return pl.scan_parquet(
+        files,
+        schema=schema,
+        missing_columns="insert",
+        extra_columns="ignore",
+        hive_partitioning=False,  # `link` is also in the files
+    ).select(list(schema))
+
+
+def _check_values(rows: pl.LazyFrame, table: str, where: Path) -> dict[tuple[str, str], int]:
+    """Rounds of each (link, page); raises where a value would spoil a statistic without anybody noticing."""
     real = [column.name for column in TABLES[table] if column.kind is Kind.REAL]
-    measurements = _MEASUREMENTS[table]
-    condition = list(_CONDITION[table])
+    absent = ((name, pl.col(name).is_null() & pl.col("error").is_null()) for name in _MEASUREMENTS[table])
     counts = (
         rows.select(
             *((~pl.col(name).is_finite()).sum().alias(f"not finite:{name}") for name in real),
-            *(
-                (pl.col(name).is_null() & pl.col("error").is_null()).sum().alias(f"absent:{name}")
-                for name in measurements
-            ),
+            *(rule.sum().alias(f"absent:{name}") for name, rule in absent),
         )
         .collect(engine="streaming")
         .row(0, named=True)
     )
-    where = f"{folder}, table {table}"
     for key, count in counts.items():
         if count:
             kind, name = key.split(":")
             fault = "NaN or infinite values" if kind == "not finite" else "rows that succeeded but have no value"
-            raise DatasetError(f"column {name} has {count} {fault}", where=where, next_step=_MEASURE_AGAIN)
-    twice = (
+            raise DatasetError(f"column {name} has {count} {fault}", where=str(where), next_step=_MEASURE_AGAIN)
+    condition = list(_CONDITION[table])
+    conditions = (
         rows.group_by(condition)
-        .agg((pl.len() - pl.col("round").n_unique()).alias("extra"))
-        .filter(pl.col("extra") > 0)
+        .agg(pl.col("round").n_unique().alias("rounds"), pl.len().alias("rows"))
         .sort(condition)
         .collect(engine="streaming")
     )
+    twice = conditions.filter(pl.col("rows") > pl.col("rounds"))
     if twice.height:
-        first = ", ".join(str(value) for value in twice.row(0, named=True).values() if value not in (None, False))
+        extra = (twice["rows"] - twice["rounds"]).sum()
+        first = ", ".join(str(value) for value in twice.select(condition).row(0) if value is not None)
         raise DatasetError(
-            f"{twice['extra'].sum()} observations are there more than once, first in {first.removesuffix(', 1')}",
-            where=where,
+            f"{extra} observations are there more than once, first in {first}",
+            where=str(where),
             next_step=_MEASURE_AGAIN,
         )
-
-
-def _rounds_per_cell(dataset: Dataset) -> tuple[int, int] | None:
-    cells = pl.concat(dataset.table(table).select("link", "page", "round") for table in _MEASUREMENTS)
-    counts = cells.group_by("link", "page").agg(pl.col("round").n_unique()).collect(engine="streaming")["round"]
-    if counts.is_empty():
-        return None
-    ordered = counts.sort().to_list()
-    return ordered[0], ordered[-1]
+    cells = conditions.group_by("link", "page").agg(pl.col("rounds").max())
+    return {(link, page): rounds for link, page, rounds in cells.iter_rows()}

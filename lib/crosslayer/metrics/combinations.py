@@ -1,0 +1,118 @@
+"""DNS protocol x HTTP/3 handshake: the PLT of a decoupled page load, and what it costs over the baseline."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from crosslayer.metrics import observations
+from crosslayer.metrics.observations import CELL, ROUND
+
+BASELINE = "DoUDP + H3 1-RTT"
+"""What TNSM24 measures every increase against."""
+
+COMBINATIONS = (BASELINE, "DoQ + H3 0-RTT", "DoQ + H3 1-RTT", "DoH + H3 1-RTT")
+"""The combinations TNSM24 shows; coalescing is emulated by DoQ + H3 0-RTT."""
+
+
+def combination(protocol: str, h3: str) -> str:
+    """Name of a combination, e.g. `DoQ + H3 0-RTT` for `DoQ` and `0-rtt`."""
+    return f"{protocol} + H3 {h3.upper()}"
+
+
+_NAME = pl.format("{} + H3 {}", pl.col("protocol"), pl.col("h3").str.to_uppercase()).alias("combination")
+
+
+def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
+    """PLT of every combination: DNS exchange plus browser PLT of the same round of the same cell.
+
+    Parameters
+    ----------
+    exchanges, page_loads
+        Successful rows, from the functions of the same names in `observations`.
+
+    Returns
+    -------
+    polars.LazyFrame
+        campaign, round, link, page, combination, exchange_ms, browser_plt_ms, plt_ms. A round that lacks one of
+        the two has no row (see `exclusions`).
+    """
+    return (
+        exchanges.select(*ROUND, "protocol", exchange_ms="total_ms")
+        .join(page_loads.select(*ROUND, "h3", browser_plt_ms="plt_ms"), on=ROUND)
+        .select(
+            *ROUND,
+            _NAME,
+            "exchange_ms",
+            "browser_plt_ms",
+            (pl.col("exchange_ms") + pl.col("browser_plt_ms")).alias("plt_ms"),
+        )
+    )
+
+
+def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
+    """How many rounds of each combination count, and why the others do not.
+
+    Parameters
+    ----------
+    dns_exchanges, page_loads
+        Whole tables of a dataset, failures included.
+
+    Returns
+    -------
+    polars.LazyFrame
+        link, page, combination, rounds, complete, without_exchange, without_load (counts of rounds). A round that
+        lacks both counts in both.
+    """
+    key = [*ROUND, "protocol", "h3"]
+    asked = (
+        dns_exchanges.filter(
+            pl.col("study") == "coalescing", pl.col("resumption") == "none", ~pl.col("warming").fill_null(False)
+        )
+        .select(*ROUND, "protocol")
+        .join(
+            page_loads.filter(pl.col("study") == "coalescing", pl.col("variant") == "main").select(*ROUND, "h3"),
+            on=ROUND,
+        )
+        .select(key)
+    )
+    has_exchange = observations.exchanges(dns_exchanges).select(*ROUND, "protocol", exchanged=True)
+    has_load = observations.page_loads(page_loads).select(*ROUND, "h3", loaded=True)
+    exchanged, loaded = pl.col("exchanged").is_not_null(), pl.col("loaded").is_not_null()
+    return (
+        asked.join(has_exchange, on=[*ROUND, "protocol"], how="left")
+        .join(has_load, on=[*ROUND, "h3"], how="left")
+        .group_by(*CELL, _NAME)
+        .agg(
+            rounds=pl.len(),
+            complete=(exchanged & loaded).sum(),
+            without_exchange=(~exchanged).sum(),
+            without_load=(~loaded).sum(),
+        )
+        .sort(*CELL, "combination")
+    )
+
+
+def relative_increase(combinations: pl.LazyFrame, *, baseline: str = BASELINE) -> pl.LazyFrame:
+    """PLT of every observation relative to the baseline's median in its cell (TNSM24 section IV-C).
+
+    Parameters
+    ----------
+    combinations
+        From `combine`.
+    baseline
+        Combination whose median is 0 %.
+
+    Returns
+    -------
+    polars.LazyFrame
+        The same rows with `baseline_ms` (its median in the cell) and `increase_percent`. A cell without the
+        baseline has no rows.
+    """
+    medians = (
+        combinations.filter(pl.col("combination") == baseline)
+        .group_by(CELL)
+        .agg(pl.col("plt_ms").median().alias("baseline_ms"))
+    )
+    return combinations.join(medians, on=CELL).with_columns(
+        ((pl.col("plt_ms") / pl.col("baseline_ms") - 1) * 100).alias("increase_percent")
+    )

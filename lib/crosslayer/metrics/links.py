@@ -1,0 +1,80 @@
+"""The emulated link itself: what was asked for, what was measured, and times as multiples of its RTT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+
+def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
+    """Nominal RTT of every link of a dataset that has one.
+
+    Parameters
+    ----------
+    link_checks
+        Table `link_checks`.
+
+    Returns
+    -------
+    polars.LazyFrame
+        link, nominal_rtt_ms. A link without delay (`local`) is left out: no time is a multiple of 0 ms.
+    """
+    return (
+        link_checks.filter(pl.col("nominal_rtt_ms") > 0)
+        .group_by("link")
+        .agg(pl.col("nominal_rtt_ms").median())
+        .sort("nominal_rtt_ms")
+    )
+
+
+def in_rtts(frame: pl.LazyFrame, rtts: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
+    """Times as multiples of the link's nominal RTT.
+
+    Parameters
+    ----------
+    frame
+        Rows with `link` and the columns, in ms.
+    rtts
+        From `nominal_rtts`.
+    columns
+        Columns to normalise; each ends in `_ms`.
+
+    Returns
+    -------
+    polars.LazyFrame
+        Rows of links with an RTT, and beside each `X_ms` a column `X_rtt`.
+    """
+    multiples = [(pl.col(name) / pl.col("nominal_rtt_ms")).alias(f"{name.removesuffix('_ms')}_rtt") for name in columns]
+    return frame.join(rtts, on="link").with_columns(multiples)
+
+
+def link_table(link_checks: pl.LazyFrame) -> pl.LazyFrame:
+    """Nominal and measured values of each link (TNSM24 Table II, measured).
+
+    Returns
+    -------
+    polars.LazyFrame
+        link, quantity (`RTT`, `down`, `up`), unit, nominal, median, low, high (fewest and most of all checks),
+        checks (number of checks that measured it), failed (checks with a verdict other than `pass`).
+    """
+    quantities = {
+        "RTT": ("rtt_ms", "nominal_rtt_ms", "ms"),
+        "down": ("down_mbit", "nominal_down_mbit", "Mbit/s"),
+        "up": ("up_mbit", "nominal_up_mbit", "Mbit/s"),
+    }
+    parts = [
+        link_checks.group_by("link").agg(
+            quantity=pl.lit(quantity),
+            unit=pl.lit(unit),
+            nominal=pl.col(nominal).median(),
+            median=pl.col(measured).median(),
+            low=pl.col(measured).min(),
+            high=pl.col(measured).max(),
+            checks=pl.col(measured).count(),
+            failed=(pl.col("verdict") != "pass").sum(),
+            order=pl.col("nominal_rtt_ms").median(),
+        )
+        for quantity, (measured, nominal, unit) in quantities.items()
+    ]
+    return pl.concat(parts).sort("order", "link", maintain_order=True).drop("order")

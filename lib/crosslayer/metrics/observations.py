@@ -1,0 +1,102 @@
+"""Which rows of a dataset are analysed, and which failed."""
+
+from __future__ import annotations
+
+import polars as pl
+
+CELL = ("link", "page")
+"""Columns that name a cell."""
+
+ROUND = ("campaign", "round", "link", "page")
+"""Columns that name one round of a cell: rows with equal values are paired."""
+
+_UNPROVEN = (pl.col("h3") == "0-rtt") & ~pl.col("early_data_accepted").fill_null(False)
+
+
+def exchanges(table: pl.LazyFrame, *, study: str = "coalescing", resumption: str = "none") -> pl.LazyFrame:
+    """Successful DNS exchanges of a study.
+
+    Parameters
+    ----------
+    table
+        `dns_exchanges`.
+    study, resumption
+        Values of those columns.
+
+    Returns
+    -------
+    polars.LazyFrame
+        The same columns; exchanges that only fetched a ticket are left out.
+    """
+    return table.filter(
+        pl.col("study") == study,
+        pl.col("resumption") == resumption,
+        ~pl.col("warming").fill_null(False),
+        pl.col("error").is_null(),
+    )
+
+
+def tcp_rtts(table: pl.LazyFrame, *, study: str = "coalescing") -> pl.LazyFrame:
+    """Successful TCP connects of a study (`tcp_rtts`), same columns."""
+    return table.filter(pl.col("study") == study, pl.col("error").is_null())
+
+
+def page_loads(table: pl.LazyFrame, *, study: str = "coalescing", variant: str = "main") -> pl.LazyFrame:
+    """Successful page loads of a study, with the browser's connect time.
+
+    A load counts as H3 0-RTT only where the server says that the request came as early data.
+
+    Parameters
+    ----------
+    table
+        `page_loads`.
+    study, variant
+        Values of those columns.
+
+    Returns
+    -------
+    polars.LazyFrame
+        The same columns and `connect_duration_ms`, `connectEnd - connectStart` as in TNSM24 section IV-A.
+    """
+    return table.filter(
+        pl.col("study") == study, pl.col("variant") == variant, pl.col("error").is_null(), ~_UNPROVEN
+    ).with_columns((pl.col("connect_ms") - pl.col("connect_start_ms")).alias("connect_duration_ms"))
+
+
+def failures(
+    dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame, *, study: str = "coalescing"
+) -> pl.LazyFrame:
+    """Observations tried and failed, by condition and link.
+
+    Returns
+    -------
+    polars.LazyFrame
+        condition (e.g. `DoQ`, `TCP RTT`, `H3 0-RTT`), link, attempted, failed (counts), reason (the most frequent one).
+    """
+    parts = [
+        dns_exchanges.filter(~pl.col("warming").fill_null(False)).select(
+            "study", "link", "error", condition=pl.col("protocol")
+        ),
+        tcp_rtts.select("study", "link", "error", condition=pl.lit("TCP RTT")),
+        page_loads.filter(pl.col("variant") == "main").select(
+            "study",
+            "link",
+            pl.when(_UNPROVEN)
+            .then(pl.coalesce("error", pl.lit("the server saw no early data")))
+            .otherwise("error")
+            .alias("error"),
+            condition=pl.format("H3 {}", pl.col("h3").str.to_uppercase()),
+        ),
+    ]
+    reason = pl.col("error").drop_nulls()
+    return (
+        pl.concat(parts)
+        .filter(pl.col("study") == study)
+        .group_by("condition", "link")
+        .agg(
+            attempted=pl.len(),
+            failed=reason.len(),
+            reason=reason.mode().sort().first(),
+        )
+        .sort("condition", "link")
+    )
