@@ -1,0 +1,47 @@
+"""DNS clients, one per transport with one interface, and the measured exchange.
+
+Clients resolve and time; they know nothing of campaigns, links or pages. `exchange` is what a study calls; `Client` is
+for what keeps its connections.
+"""
+
+from crosslayer.dns.capture import Capture
+from crosslayer.dns.client import Client
+from crosslayer.dns.errors import DnsError
+from crosslayer.dns.exchange import client_for, exchange, tcp_rtt
+from crosslayer.dns.message import Answer, Query, build_query, check_answer
+from crosslayer.dns.model import (
+    DEFAULT_PORTS,
+    RESUMPTIONS,
+    Exchange,
+    Group,
+    Protocol,
+    Question,
+    Resumption,
+    Server,
+    Settings,
+)
+from crosslayer.dns.sessions import Session, SessionStore
+
+__all__ = [
+    "DEFAULT_PORTS",
+    "RESUMPTIONS",
+    "Answer",
+    "Capture",
+    "Client",
+    "DnsError",
+    "Exchange",
+    "Group",
+    "Protocol",
+    "Query",
+    "Question",
+    "Resumption",
+    "Server",
+    "Session",
+    "SessionStore",
+    "Settings",
+    "build_query",
+    "check_answer",
+    "client_for",
+    "exchange",
+    "tcp_rtt",
+]

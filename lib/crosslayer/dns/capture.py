@@ -1,0 +1,244 @@
+"""Bytes and packets of an exchange, counted from the packets themselves with an AF_PACKET socket.
+
+`Capture` does the I/O; `read_frame` and `measure` are pure. Only headers are copied out of the kernel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from crosslayer.dns.errors import DnsError
+from crosslayer.dns.model import Sizes
+
+ETHERNET_HEADER_BYTES = 14
+ETHERTYPE_IPV4 = 0x0800
+ETHERTYPE_IPV6 = 0x86DD
+
+_IPV6_HEADER_BYTES = 40
+_SNAP_BYTES = 128
+"""Ethernet, IPv6 and a TCP header with all its options fit."""
+
+# From <linux/if_packet.h>, <linux/if_ether.h>, <asm-generic/socket.h>, <linux/virtio_net.h>; Python names none of them.
+_ETH_P_ALL = 0x0003
+_SOL_PACKET = 263
+_PACKET_STATISTICS = 6
+_PACKET_VNET_HDR = 15
+_SO_ATTACH_FILTER = 26
+_SO_TIMESTAMPNS = 35
+_PACKET_OUTGOING = 4
+_VIRTIO_NET_HEADER = struct.Struct("=BBHHHH")
+_TIMESPEC = struct.Struct("@qq")
+_BPF_RETURN = 0x06
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """One captured frame, as the packets it is on the wire."""
+
+    at_ns: int
+    """Kernel timestamp, nanoseconds since the Unix epoch."""
+    sent: bool
+    """Leaves this namespace (True) or arrives (False)."""
+    interface: str
+    ip_protocol: int
+    """socket.IPPROTO_TCP or socket.IPPROTO_UDP."""
+    source: tuple[str, int]
+    destination: tuple[str, int]
+    bytes: int
+    """IP payload (IP total length without the IP header), segments of one offloaded frame added up."""
+    packets: int
+    """Packets the frame becomes on the wire: more than one where segmentation is left to the device."""
+
+
+def read_frame(frame: bytes, *, at_ns: int, sent: bool, interface: str, segment_bytes: int = 0) -> Packet | None:
+    """Read an Ethernet frame; None unless it carries TCP or UDP over IPv4 or IPv6.
+
+    Parameters
+    ----------
+    frame
+        Ethernet frame from its first byte; may be cut after the transport header.
+    segment_bytes
+        TCP payload of each segment where the frame is one of many segments (GSO, GRO), else 0.
+    """
+    if len(frame) < ETHERNET_HEADER_BYTES:
+        return None
+    (ethertype,) = struct.unpack_from("!H", frame, 12)
+    ip = frame[ETHERNET_HEADER_BYTES:]
+    if ethertype == ETHERTYPE_IPV4 and len(ip) >= 20:
+        header_bytes = (ip[0] & 0x0F) * 4
+        (total_bytes,) = struct.unpack_from("!H", ip, 2)
+        payload_bytes, ip_protocol = total_bytes - header_bytes, ip[9]
+        addresses = (socket.inet_ntop(socket.AF_INET, ip[12:16]), socket.inet_ntop(socket.AF_INET, ip[16:20]))
+    elif ethertype == ETHERTYPE_IPV6 and len(ip) >= _IPV6_HEADER_BYTES:
+        header_bytes = _IPV6_HEADER_BYTES
+        (payload_bytes,) = struct.unpack_from("!H", ip, 4)
+        ip_protocol = ip[6]
+        addresses = (socket.inet_ntop(socket.AF_INET6, ip[8:24]), socket.inet_ntop(socket.AF_INET6, ip[24:40]))
+    else:
+        return None
+    transport = ip[header_bytes:]
+    if ip_protocol not in (socket.IPPROTO_TCP, socket.IPPROTO_UDP) or len(transport) < 8:
+        return None
+    ports = struct.unpack_from("!HH", transport)
+    packets = 1
+    if ip_protocol == socket.IPPROTO_TCP and segment_bytes and len(transport) >= 20:
+        tcp_header_bytes = (transport[12] >> 4) * 4
+        packets = max(1, -(-(payload_bytes - tcp_header_bytes) // segment_bytes))
+        payload_bytes += (packets - 1) * tcp_header_bytes
+    return Packet(
+        at_ns,
+        sent,
+        interface,
+        ip_protocol,
+        (addresses[0], ports[0]),
+        (addresses[1], ports[1]),
+        payload_bytes,
+        packets,
+    )
+
+
+def measure(
+    packets: list[Packet],
+    *,
+    ip_protocol: int,
+    local_port: int,
+    server: tuple[str, int],
+    query_at_ns: int | None,
+    answered_at_ns: int | None,
+) -> Sizes:
+    """Count one exchange by phase and direction.
+
+    Packets before `query_at_ns` are the handshake's, all of them where it is None. Sent packets count up to the
+    client's close, received ones up to the complete answer: what the server says afterwards depends on how long one
+    listens.
+
+    Parameters
+    ----------
+    packets
+        What a capture recorded, in any order.
+    query_at_ns, answered_at_ns
+        When the query started and the answer was complete, nanoseconds since the Unix epoch; None where it did not.
+    """
+    counts = {(phase, direction): [0, 0] for phase in ("handshake", "query") for direction in ("sent", "received")}
+    interface: str | None = None
+    for packet in sorted(packets, key=lambda packet: packet.at_ns):
+        local, remote = (packet.source, packet.destination) if packet.sent else (packet.destination, packet.source)
+        if packet.ip_protocol != ip_protocol or local[1] != local_port or remote != server:
+            continue
+        # A bridged namespace shows the same packet on several devices: the first to see it leave has the address.
+        interface = interface or packet.interface
+        if packet.interface != interface:
+            continue
+        if not packet.sent and answered_at_ns is not None and packet.at_ns > answered_at_ns:
+            continue
+        phase = "handshake" if query_at_ns is None or packet.at_ns < query_at_ns else "query"
+        count = counts[phase, "sent" if packet.sent else "received"]
+        count[0] += packet.bytes
+        count[1] += packet.packets
+    return Sizes(
+        **{f"{phase}_{direction}_bytes": count[0] for (phase, direction), count in counts.items()},
+        **{f"{phase}_{direction}_packets": count[1] for (phase, direction), count in counts.items()},
+    )
+
+
+@dataclass(slots=True)
+class Recording:
+    """What a capture saw while its context was entered; filled when it is left."""
+
+    packets: list[Packet] = field(default_factory=list)
+    complete: bool = False
+    """False while recording, and where the kernel had to drop packets."""
+
+
+class Capture:
+    """A packet socket of the current network namespace, silent except while recording.
+
+    Opened once and used for many exchanges: closing a packet socket makes the kernel wait for all its cores.
+
+    Raises
+    ------
+    DnsError
+        If the namespace does not allow packet sockets.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
+        except PermissionError:
+            raise DnsError(
+                "packets cannot be captured here",
+                where="AF_PACKET",
+                next_step="Run inside the testbed, which has its own network namespace, or go without sizes.",
+            ) from None
+        self._attach(accept_bytes=0)
+        self._socket.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self._socket.setblocking(False)
+        self._discard()
+
+    def __enter__(self) -> Capture:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the socket; the capture cannot be used again."""
+        self._socket.close()
+
+    @contextmanager
+    def record(self) -> Iterator[Recording]:
+        """Record every packet of the namespace while the body runs."""
+        recording = Recording()
+        self._attach(accept_bytes=_SNAP_BYTES)
+        try:
+            yield recording
+        finally:
+            self._attach(accept_bytes=0)
+            recording.packets = self._drain()
+            recording.complete = not self._dropped()
+
+    def _attach(self, *, accept_bytes: int) -> None:
+        """Replace the filter by one that keeps so many bytes of every frame; 0 keeps none."""
+        program = ctypes.create_string_buffer(struct.pack("=HBBI", _BPF_RETURN, 0, 0, accept_bytes), 8)
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", 1, ctypes.addressof(program)))
+
+    def _discard(self) -> None:
+        """Forget what came in before the filter was in place."""
+        with suppress(BlockingIOError):
+            while True:
+                self._socket.recv(1)
+
+    def _drain(self) -> list[Packet]:
+        packets: list[Packet] = []
+        while True:
+            try:
+                data, ancillary, _, address = self._socket.recvmsg(_SNAP_BYTES + 64, 64)
+            except BlockingIOError:
+                return packets
+            seconds, nanoseconds = _TIMESPEC.unpack(
+                next(value for level, kind, value in ancillary if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS))
+            )
+            _, gso_type, _, gso_bytes, _, _ = _VIRTIO_NET_HEADER.unpack_from(data)
+            packet = read_frame(
+                data[_VIRTIO_NET_HEADER.size :],
+                at_ns=seconds * 1_000_000_000 + nanoseconds,
+                sent=address[2] == _PACKET_OUTGOING,
+                interface=address[0],
+                segment_bytes=gso_bytes if gso_type else 0,
+            )
+            if packet is not None:
+                packets.append(packet)
+
+    def _dropped(self) -> int:
+        """Packets dropped since the last call; reading resets the kernel's counter."""
+        _, dropped = struct.unpack("=II", self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
+        return int(dropped)

@@ -1,0 +1,206 @@
+"""The interface every transport's client has: connect, then query, each a timed phase."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import ClassVar, Self
+
+from crosslayer.dns.errors import DnsError
+from crosslayer.dns.message import Query
+from crosslayer.dns.model import ENCRYPTED, Protocol, Server, Settings
+from crosslayer.dns.sessions import Session
+from crosslayer.dns.timing import PhaseName, Timeline
+
+
+class Client(ABC):
+    """A client of one transport for one connection.
+
+    `connect` and `query` are blocking and timed in `timeline`; making the object and `close` are not. A connection may
+    be asked more than once.
+
+    Parameters
+    ----------
+    server
+        The server; encrypted transports need its `server_name` and `ca_file`.
+    settings
+        What may differ between clients.
+    session
+        What an earlier connection left, for a resumed one.
+    early_data
+        Send the first query with the first flight.
+
+    Raises
+    ------
+    DnsError
+        If the server's name or CA is missing or cannot be used.
+    """
+
+    protocol: ClassVar[Protocol]
+    ip_protocol: ClassVar[int]
+    """socket.IPPROTO_UDP or socket.IPPROTO_TCP."""
+
+    def __init__(
+        self,
+        server: Server,
+        settings: Settings | None = None,
+        *,
+        session: Session | None = None,
+        early_data: bool = False,
+    ) -> None:
+        if self.protocol in ENCRYPTED and not (server.server_name and server.ca_file):
+            raise DnsError(
+                f"{self.protocol} needs the name and the CA of its server",
+                where=f"server {server.address}",
+                next_step="Give server_name and ca_file: certificates are always verified.",
+            )
+        self.server = server
+        self.settings = settings or Settings()
+        self.timeline = Timeline()
+        self.local_port: int | None = None
+        self._early_data = early_data
+        self._deadline = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def connect(self) -> None:
+        """Bring the connection up to where the query can be sent.
+
+        Raises
+        ------
+        DnsError
+            If it does not come up.
+        """
+        self._deadline = time.monotonic() + self.settings.timeout_s
+        with self._faults():
+            self._open()
+            if not self._early_data:
+                self._handshake()
+
+    def query(self, query: Query) -> bytes:
+        """Send a query and return the bytes of its answer, complete but unchecked.
+
+        Raises
+        ------
+        DnsError
+            If no answer comes.
+        """
+        self._deadline = time.monotonic() + self.settings.timeout_s
+        with self._faults(), self.timeline.phase(PhaseName.QUERY):
+            return self._ask(query)
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connection politely, without waiting for the server; does nothing the second time."""
+
+    def wait_for_ticket(self) -> None:
+        """Listen for a session ticket, at most `Settings.ticket_wait_s`.
+
+        Raises
+        ------
+        DnsError
+            If the connection ends, or the transport has no tickets.
+        """
+        raise self._fault("the transport has no session tickets")
+
+    @property
+    def session(self) -> Session:
+        """What this connection leaves for the next one."""
+        return Session()
+
+    @property
+    def session_resumed(self) -> bool | None:
+        """The TLS session was resumed; None without TLS or before the handshake ended."""
+        return None
+
+    @property
+    def early_data_accepted(self) -> bool | None:
+        """The server's TLS accepted early data; None outside QUIC or before the handshake ended."""
+        return None
+
+    @property
+    def quic_version(self) -> str | None:
+        """QUIC version on the wire, e.g. "v1"."""
+        return None
+
+    @property
+    def tls_version(self) -> str | None:
+        """TLS version, e.g. "TLSv1.3"."""
+        return None
+
+    @property
+    def retry_received(self) -> bool | None:
+        """The server sent a Retry packet; None outside QUIC."""
+        return None
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Local work before the clock starts: sockets and everything that needs no packet."""
+
+    @abstractmethod
+    def _handshake(self) -> None:
+        """Do and time the handshake, where the transport has one."""
+
+    @abstractmethod
+    def _ask(self, query: Query) -> bytes:
+        """Send the query and wait for the answer."""
+
+    def _remaining_s(self) -> float:
+        """Time left, seconds.
+
+        Raises
+        ------
+        TimeoutError
+            If there is none.
+        """
+        remaining_s = self._deadline - time.monotonic()
+        if remaining_s <= 0:
+            raise TimeoutError
+        return remaining_s
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Turn what sockets and TLS raise into this room's exception."""
+        try:
+            yield
+        except DnsError:
+            raise
+        except TimeoutError:
+            raise self._fault("timeout") from None
+        except ssl.SSLCertVerificationError as error:
+            raise self._fault(f"certificate: {error.verify_message}") from error
+        except ssl.SSLError as error:
+            raise self._fault(f"tls: {error.reason or error}") from error
+        except ConnectionRefusedError as error:
+            raise self._fault("connection refused") from error
+        except ConnectionError as error:
+            raise self._fault("connection reset") from error
+        except OSError as error:
+            raise self._fault(f"network: {error.strerror or error}") from error
+
+    def _fault(self, what: str) -> DnsError:
+        port = self.server.ports[self.protocol]
+        return DnsError(
+            what,
+            where=f"{self.protocol} {self.server.address} port {port}",
+            next_step="Check that the server is up and speaks this transport.",
+        )
+
+    def _new_socket(self, kind: socket.SocketKind) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self.server.address else socket.AF_INET
+        return socket.socket(family, kind)
+
+    @property
+    def _address(self) -> tuple[str, int]:
+        return self.server.address, self.server.ports[self.protocol]

@@ -1,0 +1,24 @@
+"""The one exception of this room."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crosslayer.errors import CrosslayerError
+
+
+class DnsError(CrosslayerError):
+    """An exchange that failed, or a request for one that cannot be made.
+
+    `what` is short and stable: it is what a failed row carries in its column `error`.
+    """
+
+
+def unreadable_ca(ca_file: Path | None, error: Exception) -> DnsError:
+    """The fault of a CA file that is missing or is none."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return DnsError(
+        f"the CA cannot be read: {reason}",
+        where=str(ca_file),
+        next_step="Give the PEM file of the CA that signed the server's certificate.",
+    )

@@ -1,0 +1,216 @@
+"""One measured DNS resolution on a new connection, and the TCP round-trip beside it."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from contextlib import ExitStack, nullcontext
+from dataclasses import asdict
+
+from crosslayer.dns.capture import Capture, Recording, measure
+from crosslayer.dns.client import Client
+from crosslayer.dns.errors import DnsError
+from crosslayer.dns.http2 import DoHClient
+from crosslayer.dns.message import MAX_MESSAGE_BYTES, Answer, build_query, check_answer
+from crosslayer.dns.model import RESUMPTIONS, Exchange, Protocol, Question, Resumption, Server, Settings, Sizes
+from crosslayer.dns.quic import DoH3Client, DoQClient
+from crosslayer.dns.sessions import Session, SessionStore
+from crosslayer.dns.tcp import DoTcpClient
+from crosslayer.dns.timing import PhaseName, collector_paused
+from crosslayer.dns.tls import DoTClient
+from crosslayer.dns.udp import DoUdpClient
+
+CLIENTS: dict[Protocol, type[Client]] = {
+    client.protocol: client for client in (DoUdpClient, DoTcpClient, DoTClient, DoHClient, DoH3Client, DoQClient)
+}
+
+
+def client_for(
+    protocol: Protocol,
+    server: Server,
+    settings: Settings | None = None,
+    *,
+    session: Session | None = None,
+    early_data: bool = False,
+) -> Client:
+    """The client of a transport; see `Client` for the parameters and errors."""
+    return CLIENTS[protocol](server, settings, session=session, early_data=early_data)
+
+
+def exchange(
+    server: Server,
+    question: Question,
+    protocol: Protocol,
+    resumption: Resumption = Resumption.NONE,
+    *,
+    sessions: SessionStore | None = None,
+    settings: Settings | None = None,
+    capture: Capture | None = None,
+    warming: bool = False,
+) -> Exchange:
+    """Resolve one name on a new connection and measure it.
+
+    The clock starts with the first packet: messages, TLS contexts, trusted CAs, sockets and the client's hello are made
+    before, whatever the transport. The answer is checked after it stopped. The connection is closed before this
+    returns.
+
+    Parameters
+    ----------
+    server, question, protocol, resumption
+        The condition.
+    sessions
+        Where the tickets and tokens of earlier connections are taken from and those of this one are put. Resumed
+        conditions need one, filled by a warming exchange before.
+    settings
+        What may differ between clients.
+    capture
+        Counts bytes and packets; without one the sizes are None. Open it once and pass it to every exchange.
+    warming
+        This exchange is for its ticket: wait for it, and mark the row.
+
+    Returns
+    -------
+    Exchange
+        Faults of network, TLS and server are in `error`, also where a condition was not met: a session that was not
+        resumed, early data that was not accepted.
+
+    Raises
+    ------
+    DnsError
+        If what is asked for cannot exist: a resumption the transport does not have, a bad question, a missing CA.
+    """
+    settings = settings or Settings()
+    _check_condition(protocol, resumption, sessions, settings, warming)
+    query = build_query(question, protocol, settings)
+    session = sessions.take(server, protocol) if sessions and resumption is not Resumption.NONE else Session()
+    early_data = resumption is Resumption.EARLY_DATA
+    client = client_for(protocol, server, settings, session=session, early_data=early_data)
+    recording: Recording | None = None
+    answer: Answer | None = None
+    error: str | None = None
+    if resumption is not Resumption.NONE and session.ticket is None:
+        error = "no session ticket: a warming exchange must come first"
+    started_s = time.time()
+    if error is None:
+        with ExitStack() as stack:
+            recording = stack.enter_context(capture.record() if capture else nullcontext())
+            stack.enter_context(collector_paused())
+            stack.enter_context(client)
+            try:
+                client.connect()
+                wire = client.query(query)
+                max_bytes = settings.udp_payload_bytes if protocol is Protocol.DOUDP else MAX_MESSAGE_BYTES
+                answer = check_answer(wire, query, max_bytes=max_bytes)
+                error = answer.error
+                if warming:
+                    client.wait_for_ticket()
+            except DnsError as fault:
+                error = fault.what
+            kept = client.session
+        error = error or _unmet(client, resumption, kept, warming)
+        if sessions is not None and answer is not None:
+            sessions.put(server, protocol, kept)
+    return _row(client, resumption, warming, started_s, recording, answer, error)
+
+
+def tcp_rtt(server: Server, *, port: int | None = None, timeout_s: float = 10.0) -> float:
+    """Time from SYN to SYN-ACK against a server, ms.
+
+    Parameters
+    ----------
+    port
+        TCP port; that of DoH unless given.
+
+    Raises
+    ------
+    DnsError
+        If the connection does not come up.
+    """
+    ports = {**server.ports, Protocol.DOTCP: port or server.ports[Protocol.DOH]}
+    client = DoTcpClient(Server(server.address, ports=ports), Settings(timeout_s=timeout_s))
+    with client, collector_paused():
+        client.connect()
+    duration_ms = client.timeline.duration_ms(PhaseName.HANDSHAKE)
+    assert duration_ms is not None, "a connection that came up was timed"
+    return duration_ms
+
+
+def _check_condition(
+    protocol: Protocol, resumption: Resumption, sessions: SessionStore | None, settings: Settings, warming: bool
+) -> None:
+    where = f"{protocol} with resumption {resumption}"
+    if resumption not in RESUMPTIONS[protocol]:
+        known = ", ".join(RESUMPTIONS[protocol])
+        raise DnsError("the transport has no such resumption", where=where, next_step=f"It has: {known}.")
+    if resumption is not Resumption.NONE and sessions is None:
+        raise DnsError("nothing to resume from", where=where, next_step="Give the store of a warming exchange.")
+    if resumption is Resumption.EARLY_DATA and protocol is Protocol.DOH3 and settings.http_method != "GET":
+        raise DnsError("early data carries safe methods only (RFC 8470)", where=where, next_step="Use http_method GET.")
+    if warming and (sessions is None or resumption is not Resumption.NONE or len(RESUMPTIONS[protocol]) == 1):
+        raise DnsError(
+            "a warming exchange is a full handshake of a transport with sessions, and needs a store to fill",
+            where=where,
+            next_step="Give sessions, and resumption none.",
+        )
+
+
+def _unmet(client: Client, resumption: Resumption, kept: Session, warming: bool) -> str | None:
+    """What an answered exchange still lacks to be the one asked for."""
+    if resumption is not Resumption.NONE and not client.session_resumed:
+        return "session not resumed"
+    if resumption is Resumption.EARLY_DATA and not client.early_data_accepted:
+        return "early data not accepted"
+    if warming and kept.ticket is None:
+        return "the server sent no session ticket"
+    return None
+
+
+def _row(
+    client: Client,
+    resumption: Resumption,
+    warming: bool,
+    started_s: float,
+    recording: Recording | None,
+    answer: Answer | None,
+    error: str | None,
+) -> Exchange:
+    phases = client.timeline.phases
+    handshake, query = phases.get(PhaseName.HANDSHAKE), phases.get(PhaseName.QUERY)
+    first = handshake or query
+    total_ms = None
+    if first is not None and query is not None and query.ended_ns is not None:
+        total_ms = (query.ended_ns - first.started_ns) / 1e6
+    sizes: dict[str, int | None] = dict.fromkeys(Sizes.__dataclass_fields__)
+    if recording is not None and recording.complete and client.local_port is not None:
+        sizes.update(
+            asdict(
+                measure(
+                    recording.packets,
+                    ip_protocol=client.ip_protocol,
+                    local_port=client.local_port,
+                    server=(str(ipaddress.ip_address(client.server.address)), client.server.ports[client.protocol]),
+                    query_at_ns=query.started_at_ns if query else None,
+                    answered_at_ns=query.ended_at_ns if query else None,
+                )
+            )
+        )
+    return Exchange(
+        protocol=client.protocol,
+        resumption=resumption,
+        warming=warming,
+        started_s=first.started_at_ns / 1e9 if first else started_s,
+        handshake_ms=handshake.duration_ms if handshake else 0.0 if query else None,
+        query_ms=query.duration_ms if query else None,
+        total_ms=total_ms,
+        cpu_ms=client.timeline.cpu_ms,
+        **sizes,
+        session_resumed=client.session_resumed,
+        early_data_accepted=client.early_data_accepted,
+        quic_version=client.quic_version,
+        tls_version=client.tls_version,
+        error=error,
+        rcode=answer.rcode if answer else None,
+        answers=answer.records if answer else (),
+        local_port=client.local_port,
+        retry_received=client.retry_received,
+    )

@@ -1,0 +1,78 @@
+"""What DoH and DoH3 share: requests and the rules for responses (RFC 8484). No I/O."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+
+from crosslayer.dns.errors import DnsError
+from crosslayer.dns.message import MAX_MESSAGE_BYTES, Query
+from crosslayer.dns.model import Protocol, Server, Settings
+
+CONTENT_TYPE = "application/dns-message"
+METHODS = ("GET", "POST")
+
+_HTTPS_PORT = 443
+
+
+def request(
+    query: Query, server: Server, settings: Settings, protocol: Protocol
+) -> tuple[list[tuple[str, str]], bytes]:
+    """Header fields and body of the request for a query (RFC 8484, section 4.1).
+
+    Raises
+    ------
+    DnsError
+        If the method is neither GET nor POST.
+    """
+    if settings.http_method not in METHODS:
+        raise DnsError(
+            f"not a method of DNS over HTTPS: {settings.http_method!r}",
+            where="Settings.http_method",
+            next_step=f"Use one of {', '.join(METHODS)}.",
+        )
+    port = server.ports[protocol]
+    authority = server.server_name if port == _HTTPS_PORT else f"{server.server_name}:{port}"
+    get = settings.http_method == "GET"
+    encoded = base64.urlsafe_b64encode(query.wire).rstrip(b"=").decode()
+    headers = [
+        (":method", settings.http_method),
+        (":scheme", "https"),
+        (":authority", authority),
+        (":path", f"{server.path}?dns={encoded}" if get else server.path),
+        ("accept", CONTENT_TYPE),
+    ]
+    if get:
+        return headers, b""
+    headers += [("content-type", CONTENT_TYPE), ("content-length", str(len(query.wire)))]
+    return headers, query.wire
+
+
+@dataclass(slots=True)
+class Response:
+    """A response while it arrives."""
+
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    body: bytearray = field(default_factory=bytearray)
+    ended: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Nothing more is worth waiting for: the response ended, or is already larger than any DNS message."""
+        return self.ended or len(self.body) > MAX_MESSAGE_BYTES
+
+    def message(self) -> bytes:
+        """The DNS message.
+
+        Raises
+        ------
+        ValueError
+            With what is wrong with the response.
+        """
+        status = self.headers.get(b":status", b"").decode("latin-1")
+        if status != "200":
+            raise ValueError(f"http status {status}")
+        content_type = self.headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+        if content_type != CONTENT_TYPE:
+            raise ValueError(f"content type {content_type or 'missing'}")
+        return bytes(self.body)

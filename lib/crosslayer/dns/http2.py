@@ -1,0 +1,89 @@
+"""DoH: DNS over HTTPS on HTTP/2 (RFC 8484, RFC 9113)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.exceptions
+import h2.settings
+
+from crosslayer.dns.errors import DnsError
+from crosslayer.dns.http import Response, request
+from crosslayer.dns.message import Query
+from crosslayer.dns.model import Protocol, Server, Settings
+from crosslayer.dns.sessions import Session
+from crosslayer.dns.tls import TlsClient
+
+
+class DoHClient(TlsClient):
+    """DoH. The connection preface and the settings leave with the first request, in one TLS record."""
+
+    protocol = Protocol.DOH
+    alpn = "h2"
+
+    def __init__(
+        self,
+        server: Server,
+        settings: Settings | None = None,
+        *,
+        session: Session | None = None,
+        early_data: bool = False,
+    ) -> None:
+        super().__init__(server, settings, session=session, early_data=early_data)
+        self._http = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
+        self._http.local_settings = h2.settings.Settings(
+            client=True, initial_values={h2.settings.SettingCodes.ENABLE_PUSH: 0}
+        )
+        self._http.initiate_connection()
+
+    def close(self) -> None:
+        """Send what HTTP/2 still has to say, e.g. that it took the server's settings, then close."""
+        if self._connection is not None and self._secured:
+            with suppress(DnsError), self._faults():
+                self._flush_http()
+        super().close()
+
+    def _ask(self, query: Query) -> bytes:
+        headers, body = request(query, self.server, self.settings, self.protocol)
+        stream = self._http.get_next_available_stream_id()
+        self._http.send_headers(stream, headers, end_stream=not body)
+        if body:
+            self._http.send_data(stream, body, end_stream=True)
+        self._flush_http()
+        response = Response()
+        while not response.done:
+            data = self._receive()
+            try:
+                for event in self._http.receive_data(data):
+                    self._handle(event, stream, response)
+            except h2.exceptions.ProtocolError as error:
+                raise self._fault(f"http/2: {error}") from error
+            if not response.done:
+                self._flush_http()
+        try:
+            return response.message()
+        except ValueError as error:
+            raise self._fault(str(error)) from None
+
+    def _handle(self, event: h2.events.Event, stream: int, response: Response) -> None:
+        if isinstance(event, h2.events.ConnectionTerminated):
+            raise self._fault(f"http/2: connection closed by the server, code {int(event.error_code or 0)}")
+        if getattr(event, "stream_id", None) != stream:
+            return
+        if isinstance(event, h2.events.ResponseReceived):
+            response.headers.update(event.headers or ())
+        elif isinstance(event, h2.events.DataReceived):
+            response.body += event.data or b""
+            self._http.acknowledge_received_data(event.flow_controlled_length or 0, stream)
+        elif isinstance(event, h2.events.StreamReset):
+            raise self._fault(f"http/2: stream reset by the server, code {int(event.error_code or 0)}")
+        elif isinstance(event, h2.events.StreamEnded):
+            response.ended = True
+
+    def _flush_http(self) -> None:
+        data = self._http.data_to_send()
+        if data:
+            self._send(data)

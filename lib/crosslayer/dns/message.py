@@ -1,0 +1,141 @@
+"""DNS messages: queries built before the clock starts, answers checked after it stopped. No I/O, no clock."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import dns.exception
+import dns.flags
+import dns.message
+import dns.name
+import dns.opcode
+import dns.rcode
+import dns.rdatatype
+
+from crosslayer.dns.errors import DnsError
+from crosslayer.dns.model import ENCRYPTED, Protocol, Question, Settings
+
+MAX_MESSAGE_BYTES = 65535
+"""What the two-byte length of a stream transport can say."""
+
+_HEADER_BYTES = 12
+_RESPONSE_BIT = 0x80
+_ZERO_ID = frozenset({Protocol.DOQ, Protocol.DOH, Protocol.DOH3})
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query as it goes over the wire, and what its answer must match."""
+
+    wire: bytes
+    """The DNS message without any framing."""
+    message: dns.message.Message
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A checked answer."""
+
+    rcode: str | None
+    """None where the message could not be read."""
+    records: tuple[str, ...]
+    error: str | None
+    """None where the answer is good."""
+
+
+def build_query(question: Question, protocol: Protocol, settings: Settings) -> Query:
+    """Build the query for one transport.
+
+    The message ID is 0 on DoQ (RFC 9250, section 4.2.1), DoH and DoH3 (RFC 8484, section 4.1) and random elsewhere.
+    Encrypted transports pad (RFC 8467).
+
+    Raises
+    ------
+    DnsError
+        If the name or the type is not one.
+    """
+    try:
+        name = dns.name.from_text(question.name)
+        rdtype = dns.rdatatype.from_text(question.type)
+    except (dns.exception.DNSException, UnicodeError, ValueError) as error:
+        raise DnsError(
+            f"not a DNS question: {error}",
+            where=f"{question.name!r} {question.type!r}",
+            next_step="Give a domain name and the mnemonic of a record type.",
+        ) from None
+    message = dns.message.make_query(
+        name,
+        rdtype,
+        use_edns=0,
+        payload=settings.udp_payload_bytes,
+        id=0 if protocol in _ZERO_ID else None,
+        pad=settings.padding_block_bytes if protocol in ENCRYPTED else 0,
+    )
+    return Query(message.to_wire(), message)
+
+
+def matches(wire: bytes, query: Query) -> bool:
+    """Whether a datagram may be the answer to `query`: a response with its ID.
+
+    Cheap enough for the critical path; anything else a DoUDP client ignores (RFC 5452, section 9.1).
+    """
+    return len(wire) >= _HEADER_BYTES and wire[:2] == query.wire[:2] and bool(wire[2] & _RESPONSE_BIT)
+
+
+def framed(wire: bytes) -> bytes:
+    """The message with the two-byte length of the stream transports (RFC 1035, section 4.2.2)."""
+    return struct.pack("!H", len(wire)) + wire
+
+
+def unframed(buffer: bytes | bytearray) -> bytes | None:
+    """The message at the start of a stream, or None while it is incomplete."""
+    if len(buffer) < 2:
+        return None
+    end = 2 + int(struct.unpack_from("!H", buffer)[0])
+    return bytes(buffer[2:end]) if len(buffer) >= end else None
+
+
+def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTES) -> Answer:
+    """Judge an answer.
+
+    Parameters
+    ----------
+    wire
+        The message without framing.
+    query
+        What was asked.
+    max_bytes
+        The largest message the client said it takes, bytes.
+
+    Returns
+    -------
+    Answer
+        `error` is "oversized", "malformed", "wrong id", "not a response", "wrong question", "truncated" or
+        "rcode NAME"; the first that holds.
+    """
+    if len(wire) > max_bytes:
+        return Answer(None, (), "oversized")
+    if len(wire) < _HEADER_BYTES:
+        return Answer(None, (), "malformed")
+    if wire[:2] != query.wire[:2]:
+        return Answer(None, (), "wrong id")
+    if not wire[2] & _RESPONSE_BIT:
+        return Answer(None, (), "not a response")
+    try:
+        message = dns.message.from_wire(wire)
+    except (dns.exception.DNSException, ValueError, struct.error):
+        # A truncated message may end in the middle of a record: its header still says so.
+        truncated = bool(int.from_bytes(wire[2:4]) & dns.flags.TC)
+        return Answer(None, (), "truncated" if truncated else "malformed")
+    rcode = dns.rcode.to_text(message.rcode())
+    records = tuple(rdata.to_text() for rrset in message.answer for rdata in rrset)
+    if message.opcode() != dns.opcode.QUERY or message.question != query.message.question:
+        error: str | None = "wrong question"
+    elif message.flags & dns.flags.TC:
+        error = "truncated"
+    elif message.rcode() != dns.rcode.NOERROR:
+        error = f"rcode {rcode}"
+    else:
+        error = None
+    return Answer(rcode, records, error)

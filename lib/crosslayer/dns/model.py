@@ -1,0 +1,190 @@
+"""The words of this room as types: protocols, servers, questions, settings, the exchange. No I/O, no clock."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+
+from crosslayer.dns.errors import DnsError
+
+
+class Protocol(StrEnum):
+    """DNS transport."""
+
+    DOUDP = "DoUDP"
+    DOTCP = "DoTCP"
+    DOT = "DoT"
+    DOH = "DoH"
+    DOH3 = "DoH3"
+    DOQ = "DoQ"
+
+
+class Resumption(StrEnum):
+    """How much of an earlier session a new connection may use."""
+
+    NONE = "none"
+    """Full handshake, without ticket and without address-validation token."""
+    TICKET = "ticket"
+    """PSK from a session ticket; the query waits for the handshake."""
+    EARLY_DATA = "early-data"
+    """PSK from a session ticket; the query leaves with the first flight (0-RTT)."""
+
+
+_TLS_OVER_TCP = (Resumption.NONE, Resumption.TICKET)
+
+RESUMPTIONS: Mapping[Protocol, tuple[Resumption, ...]] = MappingProxyType(
+    {
+        Protocol.DOUDP: (Resumption.NONE,),
+        Protocol.DOTCP: (Resumption.NONE,),
+        # Python's ssl has no early data on TCP, nor has Go's crypto/tls, so it is no condition for DoT and DoH.
+        Protocol.DOT: _TLS_OVER_TCP,
+        Protocol.DOH: _TLS_OVER_TCP,
+        Protocol.DOH3: tuple(Resumption),
+        Protocol.DOQ: tuple(Resumption),
+    }
+)
+"""The conditions each transport has."""
+
+DEFAULT_PORTS: Mapping[Protocol, int] = MappingProxyType(
+    {
+        Protocol.DOUDP: 53,
+        Protocol.DOTCP: 53,
+        Protocol.DOT: 853,
+        Protocol.DOH: 443,
+        Protocol.DOH3: 443,
+        Protocol.DOQ: 853,
+    }
+)
+
+ENCRYPTED = frozenset({Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ})
+"""Transports with TLS: they verify a certificate and pad their queries."""
+
+
+class Group(StrEnum):
+    """Group of the one key share in the client's hello; a single share keeps the hello in one packet."""
+
+    P256 = "P-256"
+    X25519 = "X25519"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A DNS server and how to trust it."""
+
+    address: str
+    """IPv4 or IPv6 address."""
+    server_name: str = ""
+    """Name in SNI, in the HTTP authority and in the certificate; needed by the encrypted transports."""
+    ca_file: Path | None = None
+    """PEM file of the CA the certificate is verified against; needed by the encrypted transports."""
+    ports: Mapping[Protocol, int] = field(default_factory=lambda: DEFAULT_PORTS)
+    """Port of each transport."""
+    path: str = "/dns-query"
+    """Path of DoH and DoH3."""
+
+    def __post_init__(self) -> None:
+        try:
+            ipaddress.ip_address(self.address)
+        except ValueError:
+            raise DnsError(
+                "not an IP address",
+                where=f"server {self.address!r}",
+                next_step="Give the server's address, not a name.",
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked."""
+
+    name: str
+    """Domain name, absolute whether or not it ends with a dot."""
+    type: str = "A"
+    """Mnemonic of the record type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a client may do differently; the defaults are those of the studies."""
+
+    timeout_s: float = 10.0
+    """Time an exchange may take, seconds."""
+    udp_retransmit_s: float = 5.0
+    """DoUDP asks again after this time without an answer, seconds; Chromium's value (IMC22, section 3.2)."""
+    udp_payload_bytes: int = 1232
+    """Largest answer over DoUDP, offered by EDNS, bytes (DNS flag day 2020)."""
+    padding_block_bytes: int = 128
+    """Encrypted queries are padded to a multiple of this, bytes; 0 for none (RFC 8467, section 4.1)."""
+    http_method: str = "GET"
+    """Method of DoH and DoH3: GET or POST (RFC 8484, section 4.1)."""
+    group: Group = Group.P256
+    """Group of the TLS key share."""
+    quic_datagram_bytes: int = 1200
+    """UDP payload a QUIC client pads its Initial datagrams to, bytes (RFC 9000, section 14.1)."""
+    ticket_wait_s: float = 1.0
+    """Time a warming exchange waits for a ticket that did not come with the answer, seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """IP payload and packets of one exchange, as seen by a capture in the client's namespace."""
+
+    handshake_sent_bytes: int = 0
+    handshake_received_bytes: int = 0
+    query_sent_bytes: int = 0
+    query_received_bytes: int = 0
+    handshake_sent_packets: int = 0
+    handshake_received_packets: int = 0
+    query_sent_packets: int = 0
+    query_received_packets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One DNS resolution on a new connection: a row of `dns_exchanges` as far as the client knows it.
+
+    Times and sizes are None where the exchange did not get that far or nothing measured them.
+    """
+
+    protocol: Protocol
+    resumption: Resumption
+    warming: bool
+    """The exchange only fetched a ticket."""
+    started_s: float
+    """When the first packet left, seconds since the Unix epoch."""
+    handshake_ms: float | None
+    """Start of the connection to the end of its handshake; 0 for DoUDP and for early data."""
+    query_ms: float | None
+    """Query sent to answer complete; with early data from the start of the connection."""
+    total_ms: float | None
+    """Start of the connection to answer complete."""
+    cpu_ms: float
+    """CPU time of the calling thread: making the client's hello, handshake and query."""
+    handshake_sent_bytes: int | None
+    handshake_received_bytes: int | None
+    query_sent_bytes: int | None
+    query_received_bytes: int | None
+    handshake_sent_packets: int | None
+    handshake_received_packets: int | None
+    query_sent_packets: int | None
+    query_received_packets: int | None
+    session_resumed: bool | None
+    """The TLS session was resumed; None without TLS or where the handshake did not end."""
+    early_data_accepted: bool | None
+    """The server's TLS accepted early data; None outside QUIC. The server's own word is the evidence."""
+    quic_version: str | None
+    tls_version: str | None
+    error: str | None
+    """None where the exchange was the one asked for and its answer is good, else what failed."""
+    rcode: str | None
+    """Response code of the answer, e.g. NOERROR."""
+    answers: tuple[str, ...]
+    """Record data of the answer section, in its order."""
+    local_port: int | None
+    """The client's UDP or TCP port: with it a row finds the server's events."""
+    retry_received: bool | None
+    """The server asked for address validation by a Retry packet, at one more RTT; None outside QUIC."""

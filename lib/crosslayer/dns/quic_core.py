@@ -1,0 +1,342 @@
+"""DoQ (RFC 9250) and DoH3 (RFC 8484 over RFC 9114) as protocol cores on aioquic: no I/O, no clock, time is passed in.
+
+Three things are done differently from aioquic's defaults, each for less client CPU in the measured time: one key share
+instead of four, one cipher suite and QUIC version, and a certificate check against a store that is built beforehand
+(0.08 instead of 0.30 ms). The handshake runs with aioquic's own check off and fails here, before the client's
+Finished or any query leaves, if the certificate does not hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import ssl
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from aioquic.h3.connection import ErrorCode as H3ErrorCode
+from aioquic.h3.connection import H3Connection
+from aioquic.h3.events import DataReceived, HeadersReceived
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
+from aioquic.quic.events import (
+    ConnectionTerminated,
+    HandshakeCompleted,
+    QuicEvent,
+    StreamDataReceived,
+    StreamReset,
+)
+from aioquic.quic.packet import QuicErrorCode, QuicFrameType, QuicProtocolVersion
+from aioquic.quic.packet_builder import QuicDeliveryState
+from aioquic.tls import AlertDescription, CipherSuite, Epoch, SessionTicket
+from aioquic.tls import Group as TlsGroup
+from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, ServerVerifier, Store, VerificationError
+
+from crosslayer.dns.errors import unreadable_ca
+from crosslayer.dns.http import Response, request
+from crosslayer.dns.message import Query, framed, unframed
+from crosslayer.dns.model import Group, Protocol, Server, Settings
+from crosslayer.dns.sessions import Session
+
+INITIAL_RTT_S = 0.5
+"""aioquic's first probe timeout is twice this: 1 s, as RFC 9002, section 6.2.2 recommends."""
+
+_GROUPS = {Group.P256: TlsGroup.SECP256R1, Group.X25519: TlsGroup.X25519}
+_VERSION_NAMES: dict[int, str] = {QuicProtocolVersion.VERSION_1: "v1", QuicProtocolVersion.VERSION_2: "v2"}
+_DOQ_NO_ERROR = 0x0
+
+
+class _Connection(QuicConnection):
+    """aioquic's client with one key share, whose early data survives a Retry."""
+
+    def __init__(self, configuration: QuicConfiguration, core: QuicCore) -> None:
+        super().__init__(
+            configuration=configuration,
+            session_ticket_handler=core.take_ticket,
+            token_handler=core.take_token,
+        )
+        self._group = _GROUPS[core.settings.group]
+
+    def _initialize(self, peer_cid: bytes) -> None:
+        early = list(self._spaces[Epoch.ONE_RTT].sent_packets.values()) if self._spaces else []
+        super()._initialize(peer_cid)
+        self.tls._supported_groups = [self._group]
+        # A Retry starts over with new packet spaces: what the forgotten 0-RTT packets carried must go again
+        # (RFC 9000, section 17.2.5.3).
+        for packet in early:
+            for handler, arguments in packet.delivery_handlers:
+                handler(QuicDeliveryState.LOST, *arguments)
+
+
+def server_verifier(server: Server) -> ServerVerifier:
+    """What checks a server's certificate: its chain to the CA, its name, its validity now.
+
+    Raises
+    ------
+    DnsError
+        If the CA file cannot be read.
+    """
+    assert server.ca_file is not None, "clients of encrypted transports have a CA"
+    try:
+        store = Store(x509.load_pem_x509_certificates(server.ca_file.read_bytes()))
+    except (OSError, ValueError) as error:
+        raise unreadable_ca(server.ca_file, error) from None
+    try:
+        subject: x509.DNSName | x509.IPAddress = x509.IPAddress(ipaddress.ip_address(server.server_name))
+    except ValueError:
+        subject = x509.DNSName(server.server_name)
+    return PolicyBuilder().store(store).build_server_verifier(subject)
+
+
+class QuicCore(ABC):
+    """One client connection; several queries may be under way at once.
+
+    Parameters
+    ----------
+    server, settings
+        Whom to talk to and how.
+    session
+        Ticket and token of an earlier connection.
+    early_data
+        Offer early data: what is asked before the first datagram leaves with it.
+    """
+
+    protocol: ClassVar[Protocol]
+    alpn: ClassVar[str]
+    no_error: ClassVar[int]
+    """Code of a connection closed without fault."""
+
+    def __init__(self, server: Server, settings: Settings, *, session: Session, early_data: bool) -> None:
+        self.server = server
+        self.settings = settings
+        self.handshake_complete = False
+        self.session_resumed: bool | None = None
+        self.early_data_accepted: bool | None = None
+        self.error: str | None = None
+        """What ended the connection; None while it lives."""
+        self.session = Session()
+        """What the server left for the next connection."""
+        self._verifier = server_verifier(server)
+        ticket = session.ticket if isinstance(session.ticket, SessionTicket) else None
+        if ticket is not None and not early_data:
+            # aioquic offers early data whenever the ticket allows it.
+            ticket = dataclasses.replace(ticket, max_early_data_size=None)
+        self._quic = _Connection(
+            QuicConfiguration(
+                is_client=True,
+                alpn_protocols=[self.alpn],
+                server_name=server.server_name,
+                session_ticket=ticket,
+                token=session.token,
+                idle_timeout=settings.timeout_s,
+                max_datagram_size=settings.quic_datagram_bytes,
+                initial_rtt=INITIAL_RTT_S,
+                supported_versions=[QuicProtocolVersion.VERSION_1],
+                # The one suite every TLS 1.3 endpoint has (RFC 8446, section 9.1).
+                cipher_suites=[CipherSuite.AES_128_GCM_SHA256],
+                # Verified in _verify, against a store built beforehand.
+                verify_mode=ssl.CERT_NONE,
+            ),
+            self,
+        )
+
+    @property
+    def quic_version(self) -> str | None:
+        """QUIC version on the wire; None before the start."""
+        version = self._quic._version
+        return None if version is None else _VERSION_NAMES.get(version, f"{version:#010x}")
+
+    @property
+    def retry_received(self) -> bool:
+        """The server asked for address validation by a Retry packet."""
+        return bool(self._quic._retry_count)
+
+    def start(self, now: float) -> None:
+        """Make the client's hello."""
+        self._quic.connect(self._address, now)
+
+    @abstractmethod
+    def ask(self, query: Query) -> int:
+        """Queue a query; returns the stream its answer comes on."""
+
+    @abstractmethod
+    def answer(self, stream: int) -> bytes | None:
+        """The answer on a stream, or None while it is incomplete.
+
+        Raises
+        ------
+        ValueError
+            With what is wrong with it.
+        """
+
+    def receive(self, datagram: bytes, now: float) -> None:
+        """Take a datagram."""
+        self._quic.receive_datagram(datagram, self._address, now)
+        self._handle_events()
+
+    def handle_timer(self, now: float) -> None:
+        """Do what was due at `timer()`."""
+        self._quic.handle_timer(now)
+        self._handle_events()
+
+    def timer(self) -> float | None:
+        """When `handle_timer` is due, on the scale of `now`."""
+        return self._quic.get_timer()
+
+    def datagrams(self, now: float) -> list[bytes]:
+        """What is to be sent now."""
+        return [data for data, _ in self._quic.datagrams_to_send(now)]
+
+    def close(self) -> None:
+        """Close without fault; the next `datagrams` say so."""
+        self._quic.close(error_code=self.no_error)
+
+    def take_ticket(self, ticket: SessionTicket) -> None:
+        """Keep a ticket the server sent."""
+        self.session = dataclasses.replace(self.session, ticket=ticket)
+
+    def take_token(self, token: bytes) -> None:
+        """Keep an address-validation token the server sent."""
+        self.session = dataclasses.replace(self.session, token=token)
+
+    @property
+    def _address(self) -> tuple[str, int]:
+        return self.server.address, self.server.ports[self.protocol]
+
+    def _handle_events(self) -> None:
+        while (event := self._quic.next_event()) is not None:
+            if isinstance(event, HandshakeCompleted):
+                self._complete(event)
+            elif self.error is None:
+                self._handle(event)
+        # aioquic reports a close by the server only after the draining period.
+        if self.error is None and self._quic._close_event is not None:
+            self.error = _close_reason(self._quic._close_event)
+
+    def _complete(self, event: HandshakeCompleted) -> None:
+        self.session_resumed = event.session_resumed
+        self.early_data_accepted = event.early_data_accepted
+        if not event.session_resumed:
+            self._verify()
+        self.handshake_complete = self.error is None
+
+    def _verify(self) -> None:
+        """Check the certificate; a resumed session has none, its ticket came from a connection that was checked."""
+        leaf = self._quic.tls._peer_certificate
+        try:
+            if leaf is None:
+                raise VerificationError("the server sent none")
+            self._verifier.verify(leaf, self._quic.tls._peer_certificate_chain)
+        except VerificationError as error:
+            self.error = f"certificate: {error}"
+            self._quic.close(
+                error_code=QuicErrorCode.CRYPTO_ERROR + AlertDescription.bad_certificate,
+                frame_type=QuicFrameType.CRYPTO,
+                reason_phrase="certificate not trusted",
+            )
+
+    @abstractmethod
+    def _handle(self, event: QuicEvent) -> None:
+        """Take what belongs to the application protocol."""
+
+
+def _close_reason(event: ConnectionTerminated) -> str:
+    if event.reason_phrase == "Idle timeout":
+        return "timeout"
+    reason = f" {event.reason_phrase}" if event.reason_phrase else ""
+    return f"quic: connection closed, code {event.error_code:#x}{reason}"
+
+
+class DoQCore(QuicCore):
+    """DoQ: one query per stream, each message with its length."""
+
+    protocol = Protocol.DOQ
+    alpn = "doq"
+    no_error = _DOQ_NO_ERROR
+
+    def __init__(self, server: Server, settings: Settings, *, session: Session, early_data: bool) -> None:
+        super().__init__(server, settings, session=session, early_data=early_data)
+        self._received: dict[int, bytearray] = {}
+        self._ended: set[int] = set()
+        self._reset: dict[int, int] = {}
+
+    def ask(self, query: Query) -> int:
+        """Queue a query and end its stream (RFC 9250, section 4.2)."""
+        stream = self._quic.get_next_available_stream_id()
+        self._received[stream] = bytearray()
+        self._quic.send_stream_data(stream, framed(query.wire), end_stream=True)
+        return stream
+
+    def answer(self, stream: int) -> bytes | None:
+        """The answer, as soon as it is complete, whether or not the stream has ended."""
+        if stream in self._reset:
+            raise ValueError(f"quic: stream reset by the server, code {self._reset[stream]:#x}")
+        buffer = self._received[stream]
+        wire = unframed(buffer)
+        if (wire is None and stream in self._ended) or (wire is not None and len(buffer) > len(wire) + 2):
+            raise ValueError("malformed")
+        return wire
+
+    def _handle(self, event: QuicEvent) -> None:
+        if isinstance(event, StreamDataReceived) and event.stream_id in self._received:
+            self._received[event.stream_id] += event.data
+            if event.end_stream:
+                self._ended.add(event.stream_id)
+        elif isinstance(event, StreamReset):
+            self._reset[event.stream_id] = event.error_code
+
+
+class DoH3Core(QuicCore):
+    """DoH3: one request per query."""
+
+    protocol = Protocol.DOH3
+    alpn = "h3"
+    no_error = H3ErrorCode.H3_NO_ERROR
+
+    def __init__(self, server: Server, settings: Settings, *, session: Session, early_data: bool) -> None:
+        super().__init__(server, settings, session=session, early_data=early_data)
+        self._responses: dict[int, Response] = {}
+        self._reset: dict[int, int] = {}
+        self._http: H3Connection | None = None
+
+    def start(self, now: float) -> None:
+        """Make the client's hello and the HTTP/3 settings."""
+        super().start(now)
+        # Streams get their limits when they are made: with early data those of the ticket, known from here on.
+        self._http = H3Connection(self._quic)
+
+    def ask(self, query: Query) -> int:
+        """Queue a request."""
+        assert self._http is not None, "ask before start"
+        headers, body = request(query, self.server, self.settings, self.protocol)
+        stream = self._quic.get_next_available_stream_id()
+        self._responses[stream] = Response()
+        encoded = [(name.encode(), value.encode()) for name, value in headers]
+        self._http.send_headers(stream, encoded, end_stream=not body)
+        if body:
+            self._http.send_data(stream, body, end_stream=True)
+        return stream
+
+    def answer(self, stream: int) -> bytes | None:
+        """The answer, once its response has ended."""
+        if stream in self._reset:
+            raise ValueError(f"http/3: stream reset by the server, code {self._reset[stream]:#x}")
+        response = self._responses[stream]
+        return response.message() if response.done else None
+
+    def _handle(self, event: QuicEvent) -> None:
+        assert self._http is not None, "events before start"
+        if isinstance(event, StreamReset):
+            self._reset[event.stream_id] = event.error_code
+        for http_event in self._http.handle_event(event):
+            if not isinstance(http_event, HeadersReceived | DataReceived):
+                continue
+            response = self._responses.get(http_event.stream_id)
+            if response is None:
+                continue
+            if isinstance(http_event, HeadersReceived):
+                response.headers.update(http_event.headers)
+            else:
+                response.body += http_event.data
+            response.ended = response.ended or http_event.stream_ended

@@ -1,0 +1,73 @@
+"""DoTCP: DNS over TCP (RFC 7766)."""
+
+from __future__ import annotations
+
+import socket
+
+from crosslayer.dns.client import Client
+from crosslayer.dns.message import Query, framed, unframed
+from crosslayer.dns.model import Protocol
+from crosslayer.dns.timing import PhaseName
+
+_READ_BYTES = 65536
+
+
+class DoTcpClient(Client):
+    """DoTCP."""
+
+    protocol = Protocol.DOTCP
+    ip_protocol = socket.IPPROTO_TCP
+
+    _connection: socket.socket | None = None
+
+    def close(self) -> None:
+        """Close the connection with a FIN."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self) -> None:
+        self._connection = self._new_socket(socket.SOCK_STREAM)
+        # Nagle's algorithm would hold the query back until the handshake's last segment is acknowledged.
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Bound before it connects, so that the port is known even where the connection fails.
+        self._connection.bind(("", 0))
+        self.local_port = self._connection.getsockname()[1]
+
+    def _handshake(self) -> None:
+        with self.timeline.phase(PhaseName.HANDSHAKE):
+            self._connect_tcp()
+
+    def _ask(self, query: Query) -> bytes:
+        self._send(framed(query.wire))
+        buffer = bytearray()
+        while (wire := unframed(buffer)) is None:
+            buffer += self._receive()
+        if len(buffer) > len(wire) + 2:
+            raise self._fault("malformed")
+        return wire
+
+    def _connect_tcp(self) -> None:
+        assert self._connection is not None, "handshake before open"
+        self._connection.settimeout(self._remaining_s())
+        self._connection.connect(self._address)
+
+    def _send(self, data: bytes) -> None:
+        assert self._connection is not None, "query before connect"
+        self._connection.settimeout(self._remaining_s())
+        self._connection.sendall(data)
+
+    def _receive(self) -> bytes:
+        """At least one byte.
+
+        Raises
+        ------
+        DnsError
+            If the server closed the connection.
+        """
+        assert self._connection is not None, "query before connect"
+        self._connection.settimeout(self._remaining_s())
+        data = self._connection.recv(_READ_BYTES)
+        if not data:
+            raise self._fault("connection closed by the server")
+        return data

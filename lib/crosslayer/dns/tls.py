@@ -1,0 +1,150 @@
+"""TLS on TCP, and DoT on top of it (RFC 7858)."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from contextlib import suppress
+from typing import ClassVar
+
+from crosslayer.dns.errors import unreadable_ca
+from crosslayer.dns.model import Group, Protocol, Server, Settings
+from crosslayer.dns.sessions import Session, TlsTicket
+from crosslayer.dns.tcp import DoTcpClient
+from crosslayer.dns.timing import PhaseName
+
+_OPENSSL_GROUPS = {Group.P256: "prime256v1", Group.X25519: "X25519"}
+_READ_BYTES = 65536
+
+
+def client_context(server: Server, settings: Settings, *, alpn: str | None) -> ssl.SSLContext:
+    """A context that trusts the server's CA alone and offers one key share.
+
+    Raises
+    ------
+    DnsError
+        If the CA file cannot be read.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(server.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise unreadable_ca(server.ca_file, error) from None
+    if alpn is not None:
+        context.set_alpn_protocols([alpn])
+    context.set_ecdh_curve(_OPENSSL_GROUPS[settings.group])
+    return context
+
+
+class TlsClient(DoTcpClient):
+    """What DoT and DoH have in common.
+
+    TLS runs in memory, so that the hello is made before the clock starts, as with QUIC.
+    """
+
+    alpn: ClassVar[str | None]
+    """The ALPN protocol that must be agreed on; None where none is offered."""
+
+    def __init__(
+        self,
+        server: Server,
+        settings: Settings | None = None,
+        *,
+        session: Session | None = None,
+        early_data: bool = False,
+    ) -> None:
+        super().__init__(server, settings, session=session, early_data=early_data)
+        ticket = session.ticket if session and isinstance(session.ticket, TlsTicket) else None
+        self._context = ticket.context if ticket else client_context(server, self.settings, alpn=self.alpn)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = self._context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_hostname=server.server_name,
+            session=ticket.session if ticket else None,
+        )
+        self._secured = False
+
+    @property
+    def session(self) -> Session:
+        """The session ticket; none before the server sent one."""
+        session = self._tls.session if self._secured else None
+        return Session(TlsTicket(self._context, session)) if session and session.has_ticket else Session()
+
+    @property
+    def session_resumed(self) -> bool | None:
+        """The TLS session was resumed."""
+        return self._tls.session_reused if self._secured else None
+
+    @property
+    def tls_version(self) -> str | None:
+        """TLS version."""
+        return self._tls.version() if self._secured else None
+
+    def wait_for_ticket(self) -> None:
+        """Listen for a TLS 1.3 session ticket that did not come with the answer."""
+        self._deadline = time.monotonic() + self.settings.ticket_wait_s
+        with self._faults(), suppress(TimeoutError):
+            while self.session.ticket is None:
+                self._incoming.write(super()._receive())
+                with suppress(ssl.SSLWantReadError):
+                    self._tls.read(_READ_BYTES)
+
+    def close(self) -> None:
+        """Send a close_notify without waiting for the server's, then close."""
+        if self._connection is not None and self._secured:
+            with suppress(OSError):
+                with suppress(ssl.SSLError):
+                    self._tls.unwrap()
+                self._connection.setblocking(False)
+                self._connection.send(self._outgoing.read())
+        super().close()
+
+    def _open(self) -> None:
+        super()._open()
+        with self.timeline.preparation(), suppress(ssl.SSLWantReadError):
+            self._tls.do_handshake()
+
+    def _handshake(self) -> None:
+        with self.timeline.phase(PhaseName.HANDSHAKE):
+            self._connect_tcp()
+            while not self._secured:
+                self._flush()
+                self._incoming.write(super()._receive())
+                try:
+                    self._tls.do_handshake()
+                    self._secured = True
+                except ssl.SSLWantReadError:
+                    continue
+                except ssl.SSLError:
+                    self._flush()  # the alert
+                    raise
+            self._flush()
+        if self._tls.selected_alpn_protocol() != self.alpn:
+            raise self._fault(f"the server does not speak {self.alpn}")
+
+    def _send(self, data: bytes) -> None:
+        self._tls.write(data)
+        self._flush()
+
+    def _receive(self) -> bytes:
+        while True:
+            try:
+                data = self._tls.read(_READ_BYTES)
+            except ssl.SSLWantReadError:
+                self._incoming.write(super()._receive())
+                continue
+            if not data:
+                raise self._fault("connection closed by the server")
+            return data
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            super()._send(self._outgoing.read())
+
+
+class DoTClient(TlsClient):
+    """DoT; without ALPN, which RFC 7858 does not use."""
+
+    protocol = Protocol.DOT
+    alpn = None

@@ -1,0 +1,54 @@
+"""DoUDP: DNS over UDP (RFC 1035, section 4.2.1; EDNS, RFC 6891)."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from crosslayer.dns.client import Client
+from crosslayer.dns.message import MAX_MESSAGE_BYTES, Query, check_answer, matches
+from crosslayer.dns.model import Protocol
+
+
+class DoUdpClient(Client):
+    """DoUDP. A truncated answer is the answer: asking again over TCP is another condition, DoTCP."""
+
+    protocol = Protocol.DOUDP
+    ip_protocol = socket.IPPROTO_UDP
+
+    _connection: socket.socket | None = None
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self) -> None:
+        self._connection = self._new_socket(socket.SOCK_DGRAM)
+        self._connection.connect(self._address)
+        self.local_port = self._connection.getsockname()[1]
+
+    def _handshake(self) -> None:
+        """UDP has none: `handshake_ms` is 0."""
+
+    def _ask(self, query: Query) -> bytes:
+        connection = self._connection
+        assert connection is not None, "query before connect"
+        stray: bytes | None = None
+        while True:
+            connection.send(query.wire)
+            resend_at = time.monotonic() + self.settings.udp_retransmit_s
+            while (wait_s := resend_at - time.monotonic()) > 0:
+                try:
+                    connection.settimeout(min(wait_s, self._remaining_s()))
+                    wire = connection.recv(MAX_MESSAGE_BYTES)
+                except TimeoutError:
+                    if time.monotonic() < self._deadline:
+                        break
+                    if stray is None:
+                        raise
+                    raise self._fault(check_answer(stray, query).error or "timeout") from None
+                if matches(wire, query):
+                    return wire
+                stray = wire
