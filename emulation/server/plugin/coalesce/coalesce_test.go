@@ -1,0 +1,95 @@
+package coalesce
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/test"
+
+	"github.com/miekg/dns"
+)
+
+// keeper keeps the message that was written last.
+type keeper struct {
+	test.ResponseWriter
+	written []*dns.Msg
+}
+
+func (k *keeper) WriteMsg(m *dns.Msg) error {
+	k.written = append(k.written, m)
+	return nil
+}
+
+func padded(m *dns.Msg) *dns.Msg {
+	m.SetEdns0(1232, false)
+	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_PADDING{Padding: make([]byte, 10)}}
+	return m
+}
+
+func TestPadding(t *testing.T) {
+	answers := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		return dns.RcodeSuccess, w.WriteMsg(new(dns.Msg).SetReply(r))
+	})
+	withOPT := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		return dns.RcodeSuccess, w.WriteMsg(new(dns.Msg).SetReply(r).SetEdns0(4096, false))
+	})
+	long := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		m := new(dns.Msg).SetReply(r)
+		for range 60 {
+			m.Answer = append(m.Answer, test.A(r.Question[0].Name+" 1 IN A 192.0.2.1"))
+		}
+		m.Compress = true
+		return dns.RcodeSuccess, w.WriteMsg(m)
+	})
+	refuses := plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
+		return dns.RcodeRefused, nil
+	})
+	for _, c := range []struct {
+		name      string
+		next      plugin.Handler
+		encrypted bool
+		query     *dns.Msg
+		want      bool
+	}{
+		{"padded query", answers, true, padded(question(testHost, dns.TypeA)), true},
+		{"answer with OPT", withOPT, true, padded(question(testHost, dns.TypeA)), true},
+		{"long answer", long, true, padded(question(testHost, dns.TypeA)), true},
+		{"refusal", refuses, true, padded(question(testHost, dns.TypeA)), true},
+		{"query without padding", answers, true, question(testHost, dns.TypeA).SetEdns0(1232, false), false},
+		{"query without EDNS", answers, true, question(testHost, dns.TypeA), false},
+		{"in the clear", answers, false, padded(question(testHost, dns.TypeA)), false},
+	} {
+		ctx := context.WithValue(context.Background(), originKey{}, origin{encrypted: c.encrypted})
+		w := new(keeper)
+		handler := Coalesce{Next: c.next, shared: &shared{events: newEventLog()}}
+		if rcode, err := handler.ServeDNS(ctx, w, c.query); !plugin.ClientWrite(rcode) || err != nil || len(w.written) != 1 {
+			t.Errorf("%s: rcode %d, error %v, %d answers", c.name, rcode, err, len(w.written))
+			continue
+		}
+		wire, err := w.written[0].Pack()
+		if err != nil {
+			t.Error(err)
+		}
+		if got := len(wire)%paddingBlock == 0; got != c.want {
+			t.Errorf("%s: %d bytes", c.name, len(wire))
+		}
+	}
+}
+
+func TestErrorsOfTheChainAreAnswered(t *testing.T) {
+	broken := errors.New("broken")
+	fails := plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
+		return dns.RcodeServerFailure, broken
+	})
+	w := new(keeper)
+	events := newEventLog()
+	_, err := Coalesce{Next: fails, shared: &shared{events: events}}.ServeDNS(context.Background(), w, question(testHost, dns.TypeA))
+	if !errors.Is(err, broken) || len(w.written) != 1 || w.written[0].Rcode != dns.RcodeServerFailure {
+		t.Errorf("error %v, answers %v", err, w.written)
+	}
+	if n := events.totals()["queries"]["udp"]; n != 1 {
+		t.Errorf("%d events", n)
+	}
+}

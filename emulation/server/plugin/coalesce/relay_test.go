@@ -1,0 +1,157 @@
+package coalesce
+
+import (
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/quic-go/quic-go/quicvarint"
+)
+
+// relay stands between a QUIC client and the server and keeps the client's handshake from ending, until released. What
+// the server answers before the release, it answered from early data.
+//
+// Downstream waits for the first 0-RTT packet upstream, so that the client is sure to send its request as early data.
+type relay struct {
+	t        *testing.T
+	front    *net.UDPConn // towards the client
+	back     *net.UDPConn // towards the server
+	released chan struct{}
+	early    chan struct{} // closed by the first 0-RTT packet
+	once     sync.Once
+
+	mu     sync.Mutex
+	client *net.UDPAddr
+	held   [][]byte
+	seen   map[packetType]bool // of packets from the server
+}
+
+// packetType is the type of a QUIC packet, version 1: that of the long header, or short.
+type packetType byte
+
+const (
+	initialPacket packetType = iota
+	earlyPacket
+	handshakePacket
+	retryPacket
+	shortPacket
+)
+
+// newRelay starts a relay to server; with gated false it only watches.
+func newRelay(t *testing.T, server string, gated bool) *relay {
+	t.Helper()
+	address, err := net.ResolveUDPAddr("udp", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{t: t, released: make(chan struct{}), early: make(chan struct{}), seen: map[packetType]bool{}}
+	if r.front, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	if r.back, err = net.DialUDP("udp", nil, address); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.front.Close(); r.back.Close() })
+	if !gated {
+		close(r.early)
+		close(r.released)
+	}
+	go r.upstream()
+	go r.downstream()
+	return r
+}
+
+func (r *relay) address() string { return r.front.LocalAddr().String() }
+
+func (r *relay) upstream() {
+	buffer := make([]byte, 65536)
+	for {
+		n, from, err := r.front.ReadFromUDP(buffer)
+		if err != nil {
+			return
+		}
+		r.mu.Lock()
+		r.client = from
+		ends := false
+		for _, kind := range packetTypes(buffer[:n]) {
+			ends = ends || kind == handshakePacket || kind == shortPacket
+			if kind == earlyPacket {
+				r.once.Do(func() { close(r.early) })
+			}
+		}
+		select {
+		case <-r.released:
+			ends = false
+		default:
+		}
+		if ends {
+			r.held = append(r.held, append([]byte(nil), buffer[:n]...))
+		} else {
+			_, _ = r.back.Write(buffer[:n])
+		}
+		r.mu.Unlock()
+	}
+}
+
+func (r *relay) downstream() {
+	buffer := make([]byte, 65536)
+	for {
+		n, err := r.back.Read(buffer)
+		if err != nil {
+			return
+		}
+		<-r.early
+		r.mu.Lock()
+		for _, kind := range packetTypes(buffer[:n]) {
+			r.seen[kind] = true
+		}
+		_, _ = r.front.WriteToUDP(buffer[:n], r.client)
+		r.mu.Unlock()
+	}
+}
+
+// release lets the client's handshake end.
+func (r *relay) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.released)
+	for _, datagram := range r.held {
+		_, _ = r.back.Write(datagram)
+	}
+}
+
+func (r *relay) sawRetry() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen[retryPacket]
+}
+
+// packetTypes reads the types of the packets in a datagram; headers tell them without keys (RFC 9000, section 17).
+func packetTypes(datagram []byte) (types []packetType) {
+	for len(datagram) > 0 {
+		if datagram[0]&0x80 == 0 {
+			return append(types, shortPacket)
+		}
+		kind := packetType(datagram[0] >> 4 & 3)
+		types = append(types, kind)
+		if kind == retryPacket || len(datagram) < 7 {
+			return types
+		}
+		at := 5
+		at += 1 + int(datagram[at]) // destination connection ID
+		at += 1 + int(datagram[at]) // source connection ID
+		if kind == initialPacket {
+			token, n, err := quicvarint.Parse(datagram[at:])
+			if err != nil {
+				return types
+			}
+			at += n + int(token)
+		}
+		length, n, err := quicvarint.Parse(datagram[at:])
+		if err != nil || at+n+int(length) > len(datagram) {
+			return types
+		}
+		datagram = datagram[at+n+int(length):]
+	}
+	return types
+}

@@ -1,0 +1,128 @@
+package coalesce
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/quic-go/quic-go"
+)
+
+// Each fault is one message that names what and where, and nothing stays open.
+func TestStartRefuses(t *testing.T) {
+	helper := &running{t: t, folder: t.TempDir(), roots: x509.NewCertPool()}
+	helper.writeCertificate()
+	pair, err := tls.LoadX509KeyPair(helper.path("cert.pem"), helper.path("key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	busyTCP, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busyTCP.Close()
+	busyUDP, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busyUDP.Close()
+	for name, c := range map[string]struct {
+		options options
+		err     []string
+	}{
+		"pages":   {options{pages: helper.path("missing")}, []string{"pages", "missing", "no such file"}},
+		"https":   {options{https: busyTCP.Addr().String()}, []string{"https", busyTCP.Addr().String(), "address already in use"}},
+		"h3":      {options{h3: busyUDP.LocalAddr().String()}, []string{"h3", busyUDP.LocalAddr().String(), "address already in use"}},
+		"doq":     {options{doq: busyUDP.LocalAddr().String()}, []string{"doq", busyUDP.LocalAddr().String(), "address already in use"}},
+		"address": {options{doq: "853"}, []string{"doq", "853", "missing port"}},
+		"control": {options{control: helper.path("missing/control")}, []string{"control", "missing/control", "no such file"}},
+		"events":  {options{events: helper.path("missing/events")}, []string{"events", "missing/events", "no such file"}},
+	} {
+		c.options.idleTimeout = time.Second
+		s := newServer(c.options, &dnsserver.Config{TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}},
+			&shared{tickets: newTicketKeys(), events: newEventLog()})
+		err := s.start()
+		if err == nil {
+			t.Errorf("%s: started", name)
+			_ = s.stop()
+			continue
+		}
+		for _, part := range append(c.err, "plugin/coalesce: ") {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q does not say %q", name, err, part)
+			}
+		}
+		if strings.Contains(err.Error(), "\n") || len(s.closers) != 0 {
+			t.Errorf("%s: %q, %d left open", name, err, len(s.closers))
+		}
+	}
+}
+
+func TestSetupRefuses(t *testing.T) {
+	for corefile, want := range map[string]string{
+		".:0 {\n coalesce {\n doq :0\n }\n}":                                          "need a certificate",
+		".:0 {\n coalesce {\n retry on\n }\n}\na.:0 {\n coalesce {\n retry on\n }\n}": "only one server block",
+	} {
+		_, err := caddy.Start(caddy.CaddyfileInput{Contents: []byte(corefile), Filepath: "Corefile", ServerTypeName: "dns"})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Corefile:") {
+			t.Errorf("%q: %v", corefile, err)
+		}
+	}
+}
+
+// A client that breaks off the handshake is reported with its reason.
+func TestFailedHandshakeIsReported(t *testing.T) {
+	s := start(t, nil, "")
+	c := s.client()
+	c.tls.RootCAs = x509.NewCertPool()
+	if _, err := quic.DialAddr(t.Context(), s.addresses["doq/udp"], c.config("doq"), nil); err == nil {
+		t.Fatal("the client trusts everybody")
+	}
+	eventually(t, "the connection's event", func() bool { return len(s.events("connection")) == 1 })
+	if event := s.lastEvent("connection"); !strings.Contains(event["error"].(string), "certificate") {
+		t.Errorf("event %v", event)
+	}
+}
+
+func TestIdleTimeout(t *testing.T) {
+	s := start(t, map[string]string{"idle_timeout": "200ms"}, "")
+	s.client().dial(t, s.addresses["doq/udp"], "doq")
+	open := func() int {
+		var stats struct{ Open map[string]int }
+		s.command(`{"command": "stats"}`, &stats)
+		return stats.Open["doq"]
+	}
+	if open() != 1 {
+		t.Error("the connection is not open")
+	}
+	eventually(t, "the end of the connection", func() bool { return open() == 0 })
+}
+
+// Stopping tells the clients and leaves neither a listener nor the control socket.
+func TestStop(t *testing.T) {
+	var conn *quic.Conn
+	var control string
+	t.Run("run", func(t *testing.T) {
+		s := start(t, nil, "")
+		c := s.client()
+		var err error
+		if conn, err = quic.DialAddr(t.Context(), s.addresses["doq/udp"], c.config("doq"), nil); err != nil {
+			t.Fatal(err)
+		}
+		control = s.path("control")
+	})
+	select {
+	case <-conn.Context().Done():
+	case <-time.After(5 * time.Second):
+		t.Fatal("the client was not told")
+	}
+	if _, err := os.Stat(control); err == nil {
+		t.Error("the control socket stays")
+	}
+}

@@ -1,0 +1,49 @@
+package coalesce
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+)
+
+func TestParse(t *testing.T) {
+	defaults := options{earlyData: true, idleTimeout: 30 * time.Second}
+	for _, c := range []struct {
+		input string
+		want  options
+		bare  bool
+		err   string // part of the error, "" where there is none
+	}{
+		{"coalesce", defaults, true, ""},
+		{"coalesce {\n doq :853\n}", options{doq: ":853", earlyData: true, idleTimeout: 30 * time.Second}, false, ""},
+		{
+			"coalesce {\n pages /sites\n https :443\n h3 :443\n doq :853\n control /c\n events /e\n retry on\n early_data off\n idle_timeout 2s\n}",
+			options{
+				pages: "/sites", https: ":443", h3: ":443", doq: ":853", control: "/c", events: "/e", retry: true,
+				idleTimeout: 2 * time.Second,
+			}, false, "",
+		},
+		{"coalesce {\n pages \"/a b\"\n}", options{pages: "/a b", earlyData: true, idleTimeout: 30 * time.Second}, false, ""},
+		{"coalesce :443", options{}, false, "Wrong argument count"},
+		{"coalesce {\n doq\n}", options{}, false, "Wrong argument count"},
+		{"coalesce {\n doq :1 :2\n}", options{}, false, "Wrong argument count"},
+		{"coalesce {\n doq :1\n doq :2\n}", options{}, false, "given twice"},
+		{"coalesce {\n dot :853\n}", options{}, false, "unknown property 'dot'"},
+		{"coalesce {\n retry yes\n}", options{}, false, "either on or off"},
+		{"coalesce {\n idle_timeout long\n}", options{}, false, "invalid duration"},
+		{"coalesce {\n idle_timeout 0s\n}", options{}, false, "must be positive"},
+		{"coalesce\ncoalesce", options{}, false, "once per Server Block"},
+	} {
+		got, bare, err := parse(caddy.NewTestController("dns", c.input))
+		switch {
+		case c.err == "" && err != nil:
+			t.Errorf("%q: %v", c.input, err)
+		case c.err == "" && (got != c.want || bare != c.bare):
+			t.Errorf("%q: %+v, bare: %v", c.input, got, bare)
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%q: error %v, not %q", c.input, err, c.err)
+		}
+	}
+}

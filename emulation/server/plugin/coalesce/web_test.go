@@ -1,0 +1,144 @@
+package coalesce
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// over are the two ways to a page.
+func over(s *running) map[string]http.RoundTripper {
+	c := s.client()
+	return map[string]http.RoundTripper{
+		listenerH3:    c.h3Transport(s.addresses["h3/udp"]),
+		listenerHTTPS: c.h2Transport(s.addresses["https/tcp"]),
+	}
+}
+
+func TestPages(t *testing.T) {
+	s := start(t, nil, "")
+	for listener, transport := range over(s) {
+		for _, c := range []struct {
+			method, url string
+			status      int
+			body        string
+		}{
+			{"GET", "https://www.example.org/", 200, "gzipped, so to speak"},
+			{"GET", "https://WWW.example.org./?query", 200, "gzipped, so to speak"},
+			{"GET", "https://alias.example.org/", 200, "gzipped, so to speak"},
+			{"GET", "https://cdn.example.org/elsewhere", 200, "gzipped, so to speak"},
+			{"HEAD", "https://www.example.org/", 200, ""},
+			{"GET", "https://www.example.org/elsewhere", 404, "not found\n"},
+			{"GET", "https://other.example.net/", 421, "misdirected request\n"},
+			{"POST", "https://www.example.org/", 405, "method not allowed\n"},
+			{"GET", "https://www.example.org/dns-query", 400, "bad request\n"},
+		} {
+			r, err := http.NewRequest(c.method, c.url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatalf("%s: %s %s: %v", listener, c.method, c.url, err)
+			}
+			body, err := io.ReadAll(response.Body)
+			if err != nil || response.StatusCode != c.status || string(body) != c.body {
+				t.Errorf("%s: %s %s: %d %q %v", listener, c.method, c.url, response.StatusCode, body, err)
+			}
+			if response.Header.Get("Cache-Control") != "no-store" || response.Header.Get("Timing-Allow-Origin") != "*" ||
+				response.ContentLength != int64(len(body)) && c.method != "HEAD" || response.ContentLength < 0 {
+				t.Errorf("%s: %s %s: header %v, length %d", listener, c.method, c.url, response.Header, response.ContentLength)
+			}
+			if gzip := response.Header.Get("Content-Encoding") == "gzip"; gzip != (c.status == 200 && !strings.Contains(c.url, "cdn")) {
+				t.Errorf("%s: %s %s: gzip %v", listener, c.method, c.url, gzip)
+			}
+			// Whoever has the whole response finds its event.
+			event := s.lastEvent("request")
+			if event["listener"] != listener || event["method"] != c.method || event["path"] != r.URL.Path || event["host"] != r.URL.Host ||
+				event["status"] != float64(c.status) || event["bytes"] != float64(len(c.body)) || event["handshake_complete"] != true ||
+				event["done"].(float64) < event["time"].(float64) || event["server_name"] != testHost {
+				t.Errorf("event %v", event)
+			}
+		}
+		if event := s.lastEvent("connection"); event["listener"] != listener || event["alpn"] != map[string]string{"h3": "h3", "https": "h2"}[listener] {
+			t.Errorf("event %v", event)
+		}
+	}
+}
+
+func TestDNSOverHTTP(t *testing.T) {
+	s := start(t, nil, "")
+	for listener, transport := range over(s) {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			for _, name := range []string{testHost, "long.example.org"} {
+				kind := dns.TypeA
+				if name != testHost {
+					kind = dns.TypeTXT
+				}
+				response, err := transport.RoundTrip(dohRequest(t, method, padded(question(name, kind))))
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(response.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer := new(dns.Msg)
+				if err := answer.Unpack(body); err != nil || len(answer.Answer) != 1 || answer.Truncated || len(body)%paddingBlock != 0 {
+					t.Errorf("%s %s: %d bytes, %v: %v", listener, method, len(body), err, answer)
+				}
+				if response.Header.Get("Cache-Control") != "max-age=300" || response.Header.Get("Content-Type") != "application/dns-message" {
+					t.Errorf("%s %s: header %v", listener, method, response.Header)
+				}
+				if event := s.lastEvent("query"); event["listener"] != map[string]string{"h3": "doh3", "https": "doh"}[listener] || event["name"] != name+"." {
+					t.Errorf("event %v", event)
+				}
+			}
+		}
+	}
+}
+
+// CoreDNS's own listeners are reported too, and pad where they are encrypted.
+func TestOwnListenersOfCoreDNS(t *testing.T) {
+	s := start(t, nil, bare)
+	for listener, c := range map[string]struct {
+		network string
+		address string
+	}{
+		"udp": {"udp", s.addresses["dns/udp"]},
+		"dot": {"tcp-tls", s.dotAddress()},
+	} {
+		exchange := dns.Client{Net: c.network, TLSConfig: s.client().config(), Timeout: 5 * time.Second}
+		answer, _, err := exchange.Exchange(padded(question(testHost, dns.TypeA)), c.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(answer.Answer) != 1 || (answer.Len() == paddingBlock) != (listener == "dot") {
+			t.Errorf("%s: %v", listener, answer)
+		}
+		if event := s.lastEvent("query"); event["listener"] != listener {
+			t.Errorf("event %v", event)
+		}
+	}
+	if event := s.lastEvent("connection"); event["listener"] != "dot" || event["tls_version"] != "TLSv1.3" || event["local"] != s.dotAddress() {
+		t.Errorf("event %v", event)
+	}
+}
+
+// dotAddress is the address of the DoT listener of the block `bare`, the only one on 127.0.0.2.
+func (s *running) dotAddress() string {
+	s.t.Helper()
+	var ready struct{ Listeners []listening }
+	s.command(`{"command": "ready"}`, &ready)
+	for _, l := range ready.Listeners {
+		if strings.HasPrefix(l.Address, "127.0.0.2:") {
+			return l.Address
+		}
+	}
+	s.t.Fatal("no DoT listener")
+	return ""
+}
