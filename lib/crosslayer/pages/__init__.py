@@ -1,0 +1,22 @@
+"""The pages under test: read their specifications, build the bytes that go over the wire.
+
+A page is a folder under `sites/` with a `page.toml` and its own source content. `build` turns
+all of them into files the server sends as they are, every body of exactly the size its
+specification states, whichever zlib compressed it. Nothing here knows a server, a browser, a
+clock or a network.
+"""
+
+from crosslayer.pages._build import BuiltPage, BuiltResource, build
+from crosslayer.pages._errors import PageError
+from crosslayer.pages._spec import PageSpec, ResourceSpec, find_spec_dir, load_pages
+
+__all__ = [
+    "BuiltPage",
+    "BuiltResource",
+    "PageError",
+    "PageSpec",
+    "ResourceSpec",
+    "build",
+    "find_spec_dir",
+    "load_pages",
+]

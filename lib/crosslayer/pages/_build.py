@@ -1,0 +1,233 @@
+"""From specifications to the files the server sends: deterministic, offline, only what changed."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crosslayer.pages import _make, _wire
+from crosslayer.pages._errors import PageError
+from crosslayer.pages._spec import SPEC_FILE, PageSpec, ResourceSpec, load_pages
+
+MANIFEST = "manifest.json"
+_DIGEST = "sources_sha256"
+
+PADDING_SHARE = 0.06
+"""Most of a body's wire size that may be padding: more, and its content no longer weighs what it claims."""
+PADDING_LEAST = 64
+"""Padding always allowed, in bytes: small bodies cannot be written to the byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltResource:
+    """One body as it goes over the wire."""
+
+    path: str
+    """Path of the URL."""
+    host: str
+    """Host name it is served on; empty for the page's own host and its aliases."""
+    after: str
+    """Key of the resource it comes after; empty for the document."""
+    file: Path
+    """File that holds exactly the body's bytes."""
+    content_type: str
+    """Value of the `content-type` field."""
+    content_encoding: str
+    """Value of the `content-encoding` field; empty where there is none."""
+    wire_bytes: int
+    """Length of the body, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltPage:
+    """One page ready to be served."""
+
+    spec: PageSpec
+    """The specification it was built from."""
+    folder: Path
+    """Folder of its manifest and bodies."""
+    resources: tuple[BuiltResource, ...]
+    """Every body, in the order of the specification's resources."""
+
+
+def build(spec_dir: Path, out_dir: Path) -> dict[str, BuiltPage]:
+    """Build every page of `spec_dir` into `out_dir`, one folder per page.
+
+    A page whose sources have not changed since it was built there is left as it is; the folder
+    of a page that is no longer specified is removed. Several processes may build at once.
+
+    Parameters
+    ----------
+    spec_dir
+        Folder of the specifications.
+    out_dir
+        Folder the server reads; made if need be.
+
+    Returns
+    -------
+    dict
+        Built pages by name.
+
+    Raises
+    ------
+    PageError
+        If a specification is wrong, a body cannot be brought to its stated size, or `out_dir`
+        cannot be written.
+    """
+    pages = load_pages(spec_dir)
+    out_dir = Path(out_dir)
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+        with _locked(out_dir):
+            built = {name: _build_page(page, out_dir) for name, page in pages.items()}
+            for manifest in out_dir.glob(f"*/{MANIFEST}"):
+                if manifest.parent.name not in pages and _digest_in(manifest):
+                    shutil.rmtree(manifest.parent)
+    except OSError as error:
+        raise PageError(
+            f"cannot build the pages ({error.strerror})",
+            where=str(error.filename or out_dir),
+            next_step="Free disk space, or choose an output folder you may write to",
+        ) from error
+    return built
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build_page(page: PageSpec, out_dir: Path) -> BuiltPage:
+    folder = out_dir / page.name
+    digest = _source_digest(page)
+    if folder.exists() and not _digest_in(folder / MANIFEST):
+        raise PageError(
+            "is not a page built by crosslayer and will not be overwritten",
+            where=str(folder),
+            next_step="Remove it or choose another output folder",
+        )
+    built = BuiltPage(page, folder, tuple(_built_resource(r, n, folder) for n, r in enumerate(page.resources)))
+    if _digest_in(folder / MANIFEST) == digest and all(
+        r.file.is_file() and r.file.stat().st_size == r.wire_bytes for r in built.resources
+    ):
+        return built
+
+    # A server must never find half a page, nor the next build take one for whole.
+    partial = out_dir / ".partial" / page.name
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for number, resource in enumerate(page.resources):
+        file = partial / _body_name(number)
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(_body(page, resource))
+    manifest = _manifest(built, digest)
+    (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return built
+
+
+def _body_name(number: int) -> str:
+    return f"body/{number}"
+
+
+def _built_resource(resource: ResourceSpec, number: int, folder: Path) -> BuiltResource:
+    return BuiltResource(
+        path=resource.path,
+        host=resource.origin,
+        after=resource.after,
+        file=folder / _body_name(number),
+        content_type=resource.content_type,
+        content_encoding="gzip" if resource.gzip else "",
+        wire_bytes=resource.wire_bytes,
+    )
+
+
+def _manifest(built: BuiltPage, digest: str) -> dict[str, Any]:
+    page = built.spec
+    return {
+        "page": page.name,
+        "title": page.title,
+        "host": page.host,
+        "aliases": list(page.aliases),
+        "origins": list(page.origins),
+        "resources": [
+            {
+                "path": r.path,
+                "file": r.file.relative_to(built.folder).as_posix(),
+                "content_type": r.content_type,
+                "content_encoding": r.content_encoding,
+                "wire_bytes": r.wire_bytes,
+                "after": r.after,
+                **({"host": r.host} if r.host else {}),
+            }
+            for r in built.resources
+        ],
+        _DIGEST: digest,
+    }
+
+
+def _source_digest(page: PageSpec) -> str:
+    """SHA-256 over the page's folder and the code of this room."""
+    files = [page.folder / SPEC_FILE, *(r.source for r in page.resources if r.source)]
+    files += sorted(Path(__file__).parent.glob("*.py"))
+    digest = hashlib.sha256()
+    for file in files:
+        content = file.read_bytes()
+        digest.update(f"{file.name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _digest_in(manifest: Path) -> str:
+    """Digest a manifest was built from; empty where there is no manifest of ours."""
+    try:
+        value = json.loads(manifest.read_text(encoding="utf-8"))[_DIGEST]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return str(value)
+
+
+def _body(page: PageSpec, resource: ResourceSpec) -> bytes:
+    """Body of one resource, exactly `wire_bytes` long."""
+    where = f"{page.folder / SPEC_FILE}, resource {resource.path}"
+    if resource.source:
+        plain = resource.source.read_bytes()
+        if resource.sha256 and hashlib.sha256(plain).hexdigest() != resource.sha256:
+            raise PageError(
+                f"{resource.source.name} is not the file whose 'sha256' is stated",
+                where=where,
+                next_step="Put the vendored file back, or state the SHA-256 of the new one and check its licence",
+            )
+    else:
+        plain = _make.make(resource.make)
+    if resource.plain_bytes is not None and len(plain) != resource.plain_bytes:
+        raise PageError(
+            f"the content has {len(plain)} bytes, 'plain_bytes' states {resource.plain_bytes}",
+            where=where,
+            next_step=f"Change the content by {resource.plain_bytes - len(plain):+d} bytes",
+        )
+    body = _wire.gzip_compress(plain) if resource.gzip else plain
+    padding = resource.wire_bytes - len(body)
+    if padding == 0:
+        return body
+    paddable = resource.gzip or body.startswith(_wire.PNG_SIGNATURE)
+    possible = _wire.GZIP_PADDING if resource.gzip else _wire.PNG_PADDING
+    most = min(max(PADDING_LEAST, int(PADDING_SHARE * resource.wire_bytes)), possible[-1])
+    if not paddable or not possible[0] <= padding <= most:
+        room = f"{resource.wire_bytes - most} to {resource.wire_bytes - possible[0]}, or " if paddable else ""
+        raise PageError(
+            f"the {'compressed ' if resource.gzip else ''}content has {len(body)} bytes, "
+            f"which cannot be brought to 'wire_bytes' {resource.wire_bytes}",
+            where=where,
+            next_step=f"Change the content (or 'wire_bytes') so that it has {room}exactly {resource.wire_bytes} bytes",
+        )
+    return (_wire.pad_gzip if resource.gzip else _wire.pad_png)(body, padding)
