@@ -181,7 +181,7 @@ def _enter() -> None:
     """Go on in private namespaces, by re-executing this very command."""
     from crosslayer.testbed import private
 
-    private.enter(sys.argv[1:])
+    private.enter([sys.executable, "-m", "crosslayer", *sys.argv[1:]])
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+from crosslayer import pages
 from crosslayer.links import Profile
 from crosslayer.testbed import Testbed, network, private
 
@@ -20,26 +21,13 @@ def run_on_link(profile: Profile, command: list[str], *, backend: str, with_serv
         Where the testbed, the pages or the server cannot be had. A link that fails its check only warns.
     """
     environment = dict(os.environ, CROSSLAYER_SERVER=network.SERVER_ADDRESS)
+    del environment[private.MARK]  # a `crosslayer` that the command starts makes namespaces of its own
     with contextlib.ExitStack() as stack:
         testbed = stack.enter_context(Testbed(backend if profile.shaped else "plain"))
         if with_server:
-            from crosslayer import pages
-            from crosslayer.campaign.run import sites_folder
-            from crosslayer.testbed.server import Server
-
-            specs = pages.load_pages(pages.find_spec_dir())
-            built = sites_folder(pages.find_spec_dir())
-            pages.build(pages.find_spec_dir(), built)
-            addresses = testbed.add_hosts([host for spec in specs.values() for host in (spec.host, *spec.aliases)])
-            server = stack.enter_context(
-                Server.start(
-                    testbed.spawn_server,
-                    pages_dir=built,
-                    addresses=addresses,
-                    folder=testbed.folder / "server",
-                    retry=retry,
-                )
-            )
+            spec_dir = pages.find_spec_dir()
+            specs = pages.load_pages(spec_dir)
+            server, _addresses = stack.enter_context(testbed.serve(specs.values(), spec_dir=spec_dir, retry=retry))
             environment["CROSSLAYER_CA"] = str(server.ca_file)
         private.use_resolver(network.SERVER_ADDRESS)
         check = testbed.set_link(profile)

@@ -73,7 +73,7 @@ store.add_round(Cell("fiber", "example.org"), 1, {{"tcp_rtts": rows()}})
 
 def test_another_plan_is_refused_and_more_rounds_of_the_same_are_welcome(tmp_path: Path) -> None:
     Store(tmp_path, PLAN).close()
-    with pytest.raises(CampaignError, match="another plan.*seed is 1 there and 2 now"):
+    with pytest.raises(CampaignError, match=r"another plan.*seed is 1 there and 2 now"):
         Store(tmp_path, Plan(links=PLAN.links, pages=PLAN.pages, rounds=2, seed=2))
     with Store(tmp_path, Plan(links=PLAN.links, pages=PLAN.pages, rounds=9)) as store:
         assert store.fact("plan")["rounds"] == 9
@@ -86,7 +86,7 @@ def test_a_second_run_on_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 def test_an_unwritable_folder_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(CampaignError, match="cannot be written.*--out"):
+    with pytest.raises(CampaignError, match=r"cannot be written.*--out"):
         Store(tmp_path / "file" / "folder", PLAN)
 
 
@@ -95,7 +95,7 @@ def test_a_full_disk_keeps_what_was_measured(tmp_path: Path) -> None:
         store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
         pages = store._db.execute("PRAGMA page_count").fetchone()[0]
         store._db.execute(f"PRAGMA max_page_count = {pages}")  # the database's own "disk full"
-        with pytest.raises(CampaignError, match="full.*Make room"):
+        with pytest.raises(CampaignError, match=r"full.*Make room"):
             store.add_round(CELL, 1, {"tcp_rtts": [_rtt(1, error="x" * 100_000)]})
         assert store.done() == {("fiber", "example.org", 0)}
 

@@ -161,6 +161,8 @@ class Browser:
             *extra_flags,
         ):
             options.add_argument(flag)
+        # No speculative preconnect: the handshake then lies within the navigation, where its timing is reported.
+        options.add_experimental_option("prefs", {"net.network_prediction_options": 2})
         service = Service(
             programs.driver, env={**os.environ, "HOME": str(home)}, log_output=str(folder / "chromedriver.log")
         )

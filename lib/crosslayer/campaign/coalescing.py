@@ -6,17 +6,16 @@ page, whose address Chromium is told. Combinations of both are computed afterwar
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from crosslayer import dns
 from crosslayer.browser import Browser, BrowserError, BrowserPrograms, PageLoad
 from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.schema import DNS_EXCHANGES
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
 from crosslayer.testbed import network
@@ -60,9 +59,18 @@ class Coalescing:
         self._browser: Browser | None = None
         self._processes = 0
         self._resolver = dns.Server(network.SERVER_ADDRESS, server_name="localhost", ca_file=server.ca_file)
+        self._capture = dns.Capture()
 
-    def close(self) -> None:
-        """End the browser."""
+    def __enter__(self) -> Coalescing:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close_browser()
+        self._capture.close()
+
+    def _close_browser(self) -> None:
         if self._browser is not None:
             self._browser.close()
             self._browser = None
@@ -75,7 +83,7 @@ class Coalescing:
         """Do everything once without recording it, so that imports and caches are not in the first round."""
         page = self._pages[self._plan.pages[0]]
         for protocol in _DNS.values():
-            dns.exchange(protocol, self._resolver, dns.Question(page.host))
+            dns.exchange(self._resolver, dns.Question(page.host), protocol, capture=self._capture)
         self._open_browser()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
@@ -89,13 +97,12 @@ class Coalescing:
             "position": position,
         }
         page = self._pages[cell.page]
-        with _without_collector():
-            if condition in _DNS:
-                return {"dns_exchanges": [identity | self._exchange(_DNS[condition], page)]}
-            if condition == _TCP_RTT:
-                return {"tcp_rtts": [identity | self._tcp_rtt(page)]}
-            h3, variant, alias = (_LOADS | _AA_LOADS)[condition]
-            return self._load(identity | {"h3": h3, "variant": variant}, page, alias)
+        if condition in _DNS:
+            return {"dns_exchanges": [identity | self._exchange(_DNS[condition], page)]}
+        if condition == _TCP_RTT:
+            return {"tcp_rtts": [identity | self._tcp_rtt(page)]}
+        h3, variant, alias = (_LOADS | _AA_LOADS)[condition]
+        return self._load(identity | {"h3": h3, "variant": variant}, page, alias)
 
     def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
         """The row of an observation that could not be made at all."""
@@ -117,15 +124,14 @@ class Coalescing:
         return {"page_loads": [row | {"h3": h3, "variant": variant, "coupling": "decoupled"}]}
 
     def _exchange(self, protocol: dns.Protocol, page: PageSpec) -> dict[str, Any]:
-        started = time.time()
-        result = dns.exchange(protocol, self._resolver, dns.Question(page.host))
-        return {"started_s": started, "warming": False} | result.row()
+        result = dns.exchange(self._resolver, dns.Question(page.host), protocol, capture=self._capture)
+        return {name: getattr(result, name) for name in _EXCHANGE_COLUMNS}
 
     def _tcp_rtt(self, page: PageSpec) -> dict[str, Any]:
         started = time.time()
         try:
-            return {"started_s": started, "rtt_ms": dns.tcp_rtt(self._addresses[page.host])}
-        except OSError as error:
+            return {"started_s": started, "rtt_ms": dns.tcp_rtt(dns.Server(self._addresses[page.host]))}
+        except dns.DnsError as error:
             return {"started_s": started, "error": str(error)}
 
     def _load(self, row: dict[str, Any], page: PageSpec, alias: int | None) -> Rows:
@@ -139,7 +145,7 @@ class Coalescing:
                 page.host, prime_host=prime_host, close_connections=lambda: self._server.close_connections("h3")
             )
         except BrowserError as error:
-            self.close()
+            self._close_browser()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
         row |= _columns(load)
         row |= self._evidence(page, wants_early_data=row["h3"] == "0-rtt")
@@ -167,7 +173,7 @@ class Coalescing:
 
     def _open_browser(self) -> Browser:
         if self._browser is not None and self._browser.loads >= _LOADS_PER_PROCESS:
-            self.close()
+            self._close_browser()
         if self._browser is None:
             self._processes += 1
             self._browser = Browser(
@@ -183,6 +189,9 @@ class Coalescing:
         return self._browser
 
 
+_EXCHANGE_COLUMNS = tuple(
+    column.name for column in DNS_EXCHANGES if column.name in {field.name for field in fields(dns.Exchange)}
+)
 _LOAD_COLUMNS = (
     "started_s", "setup_ms", "plt_ms", "fcp_ms", "connect_start_ms", "connect_ms", "secure_connection_start_ms",
     "fetch_start_ms", "domain_lookup_start_ms", "domain_lookup_end_ms", "request_start_ms", "response_start_ms",
@@ -192,14 +201,3 @@ _LOAD_COLUMNS = (
 
 def _columns(load: PageLoad) -> dict[str, Any]:
     return {name: getattr(load, name) for name in _LOAD_COLUMNS} | {"resource_count": len(load.resources)}
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Keep Python's garbage collector out of a measured interval."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -42,6 +42,12 @@ def packages() -> dict[str, str]:
     return found | {name: importlib.metadata.version(name) for name in _PACKAGES}
 
 
+def server_version(program: Path) -> str:
+    """What the server says of itself: CoreDNS and Go versions."""
+    said = subprocess.run([str(program), "-version"], capture_output=True, text=True, check=False).stdout
+    return " ".join(said.replace(",", " ").split())
+
+
 def revision() -> dict[str, Any]:
     """Git revision of the checkout and whether its files are as committed; `CROSSLAYER_REVISION` where packaged."""
     if told := os.environ.get("CROSSLAYER_REVISION"):

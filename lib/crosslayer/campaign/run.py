@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -14,8 +13,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from crosslayer import pages
-from crosslayer.browser import find_browser
-from crosslayer.browser.browser import WARM_UP_HOST
+from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign import provenance
 from crosslayer.campaign.coalescing import Coalescing
 from crosslayer.campaign.errors import CampaignError
@@ -23,8 +21,8 @@ from crosslayer.campaign.export import export
 from crosslayer.campaign.plan import Cell, Plan, check_names
 from crosslayer.campaign.store import Rows, Store
 from crosslayer.links import Profile, load_profiles
-from crosslayer.testbed import LinkCheck, Testbed, private
-from crosslayer.testbed.server import Server
+from crosslayer.testbed import LinkCheck, Testbed
+from crosslayer.testbed.server import find_server_binary
 
 _ROOM_BYTES = 50_000_000
 
@@ -69,32 +67,15 @@ def measure(plan: Plan, folder: Path, *, backend: str = "auto", say: Callable[[s
         ]
         if todo:
             _check_room(folder)
-            built = sites_folder(spec_dir)
-            pages.build(spec_dir, built)
-            with Testbed(backend) as testbed:
-                hosts = [host for name in (*plan.pages, "warmup") for host in (specs[name].host, *specs[name].aliases)]
-                addresses = testbed.add_hosts(hosts)
-                assert WARM_UP_HOST in addresses
-                with Server.start(
-                    testbed.spawn_server, pages_dir=built, addresses=addresses, folder=testbed.folder / "server"
-                ) as server:
-                    store.set_fact("backend", testbed.backend.name)
-                    versions = provenance.packages() | {
-                        "chromium": programs.browser_version,
-                        "chromedriver": programs.driver_version,
-                        "server": server.version,
-                        "link_kernel": testbed.backend.version,
-                    }
-                    _note_versions(store, versions)
-                    study = Coalescing(plan, campaign, specs, server, addresses, programs, testbed.folder)
-                    try:
-                        _rounds(plan, campaign, store, testbed, study, profiles, todo, say)
-                    finally:
-                        study.close()
+            served = [specs[name] for name in (*plan.pages, "warmup")]
+            with Testbed(backend) as testbed, testbed.serve(served, spec_dir=spec_dir) as (server, addresses):
+                store.set_fact("backend", testbed.backend.name)
+                _note_versions(store, testbed, programs)
+                with Coalescing(plan, campaign, specs, server, addresses, programs, testbed.folder) as study:
+                    _rounds(plan, campaign, store, testbed, study, profiles, todo, say)
+            store.set_fact("ended", _now())
         else:
             say("Every round of this plan is measured already; exporting again.")
-        if store.fact("ended") is None or todo:
-            store.set_fact("ended", _now())
         export(store, folder)
     return folder
 
@@ -185,19 +166,20 @@ def _identify(store: Store, plan: Plan) -> str:
     return str(known)
 
 
-def _note_versions(store: Store, versions: dict[str, str]) -> None:
+def _note_versions(store: Store, testbed: Testbed, programs: BrowserPrograms) -> None:
+    """Keep every version that takes part; a campaign continued with others says so in its notes."""
+    versions = provenance.packages() | {
+        "chromium": programs.browser_version,
+        "chromedriver": programs.driver_version,
+        "server": provenance.server_version(find_server_binary()),
+        "link_kernel": testbed.backend.version,
+    }
     before = store.fact("versions")
     if before is not None and before != versions:
         differing = sorted(key for key in versions | before if before.get(key) != versions.get(key))
         notes = store.fact("notes") or []
         store.set_fact("notes", [*notes, f"continued on {_now()} with other versions of: {', '.join(differing)}"])
     store.set_fact("versions", versions)
-
-
-def sites_folder(spec_dir: Path) -> Path:
-    """Where the built pages go: kept in a checkout, private to the run where the sources cannot be written beside."""
-    beside = spec_dir.parent / "build"
-    return beside / "sites" if beside.is_dir() and os.access(beside, os.W_OK) else private.ROOT / "sites"
 
 
 def _check_room(folder: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import statistics
 import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from crosslayer.links import FRAME_BYTES, Profile
@@ -67,18 +67,20 @@ class Prober:
             self._far.bind((network.SERVER_ADDRESS, 0))
             self._echo = _socket()
             self._echo.bind((network.SERVER_ADDRESS, 0))
-        threading.Thread(target=self._reflect, daemon=True, name="udp-echo").start()
+        self._reflector = threading.Thread(target=self._reflect, daemon=True, name="udp-echo")
+        self._reflector.start()
 
     def _reflect(self) -> None:
         while True:
-            try:
-                data, sender = self._echo.recvfrom(64)
-                self._echo.sendto(data, sender)
-            except OSError:
+            data, sender = self._echo.recvfrom(64)
+            if not data:
                 return
+            self._echo.sendto(data, sender)
 
     def close(self) -> None:
-        """Close the sockets; the echo thread ends with its own."""
+        """End the echo thread, by an empty datagram, and close the sockets."""
+        self._far.sendto(b"", self._echo.getsockname())
+        self._reflector.join()
         for end in (self._near, self._far, self._echo):
             end.close()
 
@@ -157,7 +159,7 @@ class Prober:
         if half < low // 4:
             return None
         slopes = [arrivals[i + half] - arrivals[i] for i in range(len(arrivals) - half)]
-        return half * FRAME_BYTES * 8 / statistics.median(slopes) * 1e3
+        return half * FRAME_BYTES * 8e3 / float(statistics.median(slopes))
 
 
 def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float, float], *, rates: bool) -> LinkCheck:
@@ -196,7 +198,7 @@ def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float
 
 def tolerance_ms(profile: Profile) -> float:
     """How far the idle RTT may be from the profile's: 1 % or 0.15 ms, plus the standard error of its jitter."""
-    jitter = 3 * profile.jitter_ms * 2**0.5 / PROBES**0.5
+    jitter = 3 * profile.jitter_ms * math.sqrt(2 / PROBES)
     if not profile.shaped:
         return 1.0  # no link at all: the testbed's own floor
     return max(RTT_TOLERANCE * profile.rtt_ms, RTT_TOLERANCE_MS) + jitter
@@ -254,16 +256,6 @@ def calibrated_delays(prober: Prober, profile: Profile, apply, start_ms: tuple[f
     else:
         apply(delays)
     return delays
-
-
-@contextmanager
-def prober() -> Iterator[Prober]:
-    """A `Prober` that is closed again."""
-    made = Prober()
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def _socket() -> socket.socket:

@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,9 @@ from pathlib import Path
 
 from crosslayer.testbed.errors import TestbedError
 
-_MARK = "CROSSLAYER_PRIVATE"
+MARK = "CROSSLAYER_PRIVATE"
+"""Environment variable that says a process runs in private namespaces already."""
+
 UNSHARE = (
     "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
     "--propagation", "private",
@@ -28,6 +29,7 @@ UNSHARE = (
 ROOT = Path("/run/crosslayer")
 """The private temporary folder: a tmpfs that only this set of namespaces sees."""
 
+_INIT = Path(__file__).with_name("init.py")
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 _MS_BIND = 4096
@@ -35,11 +37,11 @@ _MS_BIND = 4096
 
 def inside() -> bool:
     """True in a process that runs in private namespaces."""
-    return _MARK in os.environ
+    return MARK in os.environ
 
 
-def enter(arguments: list[str]) -> None:
-    """Go on as `crosslayer ARGUMENTS` in private namespaces; returns only inside them.
+def enter(command: list[str]) -> None:
+    """Re-execute `command` in private namespaces; returns only inside them, where it is called a second time.
 
     Raises
     ------
@@ -59,8 +61,8 @@ def enter(arguments: list[str]) -> None:
             f"this machine refuses private namespaces ({refusal})",
             next_step="Run `crosslayer doctor`: it says what to allow. Analysing data/raw/reference works without.",
         )
-    os.environ[_MARK] = "1"
-    os.execv(unshare, [unshare, *UNSHARE, "--", sys.executable, "-m", "crosslayer", *arguments])
+    os.environ[MARK] = "1"
+    os.execv(unshare, [unshare, *UNSHARE, "--", sys.executable, "-I", str(_INIT), *command])
 
 
 def refused(unshare: str) -> str | None:
@@ -70,7 +72,7 @@ def refused(unshare: str) -> str | None:
 
 
 def _settle() -> None:
-    """Make the mount namespace ours: temporary files on a tmpfs of its own, and no zombies left to nobody."""
+    """Make the mount namespace ours: temporary files on a tmpfs that goes with it."""
     if ROOT.exists() and os.path.ismount("/run"):
         return
     for target in ("/run", "/dev/shm"):
@@ -78,25 +80,6 @@ def _settle() -> None:
     for folder in (ROOT, ROOT / "tmp", ROOT / "home", Path("/run/netns"), Path("/run/lock")):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(ROOT / "tmp")
-    _become_child_of_init()
-
-
-def _become_child_of_init() -> None:
-    """Split off PID 1, which only collects orphans and passes signals on; the caller goes on as its child.
-
-    A process that is PID 1 itself ignores every signal it has no handler for and inherits Chromium's orphans.
-    """
-    child = os.fork()
-    if child == 0:
-        return
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _frame: os.kill(child, number))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the child as well
-    while True:
-        pid, status = os.wait()
-        if pid == child:
-            # Whatever still runs is killed by the kernel with this PID namespace.
-            os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
 
 
 def mount(source: str, target: str, kind: str | None = None, *, bind: bool = False) -> None:

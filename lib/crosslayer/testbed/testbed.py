@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from crosslayer import pages
 from crosslayer.links import Profile
+from crosslayer.pages import PageSpec
 from crosslayer.testbed import backends, network, private
 from crosslayer.testbed.check import LinkCheck, Prober, calibrated_delays, check
 from crosslayer.testbed.errors import TestbedError
+from crosslayer.testbed.server import Server
 
 
 class Testbed:
@@ -94,9 +100,33 @@ class Testbed:
         down, up = self.profile.qdiscs(down_delay_ms=delays_ms[0], up_delay_ms=delays_ms[1])
         self.backend.apply(down, up)
 
-    def add_hosts(self, names: list[str]) -> dict[str, str]:
-        """Give each host name an address of its own at the server; returns name -> IPv4 address."""
-        return network.add_hosts(names)
+    @contextlib.contextmanager
+    def serve(
+        self, specs: Iterable[PageSpec], *, spec_dir: Path, **options: Any
+    ) -> Iterator[tuple[Server, dict[str, str]]]:
+        """Build the pages and serve them, and DNS for their names, at the far end.
+
+        Parameters
+        ----------
+        specs
+            Pages whose host names and aliases exist at the far end.
+        spec_dir
+            Folder the pages are built from.
+        **options
+            Passed to `Server.start`: retry, early_data, idle_timeout_s.
+
+        Yields
+        ------
+        tuple of Server and dict
+            The running server, and the IPv4 address of every host name.
+        """
+        built = _built_sites(spec_dir)
+        pages.build(spec_dir, built)
+        addresses = network.add_hosts([host for spec in specs for host in (spec.host, *spec.aliases)])
+        with Server.start(
+            self.spawn_server, pages_dir=built, addresses=addresses, folder=private.ROOT / "server", **options
+        ) as server:
+            yield server, addresses
 
     @property
     def folder(self) -> Path:
@@ -106,3 +136,9 @@ class Testbed:
     def spawn_server(self, arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
         """Start a program in the server's namespace."""
         return subprocess.Popen(private.command_in(network.SERVER, arguments), **options)
+
+
+def _built_sites(spec_dir: Path) -> Path:
+    """Where the built pages go: kept in a checkout, private to the run where the sources cannot be written beside."""
+    beside = spec_dir.parent / "build"
+    return beside / "sites" if beside.is_dir() and os.access(beside, os.W_OK) else private.ROOT / "sites"

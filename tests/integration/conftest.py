@@ -1,0 +1,36 @@
+"""What every integration test needs: the `crosslayer` command, and reasons to skip."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from crosslayer import doctor
+
+CROSSLAYER = [sys.executable, "-m", "crosslayer"]
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def testbed_machine() -> None:
+    """Skip, with the doctor's reason, where this machine cannot provide the testbed."""
+    findings = doctor.examine()
+    missing = [f"{f.item}: {f.detail}" for f in findings if f.state == "missing" and f.needed_for == "measuring"]
+    if missing:
+        pytest.skip("; ".join(missing))
+
+
+@pytest.fixture
+def crosslayer(testbed_machine: None) -> Run:
+    """Run the `crosslayer` command with some arguments; 10 minutes at most."""
+
+    def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # type: ignore[call-overload,no-any-return]
+            [*CROSSLAYER, *arguments], capture_output=True, text=True, timeout=600, check=False, **options
+        )
+
+    return run
