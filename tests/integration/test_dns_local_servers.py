@@ -19,6 +19,12 @@ import h2.config
 import h2.connection
 import h2.events
 import pytest
+from aioquic.buffer import Buffer  # type: ignore[attr-defined]
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
+from aioquic.quic.events import StreamDataReceived
+from aioquic.quic.packet import pull_quic_header
+from aioquic.tls import SessionTicket
 
 from crosslayer.dns import (
     DEFAULT_PORTS,
@@ -377,6 +383,7 @@ def test_a_server_without_tickets_cannot_be_warmed(folder: Path) -> None:
     context.num_tickets = 0
     store = SessionStore()
     with tcp_server(answer_messages, context) as port:
+        begin = time.monotonic()
         row = exchange(
             at(port, folder),
             QUESTION,
@@ -385,6 +392,8 @@ def test_a_server_without_tickets_cannot_be_warmed(folder: Path) -> None:
             settings=Settings(ticket_wait_s=0.1),
             warming=True,
         )
+        elapsed_s = time.monotonic() - begin
+    assert 0.1 <= elapsed_s < 2
     assert row.error == "the server sent no session ticket"
     assert row.total_ms is not None
 
@@ -401,6 +410,22 @@ def test_certificates_are_verified(folder: Path, tmp_path: Path, protocol: Proto
     assert other_name.error is not None
     assert "Hostname mismatch" in other_name.error
     assert other_ca.handshake_ms is None
+
+
+def test_the_server_is_told_that_its_certificate_is_not_trusted(folder: Path, tmp_path: Path) -> None:
+    make_certificates(tmp_path, [NAME], [LOOPBACK])
+    reasons = []
+
+    def handshake(connection: Connection) -> None:
+        try:
+            with tls_context(folder).wrap_socket(connection, server_side=True) as secured:
+                secured.recv(1)
+        except ssl.SSLError as error:
+            reasons.append(error.reason)
+
+    with tcp_server(handshake) as port:
+        exchange(at(port, tmp_path), QUESTION, Protocol.DOT)
+    assert reasons == ["TLSV1_ALERT_UNKNOWN_CA"]
 
 
 def test_a_server_without_tls(folder: Path) -> None:
@@ -551,17 +576,95 @@ def test_a_server_that_speaks_no_http2(folder: Path) -> None:
     with tcp_server(answer_messages, tls_context(folder)) as port:
         row = exchange(at(port, folder), QUESTION, Protocol.DOH)
     assert row.error == "the server does not speak h2"
-    with tcp_server(
-        # A PING of one byte.
-        lambda connection: connection.sendall(bytes([0, 0, 1, 6, 0, 0, 0, 0, 0, 0])),
-        tls_context(folder, alpn="h2"),
-    ) as port:
+
+    def ping_of_one_byte(connection: Connection) -> None:
+        connection.sendall(bytes([0, 0, 1, 6, 0, 0, 0, 0, 0, 0]))
+        linger(connection)
+
+    with tcp_server(ping_of_one_byte, tls_context(folder, alpn="h2")) as port:
         row = exchange(at(port, folder), QUESTION, Protocol.DOH)
     assert row.error is not None
     assert row.error.startswith("http/2: ")
 
 
 # DoH3, DoQ
+
+
+@contextmanager
+def doq_server(folder: Path, *, lose: Callable[[int], bool] = lambda number: False) -> Iterator[int]:
+    """A DoQ server on aioquic in a thread, one connection at a time, that loses the datagrams it is told to."""
+    configuration = QuicConfiguration(is_client=False, alpn_protocols=["doq"])
+    configuration.load_cert_chain(folder / "server.pem", folder / "server.key")
+    tickets: dict[bytes, SessionTicket] = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind((LOOPBACK, 0))
+
+        def serve() -> None:
+            quic: QuicConnection | None = None
+            client: tuple[str, int] = ("", 0)
+            sent = 0
+            while True:
+                timer = quic.get_timer() if quic else None
+                server.settimeout(None if timer is None else max(0.001, timer - time.monotonic()))
+                try:
+                    data, address = server.recvfrom(65535)
+                except TimeoutError:
+                    assert quic is not None
+                    quic.handle_timer(time.monotonic())
+                else:
+                    if not data:
+                        return
+                    if quic is None or address != client:
+                        header = pull_quic_header(Buffer(data=data), host_cid_length=8)
+                        quic = QuicConnection(
+                            configuration=configuration,
+                            original_destination_connection_id=header.destination_cid,
+                            session_ticket_fetcher=tickets.get,
+                            session_ticket_handler=lambda ticket: tickets.update({ticket.ticket: ticket}),
+                        )
+                        client = address
+                    quic.receive_datagram(data, client, time.monotonic())
+                while (event := quic.next_event()) is not None:
+                    if isinstance(event, StreamDataReceived) and event.end_stream:
+                        quic.send_stream_data(event.stream_id, framed(answer_to(event.data[2:])), end_stream=True)
+                for datagram, _ in quic.datagrams_to_send(time.monotonic()):
+                    sent += 1
+                    if not lose(sent):
+                        server.sendto(datagram, client)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stop:
+                stop.sendto(b"", server.getsockname())
+            thread.join()
+
+
+@pytest.mark.parametrize("resumption", Resumption)
+def test_doq(folder: Path, resumption: Resumption) -> None:
+    store = SessionStore()
+    with doq_server(folder) as port:
+        server = at(port, folder)
+        rows = [exchange(server, QUESTION, Protocol.DOQ, sessions=store, warming=True)]
+        if resumption is not Resumption.NONE:
+            rows.append(exchange(server, QUESTION, Protocol.DOQ, resumption, sessions=store))
+    for row in rows:
+        assert_good(row)
+        assert (row.quic_version, row.tls_version, row.retry_received) == ("v1", "TLSv1.3", False)
+    assert rows[-1].session_resumed is (resumption is not Resumption.NONE)
+    assert rows[-1].early_data_accepted is (resumption is Resumption.EARLY_DATA)
+    assert (rows[-1].handshake_ms == 0) is (resumption is Resumption.EARLY_DATA)
+
+
+def test_a_warming_exchange_waits_for_a_ticket_that_was_lost(folder: Path) -> None:
+    # The server's first datagram is its handshake; its second, sent after the client's Finished, has the ticket.
+    store = SessionStore()
+    with doq_server(folder, lose=lambda number: number == 2) as port:
+        row = exchange(at(port, folder), QUESTION, Protocol.DOQ, sessions=store, warming=True)
+        assert_good(row)
+        assert_good(exchange(at(port, folder), QUESTION, Protocol.DOQ, Resumption.EARLY_DATA, sessions=store))
 
 
 @pytest.mark.parametrize("protocol", [Protocol.DOH3, Protocol.DOQ])
