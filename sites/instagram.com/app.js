@@ -37,7 +37,7 @@
     return h(
       "div",
       { className: "loading " + COLUMN, role: "progressbar", "aria-label": "Loading", "aria-valuenow": percent },
-      h(Mark, { size: 72 }),
+      h(Mark, { size: 48 }),
       h("div", { className: "bar" }, h("div", { style: { width: percent + "%" } })),
       h("p", null, "Loading Framelight")
     );

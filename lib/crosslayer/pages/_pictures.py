@@ -125,16 +125,19 @@ def globe(*, width: int, height: int, seed: int) -> bytes:
             up, depth = v * math.cos(tilt) - w * math.sin(tilt), w * math.cos(tilt) + v * math.sin(tilt)
             band_position = (math.asin(max(-1.0, min(1.0, up))) / math.pi + 0.5) * bands
             band = min(int(band_position), bands - 1)
-            around = max(4, round(30 * math.cos(((band + 0.5) / bands - 0.5) * math.pi)))
-            tile_position = (math.atan2(u, depth) / math.tau + 0.5) * around + 0.5 * (band % 2)
-            land, tone = tiles[band][int(tile_position) % around]
+            latitude = ((band + 0.5) / bands - 0.5) * math.pi
+            around = round(30 * math.cos(latitude)) if 0 < band < bands - 1 else 1
+            stagger = 0.5 * (band % 2)
+            tile_position = (math.atan2(u, depth) / math.tau + 0.5) * around + stagger
+            tile = int(tile_position) % around
+            land, tone = tiles[band][tile]
             joint_y = min(band_position % 1, 1 - band_position % 1) * radius * math.pi / bands
-            joint_x = min(tile_position % 1, 1 - tile_position % 1) * radius * 5.2 / around
-            wave = math.sin(band * 0.9 + 1.3) + math.sin(int(tile_position) % around * 0.7 + band * 0.5 + seed)
+            joint_x = min(tile_position % 1, 1 - tile_position % 1) * radius * math.tau * math.cos(latitude) / around
+            joint = round(8 * max(0.0, min(1.0, 1.6 - (joint_y if around == 1 else min(joint_x, joint_y))))) / 8
+            wave = math.sin(band * 0.9 + 1.3) + math.sin(tile * 0.7 + band * 0.5 + seed)
             base = palette[int(4 + 4 * land * tone)] if wave + 0.8 * land > 0.9 else palette[int(4 * land)]
             # Each tile is flat and has one shade: a logo is a picture of few colours, and compresses like one.
-            latitude = ((band + 0.5) / bands - 0.5) * math.pi
-            longitude = ((int(tile_position) + 0.5) / around - 0.5) * math.tau
+            longitude = ((int(tile_position) + 0.5 - stagger) / around - 0.5) * math.tau
             tile_up, tile_depth = math.sin(latitude), math.cos(latitude) * math.cos(longitude)
             light = max(
                 0.0,
@@ -144,7 +147,6 @@ def globe(*, width: int, height: int, seed: int) -> bytes:
             )
             shaded = _mix((12, 24, 38), _mix(base, (255, 255, 255), 0.12 * tone), 0.38 + 0.62 * light)
             shaded = _mix(shaded, (255, 255, 255), max(0.0, light - 0.9) * 4)
-            joint = round(8 * max(0.0, min(1.0, 1.6 - min(joint_x, joint_y)))) / 8
             canvas.blend(x, y, _mix(shaded, (245, 243, 236), 0.75 * joint), min(1.0, (1 - distance) * radius + 1))
     return canvas.png()
 
