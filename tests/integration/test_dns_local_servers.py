@@ -591,8 +591,16 @@ def test_a_server_that_speaks_no_http2(folder: Path) -> None:
 
 
 @contextmanager
-def doq_server(folder: Path, *, lose: Callable[[int], bool] = lambda number: False) -> Iterator[int]:
-    """A DoQ server on aioquic in a thread, one connection at a time, that loses the datagrams it is told to."""
+def doq_server(
+    folder: Path,
+    *,
+    lose: Callable[[int], bool] = lambda number: False,
+    overhear: Callable[[int], bool] = lambda number: False,
+) -> Iterator[int]:
+    """A DoQ server on aioquic in a thread, one connection at a time.
+
+    It loses the datagrams that `lose` says, and does not hear those that `overhear` says, by their number from 1.
+    """
     configuration = QuicConfiguration(is_client=False, alpn_protocols=["doq"])
     configuration.load_cert_chain(folder / "server.pem", folder / "server.key")
     tickets: dict[bytes, SessionTicket] = {}
@@ -602,7 +610,7 @@ def doq_server(folder: Path, *, lose: Callable[[int], bool] = lambda number: Fal
         def serve() -> None:
             quic: QuicConnection | None = None
             client: tuple[str, int] = ("", 0)
-            sent = 0
+            sent = received = 0
             while True:
                 timer = quic.get_timer() if quic else None
                 server.settimeout(None if timer is None else max(0.001, timer - time.monotonic()))
@@ -614,6 +622,9 @@ def doq_server(folder: Path, *, lose: Callable[[int], bool] = lambda number: Fal
                 else:
                     if not data:
                         return
+                    received += 1
+                    if overhear(received):
+                        continue
                     if quic is None or address != client:
                         header = pull_quic_header(Buffer(data=data), host_cid_length=8)
                         quic = QuicConnection(
@@ -665,6 +676,14 @@ def test_a_warming_exchange_waits_for_a_ticket_that_was_lost(folder: Path) -> No
         row = exchange(at(port, folder), QUESTION, Protocol.DOQ, sessions=store, warming=True)
         assert_good(row)
         assert_good(exchange(at(port, folder), QUESTION, Protocol.DOQ, Resumption.EARLY_DATA, sessions=store))
+
+
+def test_a_lost_hello_costs_a_second(folder: Path) -> None:
+    with doq_server(folder, overhear=lambda number: number == 1) as port:
+        row = exchange(at(port, folder), QUESTION, Protocol.DOQ)
+    assert_good(row)
+    assert row.handshake_ms is not None
+    assert 950 < row.handshake_ms < 2000
 
 
 @pytest.mark.parametrize("protocol", [Protocol.DOH3, Protocol.DOQ])

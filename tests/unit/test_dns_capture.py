@@ -124,6 +124,7 @@ def sizes(packets: list[Packet], query_at_ns: int | None = 50, answered_at_ns: i
         server=SERVER,
         query_at_ns=query_at_ns,
         answered_at_ns=answered_at_ns,
+        closed_at_ns=200,
     )
 
 
@@ -135,6 +136,7 @@ EXCHANGE = [
     packet(80, 386, sent=False),
     packet(95, 40, sent=True),
     packet(99, 50, sent=False),
+    packet(201, 32, sent=True),
 ]
 
 

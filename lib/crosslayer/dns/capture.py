@@ -111,6 +111,7 @@ def measure(
     server: tuple[str, int],
     query_at_ns: int | None,
     answered_at_ns: int | None,
+    closed_at_ns: int,
 ) -> Sizes:
     """Count one exchange by phase and direction.
 
@@ -124,6 +125,8 @@ def measure(
         What a capture recorded, in any order.
     query_at_ns, answered_at_ns
         When the query started and the answer was complete, nanoseconds since the Unix epoch; None where it did not.
+    closed_at_ns
+        When the client had closed the connection.
     """
     counts = {(phase, direction): [0, 0] for phase in ("handshake", "query") for direction in ("sent", "received")}
     interface: str | None = None
@@ -135,7 +138,8 @@ def measure(
         interface = interface or packet.interface
         if packet.interface != interface:
             continue
-        if not packet.sent and answered_at_ns is not None and packet.at_ns > answered_at_ns:
+        end_ns = closed_at_ns if packet.sent or answered_at_ns is None else answered_at_ns
+        if packet.at_ns > end_ns:
             continue
         phase = "handshake" if query_at_ns is None or packet.at_ns < query_at_ns else "query"
         count = counts[phase, "sent" if packet.sent else "received"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from contextlib import ExitStack, nullcontext
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, fields
 
 from crosslayer.dns.capture import Capture, Recording, measure
 from crosslayer.dns.client import Client
@@ -91,26 +91,26 @@ def exchange(
     if resumption is not Resumption.NONE and session.ticket is None:
         error = "no session ticket: a warming exchange must come first"
     started_s = time.time()
+    closed_at_ns = 0
     if error is None:
-        with ExitStack() as stack:
-            recording = stack.enter_context(capture.record() if capture else nullcontext())
-            stack.enter_context(collector_paused())
-            stack.enter_context(client)
-            try:
-                client.connect()
-                wire = client.query(query)
-                max_bytes = settings.udp_payload_bytes if protocol is Protocol.DOUDP else MAX_MESSAGE_BYTES
-                answer = check_answer(wire, query, max_bytes=max_bytes)
-                error = answer.error
-                if warming:
-                    client.wait_for_ticket()
-            except DnsError as fault:
-                error = fault.what
-            kept = client.session
+        with capture.record() if capture else nullcontext() as recording:
+            with collector_paused(), client:
+                try:
+                    client.connect()
+                    wire = client.query(query)
+                    max_bytes = settings.udp_payload_bytes if protocol is Protocol.DOUDP else MAX_MESSAGE_BYTES
+                    answer = check_answer(wire, query, max_bytes=max_bytes)
+                    error = answer.error
+                    if warming:
+                        client.wait_for_ticket()
+                except DnsError as fault:
+                    error = fault.what
+                kept = client.session
+            closed_at_ns = time.time_ns()
         error = error or _unmet(client, resumption, kept, warming)
         if sessions is not None and answer is not None:
             sessions.put(server, protocol, kept)
-    return _row(client, resumption, warming, started_s, recording, answer, error)
+    return _row(client, resumption, warming, started_s, _sizes(client, recording, closed_at_ns), answer, error)
 
 
 def tcp_rtt(server: Server, *, port: int | None = None, timeout_s: float = 10.0) -> float:
@@ -165,12 +165,29 @@ def _unmet(client: Client, resumption: Resumption, kept: Session, warming: bool)
     return None
 
 
+def _sizes(client: Client, recording: Recording | None, closed_at_ns: int) -> dict[str, int | None]:
+    """The columns of sizes; None where nothing, or not everything, was captured."""
+    if recording is None or not recording.complete or client.local_port is None:
+        return dict.fromkeys(field.name for field in fields(Sizes))
+    query = client.timeline.phases.get(PhaseName.QUERY)
+    sizes = measure(
+        recording.packets,
+        ip_protocol=client.ip_protocol,
+        local_port=client.local_port,
+        server=(str(ipaddress.ip_address(client.server.address)), client.server.ports[client.protocol]),
+        query_at_ns=query.started_at_ns if query else None,
+        answered_at_ns=query.ended_at_ns if query else None,
+        closed_at_ns=closed_at_ns,
+    )
+    return asdict(sizes)
+
+
 def _row(
     client: Client,
     resumption: Resumption,
     warming: bool,
     started_s: float,
-    recording: Recording | None,
+    sizes: dict[str, int | None],
     answer: Answer | None,
     error: str | None,
 ) -> Exchange:
@@ -180,20 +197,6 @@ def _row(
     total_ms = None
     if first is not None and query is not None and query.ended_ns is not None:
         total_ms = (query.ended_ns - first.started_ns) / 1e6
-    sizes: dict[str, int | None] = dict.fromkeys(Sizes.__dataclass_fields__)
-    if recording is not None and recording.complete and client.local_port is not None:
-        sizes.update(
-            asdict(
-                measure(
-                    recording.packets,
-                    ip_protocol=client.ip_protocol,
-                    local_port=client.local_port,
-                    server=(str(ipaddress.ip_address(client.server.address)), client.server.ports[client.protocol]),
-                    query_at_ns=query.started_at_ns if query else None,
-                    answered_at_ns=query.ended_at_ns if query else None,
-                )
-            )
-        )
     return Exchange(
         protocol=client.protocol,
         resumption=resumption,
