@@ -219,6 +219,7 @@ class Browser:
                 setup_ms = (time.perf_counter() - begin) * 1e3
                 self._driver.get(f"https://{host}/")
                 raw = json.loads(self._driver.execute_async_script(_COLLECT, _PAINT_WAIT_MS))
+                close_connections()  # or the server would go on sending to a context that is gone
         except TimeoutException as error:
             raise BrowserError(
                 "did not load in time", where=host, next_step="See the server's events and the link's rate."

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from crosslayer.testbed.certificates import make_certificates
+from crosslayer.testbed.certificates import Certificates, make_certificates
 from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.network import SERVER_ADDRESS
 from crosslayer.testbed.programs import find_program
@@ -238,15 +238,9 @@ class Server:
             With the server's own last lines, where it does not start.
         """
         binary = find_server_binary()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        certificates = make_certificates(
-            folder, [*addresses, "localhost"], [SERVER_ADDRESS, *addresses.values(), "127.0.0.1"]
-        )
         zone, corefile, control, events, log = (
             folder / name for name in ("zone", "Corefile", "control", "events.jsonl", "server.log")
         )
-        zone.write_text(zone_text(addresses), encoding="utf-8")
-        events.touch(mode=0o600)
         properties = {
             "pages": _quoted(pages_dir),
             "https": ":443",
@@ -258,17 +252,27 @@ class Server:
             "early_data": "on" if early_data else "off",
             "idle_timeout": f"{round(idle_timeout_s * 1000)}ms",
         }
-        corefile.write_text(
-            f". tls://. {{\n    tls {_quoted(certificates.certificate_file)} {_quoted(certificates.key_file)}\n"
-            "    errors\n    coalesce {\n"
-            + "".join(f"        {name} {value}\n" for name, value in properties.items())
-            + f"    }}\n    minimal\n    file {_quoted(zone)} .\n}}\n",
-            encoding="utf-8",
-        )
-        with log.open("wb") as output:
-            process = spawn(
-                [str(binary), "-conf", str(corefile)], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            certificates = make_certificates(
+                folder, [*addresses, "localhost"], [SERVER_ADDRESS, *addresses.values(), "127.0.0.1"]
             )
+            zone.write_text(zone_text(addresses), encoding="utf-8")
+            corefile.write_text(_corefile(certificates, zone, properties), encoding="utf-8")
+            events.touch(mode=0o600)
+            with log.open("wb") as output:
+                process = spawn(
+                    [str(binary), "-conf", str(corefile)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+        except OSError as error:
+            raise ServerError(
+                f"the server's files cannot be written: {error.strerror}",
+                where=str(error.filename or folder),
+                next_step="Free some space, or use another folder.",
+            ) from error
         server = cls(
             process,
             addresses=addresses,
@@ -367,6 +371,22 @@ class Server:
             where=str(self._log_path),
             next_step="Its last words: " + " | ".join(lines) if lines else "It wrote nothing.",
         )
+
+
+def _corefile(certificates: Certificates, zone: Path, properties: Mapping[str, str]) -> str:
+    """One server block for everything: CoreDNS listens on 53 and for DoT, the plugin on what the properties say."""
+    lines = [
+        ". tls://. {",
+        f"    tls {_quoted(certificates.certificate_file)} {_quoted(certificates.key_file)}",
+        "    errors",
+        "    coalesce {",
+        *(f"        {name} {value}" for name, value in properties.items()),
+        "    }",
+        "    minimal",  # answers as a resolver gives them, without the authority section
+        f"    file {_quoted(zone)} .",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _quoted(path: Path) -> str:

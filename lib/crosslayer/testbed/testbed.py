@@ -122,7 +122,7 @@ class Testbed:
         """
         built = _built_sites(spec_dir)
         pages.build(spec_dir, built)
-        addresses = network.add_hosts([host for spec in specs for host in (spec.host, *spec.aliases)])
+        addresses = network.add_hosts([host for spec in specs for host in spec.hosts])
         with Server.start(
             self.spawn_server, pages_dir=built, addresses=addresses, folder=private.ROOT / "server", **options
         ) as server:

@@ -1,0 +1,169 @@
+"""A whole campaign with the real server, browser and link: its dataset, its evidence, and what a kill costs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from crosslayer.campaign import Dataset
+from crosslayer.campaign.schema import TABLES
+from tests.integration.conftest import CROSSLAYER, Run
+
+SMOKE = ["measure", "--profile", "smoke", "--rounds", "2"]
+
+
+@pytest.fixture(scope="module")
+def campaign(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A smoke campaign, killed with SIGKILL once a round is in the store, then given the same command again."""
+    folder = tmp_path_factory.mktemp("campaign") / "smoke"
+    command = [*CROSSLAYER, *SMOKE, "--out", str(folder)]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert first.stderr is not None
+    said = b""
+    while b" 1/4 " not in said and (more := os.read(first.stderr.fileno(), 4096)):
+        said += more
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    first.stderr.close()
+    kept = _rounds(folder)
+    assert 1 <= len(kept) < 4
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(folder)
+    assert f"{4 - len(kept)} rounds of a cell to go" in done.stderr
+    return folder
+
+
+def _rounds(folder: Path) -> set[tuple[str, str, int]]:
+    with contextlib.closing(sqlite3.connect(folder / "campaign.sqlite")) as db:
+        return set(db.execute("SELECT link, page, round FROM rounds"))
+
+
+def test_every_round_is_there_once(campaign: Path) -> None:
+    loads = pl.read_parquet(campaign / "page_loads/**/*.parquet")
+    keys = ["link", "page", "round", "h3", "variant"]
+    assert loads.height == loads.unique(keys).height
+    main = loads.filter(pl.col("variant") == "main")
+    assert main.group_by("link", "round", "h3").len()["len"].to_list() == [1] * 8
+    exchanges = pl.read_parquet(campaign / "dns_exchanges/**/*.parquet")
+    assert exchanges.group_by("link", "round", "protocol").len()["len"].to_list() == [1] * 12
+    checks = pl.read_parquet(campaign / "link_checks/**/*.parquet")
+    assert checks.filter(pl.col("round") >= 0).group_by("link", "round").len()["len"].to_list() == [1] * 4
+
+
+def test_the_dataset_opens_and_says_where_it_was_measured(campaign: Path) -> None:
+    dataset = Dataset.open(campaign)
+    assert dataset.campaign.backend in ("netem", "uml")
+    assert dataset.campaign.ended
+    assert {"chromium", "server", "python"} <= set(dataset.campaign.versions)
+    for table in TABLES:
+        if table != "resources":  # the one page of this campaign has none
+            assert dataset.table(table).collect().height
+
+
+def test_zero_rtt_is_what_the_server_saw(campaign: Path) -> None:
+    loads = pl.read_parquet(campaign / "page_loads/**/*.parquet").filter(pl.col("error").is_null())
+    assert loads.height >= 8
+    assert (loads["early_data_accepted"] == (loads["h3"] == "0-rtt")).all()
+    assert (loads["session_resumed"] == (loads["h3"] == "0-rtt")).all()
+
+
+def test_times_are_in_the_order_of_the_protocols(campaign: Path) -> None:
+    """Whatever the machine's noise, no exchange can beat its round-trips, and the sizes are the protocols'."""
+    nominal = {"fiber": 14.767, "4g": 91.852}
+    round_trips = {"DoUDP": 1, "DoQ": 2, "DoH": 3}
+    rows = pl.read_parquet(campaign / "dns_exchanges/**/*.parquet").filter(pl.col("error").is_null())
+    assert rows.height >= 11
+    for row in rows.iter_rows(named=True):
+        assert row["total_ms"] > 0.97 * round_trips[row["protocol"]] * nominal[row["link"]]
+        assert row["query_sent_bytes"] > 50
+        if row["protocol"] == "DoQ":
+            assert row["handshake_sent_bytes"] >= 1208  # RFC 9000, section 14.1: Initials are padded
+        if row["protocol"] == "DoUDP":
+            assert row["handshake_ms"] == 0
+
+
+def test_the_order_of_conditions_is_shuffled(campaign: Path) -> None:
+    loads = pl.read_parquet(campaign / "page_loads/**/*.parquet").filter(pl.col("variant") == "main")
+    exchanges = pl.read_parquet(campaign / "dns_exchanges/**/*.parquet")
+    keys = ["link", "page", "round"]
+    positions = pl.concat([loads.select(*keys, "position"), exchanges.select(*keys, "position")])
+    assert positions.unique([*keys, "position"]).height == positions.height
+    orders = exchanges.sort("position").group_by(keys, maintain_order=True).agg("protocol")["protocol"].to_list()
+    assert len({tuple(order) for order in orders}) > 1
+
+
+def test_the_same_command_again_measures_nothing(campaign: Path, crosslayer: Run) -> None:
+    before = _rounds(campaign)
+    done = crosslayer(*SMOKE, "--out", str(campaign))
+    assert done.returncode == 0
+    assert "measured already" in done.stderr
+    assert _rounds(campaign) == before
+
+
+def test_another_plan_in_the_same_folder_is_refused(campaign: Path, crosslayer: Run) -> None:
+    done = crosslayer(*SMOKE, "--seed", "9", "--out", str(campaign))
+    assert done.returncode == 1
+    assert "another plan (seed is 1 there and 9 now)" in done.stderr
+
+
+def test_the_export_can_be_made_again(campaign: Path, crosslayer: Run) -> None:
+    table = campaign / "tcp_rtts" / "link=fiber" / "part-0.parquet"
+    before = pl.read_parquet(table)
+    table.unlink()
+    assert crosslayer("export", str(campaign)).returncode == 0
+    assert pl.read_parquet(table).equals(before)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("CROSSLAYER_CHROMIUM", "/nonexistent/chromium", "no Chromium"),
+        ("CROSSLAYER_CHROMEDRIVER", "/nonexistent/chromedriver", "no ChromeDriver"),
+        ("CROSSLAYER_PROFILES", "/nonexistent/profiles.toml", "cannot be read"),
+        ("CROSSLAYER_SITES", "/nonexistent/sites", "sites"),
+    ],
+)
+def test_what_is_missing_is_named_with_the_next_step(
+    crosslayer: Run, tmp_path: Path, variable: str, value: str, message: str
+) -> None:
+    done = crosslayer(*SMOKE, "--out", str(tmp_path / "x"), env=os.environ | {variable: value})
+    assert done.returncode in (1, 3)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_chromedriver_of_another_version_is_refused(crosslayer: Run, tmp_path: Path) -> None:
+    driver = tmp_path / "chromedriver"
+    driver.write_text("#!/bin/sh\necho ChromeDriver 99.0.1\n", encoding="utf-8")
+    driver.chmod(0o755)
+    done = crosslayer(*SMOKE, "--out", str(tmp_path / "x"), env=os.environ | {"CROSSLAYER_CHROMEDRIVER": str(driver)})
+    assert done.returncode == 1
+    assert "ChromeDriver 99.0.1 does not fit Chromium" in done.stderr
+
+
+def test_no_namespaces_and_no_backend_are_exit_status_3(crosslayer: Run, tmp_path: Path) -> None:
+    refusing = tmp_path / "unshare"
+    refusing.write_text(
+        "#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2; exit 1\n", encoding="utf-8"
+    )
+    refusing.chmod(0o755)
+    done = crosslayer(
+        *SMOKE, "--out", str(tmp_path / "x"), env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    )
+    assert done.returncode == 3
+    assert "Operation not permitted" in done.stderr
+    assert "doctor" in done.stderr
+    done = crosslayer(
+        *SMOKE, "--backend", "uml", "--out", str(tmp_path / "x"), env=os.environ | {"CROSSLAYER_UML": "/nonexistent"}
+    )
+    assert done.returncode == 3
+    assert "user-mode-linux" in done.stderr
