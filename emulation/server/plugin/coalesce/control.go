@@ -30,6 +30,9 @@ type reply struct {
 
 // listenControl binds the socket; nobody is answered before serve. What a killed server left at path is replaced.
 func listenControl(path string, s *server) (*control, error) {
+	if longest := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > longest {
+		return nil, fmt.Errorf("%s is longer than the %d bytes a socket's path may have", path, longest)
+	}
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
 		if conn, err := net.Dial("unix", path); err == nil {
 			_ = conn.Close()

@@ -42,6 +42,7 @@ func TestStartRefuses(t *testing.T) {
 		"doq":     {options{doq: busyUDP.LocalAddr().String()}, []string{"doq", busyUDP.LocalAddr().String(), "address already in use"}},
 		"address": {options{doq: "853"}, []string{"doq", "853", "missing port"}},
 		"control": {options{control: helper.path("missing/control")}, []string{"control", "missing/control", "no such file"}},
+		"long":    {options{control: helper.path(strings.Repeat("x", 200))}, []string{"control", "is longer than the 107 bytes"}},
 		"events":  {options{events: helper.path("missing/events")}, []string{"events", "missing/events", "no such file"}},
 	} {
 		c.options.idleTimeout = time.Second
