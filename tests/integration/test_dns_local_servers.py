@@ -517,14 +517,15 @@ def test_doh_full_and_resumed(folder: Path, method: str) -> None:
     assert (requests[0].get(b"content-type") == b"application/dns-message") is (method == "POST")
 
 
-def test_an_unknown_method_is_refused(folder: Path) -> None:
+def test_doh_asks_again_on_the_same_connection(folder: Path) -> None:
     with (
         tcp_server(http2_server(respond_well), tls_context(folder, alpn="h2")) as port,
-        client_for(Protocol.DOH, at(port, folder), Settings(http_method="PUT")) as client,
+        client_for(Protocol.DOH, at(port, folder)) as client,
     ):
         client.connect()
-        with pytest.raises(DnsError, match="not a method"):
-            client.query(build_query(QUESTION, Protocol.DOH, Settings()))
+        for name in ("a.example", "b.example"):
+            query = build_query(Question(name), Protocol.DOH, Settings())
+            assert dns.message.from_wire(client.query(query)).question == query.message.question
 
 
 @pytest.mark.parametrize(
@@ -676,6 +677,21 @@ def test_a_warming_exchange_waits_for_a_ticket_that_was_lost(folder: Path) -> No
         row = exchange(at(port, folder), QUESTION, Protocol.DOQ, sessions=store, warming=True)
         assert_good(row)
         assert_good(exchange(at(port, folder), QUESTION, Protocol.DOQ, Resumption.EARLY_DATA, sessions=store))
+
+
+@pytest.mark.parametrize("told_before", [True, False])
+def test_early_data_needs_not_know_its_query_before(folder: Path, told_before: bool) -> None:
+    store = SessionStore()
+    first, second = (build_query(Question(name), Protocol.DOQ, Settings()) for name in ("a.example", "b.example"))
+    with doq_server(folder) as port:
+        server = at(port, folder)
+        exchange(server, QUESTION, Protocol.DOQ, sessions=store, warming=True)
+        session = store.take(server, Protocol.DOQ)
+        with client_for(Protocol.DOQ, server, session=session, early_data=True) as client:
+            client.connect(first if told_before else None)
+            for query in (first, second):
+                assert dns.message.from_wire(client.query(query)).question == query.message.question
+            assert client.early_data_accepted
 
 
 def test_a_lost_hello_costs_a_second(folder: Path) -> None:

@@ -104,7 +104,7 @@ def test_conditions_that_cannot_exist_are_refused(
         )
 
 
-def test_resuming_needs_a_store_and_a_ticket_in_it(tmp_path: Path) -> None:
+def test_resuming_and_warming_need_a_store() -> None:
     with pytest.raises(DnsError, match="nothing to resume from"):
         exchange(SERVER, Question("example.org"), Protocol.DOQ, Resumption.TICKET)
     with pytest.raises(DnsError, match="a warming exchange"):
@@ -127,3 +127,20 @@ def test_encrypted_transports_need_a_name_and_a_ca(protocol: Protocol, tmp_path:
 def test_a_server_is_an_address() -> None:
     with pytest.raises(DnsError, match="not an IP address"):
         Server("dns.example.org")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("timeout_s", 0),
+        ("udp_retransmit_s", -1),
+        ("udp_payload_bytes", 511),
+        ("padding_block_bytes", -1),
+        ("http_method", "PUT"),
+        ("quic_datagram_bytes", 1199),
+        ("ticket_wait_s", -1),
+    ],
+)
+def test_settings_out_of_range_are_refused(name: str, value: object) -> None:
+    with pytest.raises(DnsError, match=f"{name} cannot be {value!r}"):
+        Settings(**{name: value})  # type: ignore[arg-type]

@@ -74,8 +74,13 @@ class Client(ABC):
     ) -> None:
         self.close()
 
-    def connect(self) -> None:
+    def connect(self, first: Query | None = None) -> None:
         """Bring the connection up to where the query can be sent.
+
+        Parameters
+        ----------
+        first
+            The query that will be asked first: what can be made of its request is made before the clock starts.
 
         Raises
         ------
@@ -84,7 +89,7 @@ class Client(ABC):
         """
         self._deadline = time.monotonic() + self.settings.timeout_s
         with self._faults():
-            self._open()
+            self._open(first)
             if not self._early_data:
                 self._handshake()
 
@@ -145,7 +150,7 @@ class Client(ABC):
         return None
 
     @abstractmethod
-    def _open(self) -> None:
+    def _open(self, first: Query | None) -> None:
         """Local work before the clock starts: sockets and everything that needs no packet."""
 
     @abstractmethod

@@ -96,7 +96,7 @@ def exchange(
         with capture.record() if capture else nullcontext() as recording:
             with collector_paused(), client:
                 try:
-                    client.connect()
+                    client.connect(query)
                     wire = client.query(query)
                     max_bytes = settings.udp_payload_bytes if protocol is Protocol.DOUDP else MAX_MESSAGE_BYTES
                     answer = check_answer(wire, query, max_bytes=max_bytes)

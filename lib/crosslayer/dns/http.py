@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass, field
 
-from crosslayer.dns.errors import DnsError
 from crosslayer.dns.message import MAX_MESSAGE_BYTES, Query
 from crosslayer.dns.model import Protocol, Server, Settings
 
 CONTENT_TYPE = "application/dns-message"
-METHODS = ("GET", "POST")
 
 _HTTPS_PORT = 443
 
@@ -18,19 +16,7 @@ _HTTPS_PORT = 443
 def request(
     query: Query, server: Server, settings: Settings, protocol: Protocol
 ) -> tuple[list[tuple[str, str]], bytes]:
-    """Header fields and body of the request for a query (RFC 8484, section 4.1).
-
-    Raises
-    ------
-    DnsError
-        If the method is neither GET nor POST.
-    """
-    if settings.http_method not in METHODS:
-        raise DnsError(
-            f"not a method of DNS over HTTPS: {settings.http_method!r}",
-            where="Settings.http_method",
-            next_step=f"Use one of {', '.join(METHODS)}.",
-        )
+    """Header fields and body of the request for a query (RFC 8484, section 4.1)."""
     port = server.ports[protocol]
     authority = server.server_name if port == _HTTPS_PORT else f"{server.server_name}:{port}"
     get = settings.http_method == "GET"

@@ -38,6 +38,7 @@ class DoHClient(TlsClient):
             client=True, initial_values={h2.settings.SettingCodes.ENABLE_PUSH: 0}
         )
         self._http.initiate_connection()
+        self._requested: tuple[Query, int] | None = None
 
     def close(self) -> None:
         """Send what HTTP/2 still has to say, e.g. that it took the server's settings, then close."""
@@ -46,12 +47,24 @@ class DoHClient(TlsClient):
                 self._flush_http()
         super().close()
 
-    def _ask(self, query: Query) -> bytes:
+    def _open(self, first: Query | None) -> None:
+        super()._open(first)
+        if first is not None:
+            with self.timeline.preparation():
+                self._requested = first, self._request(first)
+
+    def _request(self, query: Query) -> int:
+        """Queue the request for a query; returns its stream."""
         headers, body = request(query, self.server, self.settings, self.protocol)
-        stream = self._http.get_next_available_stream_id()
+        stream: int = self._http.get_next_available_stream_id()
         self._http.send_headers(stream, headers, end_stream=not body)
         if body:
             self._http.send_data(stream, body, end_stream=True)
+        return stream
+
+    def _ask(self, query: Query) -> bytes:
+        requested, self._requested = self._requested, None
+        stream = requested[1] if requested is not None and requested[0] is query else self._request(query)
         self._flush_http()
         response = Response()
         while not response.done:
@@ -61,7 +74,8 @@ class DoHClient(TlsClient):
                     self._handle(event, stream, response)
             except h2.exceptions.ProtocolError as error:
                 raise self._fault(f"http/2: {error}") from error
-            if not response.done:
+            # What the server's frames call for, e.g. acknowledging its settings, waits for the answer behind them.
+            if not response.done and not self._readable():
                 self._flush_http()
         try:
             return response.message()

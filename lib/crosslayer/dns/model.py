@@ -73,7 +73,13 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A DNS server and how to trust it."""
+    """A DNS server and how to trust it.
+
+    Raises
+    ------
+    DnsError
+        If the address is not one.
+    """
 
     address: str
     """IPv4 or IPv6 address."""
@@ -109,7 +115,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a client may do differently; the defaults are those of the studies."""
+    """What a client may do differently; the defaults are those of the studies.
+
+    Raises
+    ------
+    DnsError
+        If a value is out of its range.
+    """
 
     timeout_s: float = 10.0
     """Time an exchange may take, seconds."""
@@ -127,6 +139,25 @@ class Settings:
     """UDP payload a QUIC client pads its Initial datagrams to, bytes (RFC 9000, section 14.1)."""
     ticket_wait_s: float = 1.0
     """Time a warming exchange waits for a ticket that did not come with the answer, seconds."""
+
+    def __post_init__(self) -> None:
+        checks = {
+            "timeout_s": (self.timeout_s > 0, "a positive time"),
+            "udp_retransmit_s": (self.udp_retransmit_s > 0, "a positive time"),
+            "udp_payload_bytes": (512 <= self.udp_payload_bytes <= 65535, "512 to 65535 (RFC 6891, section 6.2.3)"),
+            "padding_block_bytes": (0 <= self.padding_block_bytes <= 4096, "0 to 4096"),
+            "http_method": (self.http_method in ("GET", "POST"), "GET or POST (RFC 8484, section 4.1)"),
+            "quic_datagram_bytes": (
+                1200 <= self.quic_datagram_bytes <= 65527,
+                "1200 to 65527 (RFC 9000, section 14.1)",
+            ),
+            "ticket_wait_s": (self.ticket_wait_s >= 0, "a time"),
+        }
+        for name, (holds, expected) in checks.items():
+            if not holds:
+                raise DnsError(
+                    f"{name} cannot be {getattr(self, name)!r}", where="settings", next_step=f"Use {expected}."
+                )
 
 
 @dataclass(frozen=True, slots=True)

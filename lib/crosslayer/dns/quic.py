@@ -38,6 +38,8 @@ class QuicClient(Client):
         super().__init__(server, settings, session=session, early_data=early_data)
         self._core = self.core_class(server, self.settings, session=session or Session(), early_data=early_data)
         self._poll = select.poll()
+        self._first_flight: list[bytes] = []
+        self._asked: tuple[Query, int] | None = None
 
     @property
     def session(self) -> Session:
@@ -86,14 +88,20 @@ class QuicClient(Client):
         self._connection.close()
         self._connection = None
 
-    def _open(self) -> None:
+    def _open(self, first: Query | None) -> None:
         self._connection = self._new_socket(socket.SOCK_DGRAM)
         self._connection.connect(self._address)
         self._connection.setblocking(False)
         self._poll.register(self._connection, select.POLLIN)
         self.local_port = self._connection.getsockname()[1]
         with self.timeline.preparation():
-            self._core.start(time.monotonic())
+            now = time.monotonic()
+            self._core.start(now)
+            if not self._early_data:
+                self._first_flight = self._core.datagrams(now)
+            elif first is not None:
+                self._asked = first, self._core.ask(first)
+                self._first_flight = self._core.datagrams(now)
 
     def _handshake(self) -> None:
         with self.timeline.phase(PhaseName.HANDSHAKE):
@@ -102,7 +110,8 @@ class QuicClient(Client):
             self._transmit()
 
     def _ask(self, query: Query) -> bytes:
-        stream = self._core.ask(query)
+        asked, self._asked = self._asked, None
+        stream = asked[1] if asked is not None and asked[0] is query else self._core.ask(query)
         try:
             self._run_until(lambda: self._core.answer(stream) is not None)
             answer = self._core.answer(stream)
@@ -148,7 +157,8 @@ class QuicClient(Client):
 
     def _transmit(self) -> None:
         assert self._connection is not None, "query before connect"
-        for datagram in self._core.datagrams(time.monotonic()):
+        datagrams, self._first_flight = self._first_flight or self._core.datagrams(time.monotonic()), []
+        for datagram in datagrams:
             self._connection.send(datagram)
 
 

@@ -26,7 +26,7 @@ class DoTcpClient(Client):
             self._connection.close()
             self._connection = None
 
-    def _open(self) -> None:
+    def _open(self, first: Query | None) -> None:
         self._connection = self._new_socket(socket.SOCK_STREAM)
         # Nagle's algorithm would hold the query back until the handshake's last segment is acknowledged.
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

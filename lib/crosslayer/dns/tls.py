@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import select
 import ssl
 import time
 from contextlib import suppress
 from typing import ClassVar
 
 from crosslayer.dns.errors import unreadable_ca
+from crosslayer.dns.message import Query
 from crosslayer.dns.model import Group, Protocol, Server, Settings
 from crosslayer.dns.sessions import Session, TlsTicket
 from crosslayer.dns.tcp import DoTcpClient
@@ -100,8 +102,8 @@ class TlsClient(DoTcpClient):
                 self._connection.send(self._outgoing.read())
         super().close()
 
-    def _open(self) -> None:
-        super()._open()
+    def _open(self, first: Query | None) -> None:
+        super()._open(first)
         with self.timeline.preparation(), suppress(ssl.SSLWantReadError):
             self._tls.do_handshake()
 
@@ -137,6 +139,11 @@ class TlsClient(DoTcpClient):
             if not data:
                 raise self._fault("connection closed by the server")
             return data
+
+    def _readable(self) -> bool:
+        """Whether more has arrived already."""
+        assert self._connection is not None, "read before connect"
+        return bool(self._tls.pending() or self._incoming.pending or select.select([self._connection], [], [], 0)[0])
 
     def _flush(self) -> None:
         if self._outgoing.pending:

@@ -24,7 +24,7 @@ class DoUdpClient(Client):
             self._connection.close()
             self._connection = None
 
-    def _open(self) -> None:
+    def _open(self, first: Query | None) -> None:
         self._connection = self._new_socket(socket.SOCK_DGRAM)
         self._connection.connect(self._address)
         self.local_port = self._connection.getsockname()[1]
