@@ -249,6 +249,19 @@ def test_a_port_in_use(namespace: Namespace, server: Server, pages_dir: Path, tm
     assert server.stats()["open"] == {"h3": 0, "doq": 0}
 
 
+def test_a_port_of_coredns_in_use(namespace: Namespace, pages_dir: Path, tmp_path: Path) -> None:
+    script = (
+        "import socket, sys; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('', 53)); print(flush=True); "
+        "sys.stdin.read()"
+    )
+    holder = namespace.spawn([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    message = refused(namespace, pages_dir, tmp_path / "run")
+    holder.communicate()
+    assert "listen udp :53: bind: address already in use" in message
+
+
 def test_a_control_path_that_cannot_be(namespace: Namespace, pages_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "run" / "control").mkdir(parents=True)
     message = refused(namespace, pages_dir, tmp_path / "run")

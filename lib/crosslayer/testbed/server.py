@@ -260,19 +260,17 @@ class Server:
             zone.write_text(zone_text(addresses), encoding="utf-8")
             corefile.write_text(_corefile(certificates, zone, properties), encoding="utf-8")
             events.touch(mode=0o600)
-            with log.open("wb") as output:
-                process = spawn(
-                    [str(binary), "-conf", str(corefile)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
+            output = log.open("wb")
         except OSError as error:
             raise ServerError(
                 f"the server's files cannot be written: {error.strerror}",
                 where=str(error.filename or folder),
                 next_step="Free some space, or use another folder.",
             ) from error
+        with output:
+            process = spawn(
+                [str(binary), "-conf", str(corefile)], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
         server = cls(
             process,
             addresses=addresses,
