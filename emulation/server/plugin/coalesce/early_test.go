@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"testing"
 	"time"
 
@@ -44,8 +45,10 @@ func (c client) h2Transport(address string) *http.Transport {
 }
 
 // roundTrip sends one HTTP/3 request on a connection of its own and returns status and body.
-func (c client) roundTrip(t *testing.T, address string, request *http.Request) (int, []byte) {
+func (c client) roundTrip(t *testing.T, address string, request *http.Request, sent func()) (int, []byte) {
 	t.Helper()
+	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent() }}
+	request = request.WithContext(httptrace.WithClientTrace(request.Context(), trace))
 	transport := c.h3Transport(address)
 	defer transport.Close()
 	response, err := transport.RoundTrip(request)
@@ -86,55 +89,60 @@ func notify() *dns.Msg {
 	return m
 }
 
-// exchanges are requests of every kind; do sends one as early data and returns what shows that it was answered.
+// exchanges are requests of every kind; do sends one, as early data where there is a ticket, calls sent and returns
+// what shows that it was answered.
 var exchanges = []struct {
 	name     string
 	listener string
 	alpn     string
 	early    bool // answered before the end of the handshake
 	event    string
-	do       func(t *testing.T, c client, address string) any
+	do       func(t *testing.T, c client, address string, sent func()) any
 }{
-	{"DoQ query", "doq/udp", "doq", true, "query", func(t *testing.T, c client, address string) any {
-		return receive(t, send(t, c.dial(t, address, "doq"), question(testHost, dns.TypeA))).Rcode
+	{"DoQ query", "doq/udp", "doq", true, "query", func(t *testing.T, c client, address string, sent func()) any {
+		stream := send(t, c.dial(t, address, "doq"), question(testHost, dns.TypeA))
+		sent()
+		return receive(t, stream).Rcode
 	}},
-	{"DoQ notify", "doq/udp", "doq", false, "query", func(t *testing.T, c client, address string) any {
-		return receive(t, send(t, c.dial(t, address, "doq"), notify())).Rcode
+	{"DoQ notify", "doq/udp", "doq", false, "query", func(t *testing.T, c client, address string, sent func()) any {
+		stream := send(t, c.dial(t, address, "doq"), notify())
+		sent()
+		return receive(t, stream).Rcode
 	}},
-	{"H3 GET", "h3/udp", "h3", true, "request", func(t *testing.T, c client, address string) any {
-		status, body := c.roundTrip(t, address, request(t, http3.MethodGet0RTT, "/"))
+	{"H3 GET", "h3/udp", "h3", true, "request", func(t *testing.T, c client, address string, sent func()) any {
+		status, body := c.roundTrip(t, address, request(t, http3.MethodGet0RTT, "/"), sent)
 		return []any{status, string(body)}
 	}},
-	{"H3 HEAD", "h3/udp", "h3", true, "request", func(t *testing.T, c client, address string) any {
-		status, _ := c.roundTrip(t, address, request(t, http3.MethodHead0RTT, "/"))
+	{"H3 HEAD", "h3/udp", "h3", true, "request", func(t *testing.T, c client, address string, sent func()) any {
+		status, _ := c.roundTrip(t, address, request(t, http3.MethodHead0RTT, "/"), sent)
 		return status
 	}},
-	{"H3 POST", "h3/udp", "h3", false, "request", func(t *testing.T, c client, address string) any {
-		return earlyPost(t, c, address, "/", nil)
+	{"H3 POST", "h3/udp", "h3", false, "request", func(t *testing.T, c client, address string, sent func()) any {
+		return earlyPost(t, c, address, "/", nil, sent)
 	}},
-	{"DoH3 GET", "h3/udp", "h3", true, "query", func(t *testing.T, c client, address string) any {
+	{"DoH3 GET", "h3/udp", "h3", true, "query", func(t *testing.T, c client, address string, sent func()) any {
 		r := dohRequest(t, http.MethodGet, question(testHost, dns.TypeA))
 		r.Method = http3.MethodGet0RTT
-		status, body := c.roundTrip(t, address, r)
+		status, body := c.roundTrip(t, address, r, sent)
 		return []any{status, len(body)}
 	}},
-	{"DoH3 GET notify", "h3/udp", "h3", false, "query", func(t *testing.T, c client, address string) any {
+	{"DoH3 GET notify", "h3/udp", "h3", false, "query", func(t *testing.T, c client, address string, sent func()) any {
 		r := dohRequest(t, http.MethodGet, notify())
 		r.Method = http3.MethodGet0RTT
-		status, body := c.roundTrip(t, address, r)
+		status, body := c.roundTrip(t, address, r, sent)
 		return []any{status, len(body)}
 	}},
-	{"DoH3 POST", "h3/udp", "h3", false, "query", func(t *testing.T, c client, address string) any {
+	{"DoH3 POST", "h3/udp", "h3", false, "query", func(t *testing.T, c client, address string, sent func()) any {
 		wire, err := question(testHost, dns.TypeA).Pack()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return earlyPost(t, c, address, doh.Path, wire)
+		return earlyPost(t, c, address, doh.Path, wire, sent)
 	}},
 }
 
 // earlyPost sends a POST as early data, which well-behaved clients do not: over a connection that is dialled early.
-func earlyPost(t *testing.T, c client, address, path string, body []byte) int {
+func earlyPost(t *testing.T, c client, address, path string, body []byte, sent func()) int {
 	t.Helper()
 	conn := c.dial(t, address, "h3")
 	h3 := (&http3.Transport{}).NewClientConn(conn)
@@ -155,6 +163,7 @@ func earlyPost(t *testing.T, c client, address, path string, body []byte) int {
 		return 0
 	}
 	_ = stream.Close()
+	sent()
 	response, err := stream.ReadResponse()
 	if err != nil {
 		t.Error(err)
@@ -170,14 +179,14 @@ func TestEarlyData(t *testing.T) {
 	for _, exchange := range exchanges {
 		t.Run(exchange.name, func(t *testing.T) {
 			c := s.client()
-			want := exchange.do(t, c, s.addresses[exchange.listener]) // in full; it also brings the ticket
+			want := exchange.do(t, c, s.addresses[exchange.listener], func() {}) // in full; it also brings the ticket
 			eventually(t, "a ticket", func() bool {
 				session, ok := c.tls.ClientSessionCache.Get(testHost)
 				return ok && session != nil
 			})
 			r := newRelay(t, s.addresses[exchange.listener], true)
 			answered := make(chan any, 1)
-			go func() { answered <- exchange.do(t, c, r.address()) }()
+			go func() { answered <- exchange.do(t, c, r.address(), r.requestSent) }()
 
 			var got any
 			if exchange.early {
@@ -187,11 +196,7 @@ func TestEarlyData(t *testing.T) {
 					t.Fatal("not answered before the end of the handshake")
 				}
 			} else {
-				select {
-				case <-r.early:
-				case <-time.After(5 * time.Second):
-					t.Fatal("the client sent no early data")
-				}
+				eventually(t, "early data from the client", func() bool { return r.saw(earlyPacket) })
 				select {
 				case got = <-answered:
 					t.Fatalf("answered %v before the end of the handshake", got)
@@ -238,7 +243,9 @@ func TestEarlyConnectionEvent(t *testing.T) {
 	c.warm(t, s.addresses["doq/udp"], "doq")
 	r := newRelay(t, s.addresses["doq/udp"], true)
 	conn := c.dial(t, r.address(), "doq")
-	receive(t, send(t, conn, question(testHost, dns.TypeA)))
+	stream := send(t, conn, question(testHost, dns.TypeA))
+	r.requestSent()
+	receive(t, stream)
 	if n := len(s.events("connection")); n != 1 {
 		t.Errorf("%d connection events before the end of the second handshake", n)
 	}
@@ -268,8 +275,8 @@ func TestRetry(t *testing.T) {
 		s := start(t, map[string]string{"retry": setting}, "")
 		r := newRelay(t, s.addresses["doq/udp"], false)
 		receive(t, send(t, s.client().dial(t, r.address(), "doq"), question(testHost, dns.TypeA)))
-		if r.sawRetry() != want {
-			t.Errorf("retry %s: Retry packet seen: %v", setting, r.sawRetry())
+		if r.saw(retryPacket) != want {
+			t.Errorf("retry %s: Retry packet seen: %v", setting, r.saw(retryPacket))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/quic-go/quic-go/quicvarint"
 )
@@ -11,19 +12,18 @@ import (
 // relay stands between a QUIC client and the server and keeps the client's handshake from ending, until released. What
 // the server answers before the release, it answered from early data.
 //
-// Downstream waits for the first 0-RTT packet upstream, so that the client is sure to send its request as early data.
+// Nothing goes downstream before requestSent: a client whose handshake has ended sends no more early data.
 type relay struct {
 	t        *testing.T
 	front    *net.UDPConn // towards the client
 	back     *net.UDPConn // towards the server
 	released chan struct{}
-	early    chan struct{} // closed by the first 0-RTT packet
-	once     sync.Once
+	sent     chan struct{}
 
 	mu     sync.Mutex
 	client *net.UDPAddr
 	held   [][]byte
-	seen   map[packetType]bool // of packets from the server
+	seen   map[packetType]bool // of packets either way
 }
 
 // packetType is the type of a QUIC packet, version 1: that of the long header, or short.
@@ -44,7 +44,7 @@ func newRelay(t *testing.T, server string, gated bool) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{t: t, released: make(chan struct{}), early: make(chan struct{}), seen: map[packetType]bool{}}
+	r := &relay{t: t, released: make(chan struct{}), sent: make(chan struct{}), seen: map[packetType]bool{}}
 	if r.front, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func newRelay(t *testing.T, server string, gated bool) *relay {
 	}
 	t.Cleanup(func() { r.front.Close(); r.back.Close() })
 	if !gated {
-		close(r.early)
+		close(r.sent)
 		close(r.released)
 	}
 	go r.upstream()
@@ -75,9 +75,7 @@ func (r *relay) upstream() {
 		ends := false
 		for _, kind := range packetTypes(buffer[:n]) {
 			ends = ends || kind == handshakePacket || kind == shortPacket
-			if kind == earlyPacket {
-				r.once.Do(func() { close(r.early) })
-			}
+			r.seen[kind] = true
 		}
 		select {
 		case <-r.released:
@@ -100,7 +98,7 @@ func (r *relay) downstream() {
 		if err != nil {
 			return
 		}
-		<-r.early
+		<-r.sent
 		r.mu.Lock()
 		for _, kind := range packetTypes(buffer[:n]) {
 			r.seen[kind] = true
@@ -120,10 +118,16 @@ func (r *relay) release() {
 	}
 }
 
-func (r *relay) sawRetry() bool {
+// requestSent is called once the client has handed its request to QUIC; its packets follow at once.
+func (r *relay) requestSent() {
+	time.AfterFunc(30*time.Millisecond, func() { close(r.sent) })
+}
+
+// saw tells whether a packet of that type has passed.
+func (r *relay) saw(kind packetType) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.seen[retryPacket]
+	return r.seen[kind]
 }
 
 // packetTypes reads the types of the packets in a datagram; headers tell them without keys (RFC 9000, section 17).

@@ -94,15 +94,15 @@ func TestFailedHandshakeIsReported(t *testing.T) {
 func TestIdleTimeout(t *testing.T) {
 	s := start(t, map[string]string{"idle_timeout": "200ms"}, "")
 	s.client().dial(t, s.addresses["doq/udp"], "doq")
-	open := func() int {
-		var stats struct{ Open map[string]int }
+	var stats struct{ Open, Connections map[string]int }
+	eventually(t, "the connection", func() bool {
 		s.command(`{"command": "stats"}`, &stats)
-		return stats.Open["doq"]
-	}
-	if open() != 1 {
-		t.Error("the connection is not open")
-	}
-	eventually(t, "the end of the connection", func() bool { return open() == 0 })
+		return stats.Connections["doq"] == 1
+	})
+	eventually(t, "its end", func() bool {
+		s.command(`{"command": "stats"}`, &stats)
+		return stats.Open["doq"] == 0
+	})
 }
 
 // Stopping tells the clients and leaves neither a listener nor the control socket.
