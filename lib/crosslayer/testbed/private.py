@@ -108,7 +108,7 @@ def use_resolver(address: str) -> None:
         ours = ROOT / name
         ours.write_text(text, encoding="utf-8")
         theirs = Path("/etc", name)
-        if theirs.is_symlink():
+        if theirs.is_symlink() and not theirs.exists():
             # Often a link into /run, which is private and empty here: give it something to point at.
             real = Path(os.path.realpath(theirs))
             real.parent.mkdir(parents=True, exist_ok=True)
