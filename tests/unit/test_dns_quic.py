@@ -6,6 +6,7 @@ import base64
 import os
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dns.message
@@ -19,6 +20,11 @@ from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import HandshakeCompleted, StreamDataReceived
 from aioquic.quic.packet import QuicPacketType, encode_quic_retry, pull_quic_header
 from aioquic.tls import ClientHello, SessionTicket, pull_client_hello
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from cryptography.x509.verification import VerificationError
 
 from crosslayer.dns import Group, Protocol, Question, Server, Session, Settings, build_query, check_answer
@@ -44,6 +50,47 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def server(folder: Path) -> Server:
     return Server("10.53.0.2", NAME, folder / "ca.pem")
+
+
+def make_chain(folder: Path, *, filler_bytes: int = 0, age: timedelta = timedelta(hours=1)) -> None:
+    """Write what `make_certificates` writes, with an intermediate as large as wanted; valid for a day."""
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(3)]
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in ("root", "intermediate", "leaf")]
+    now = datetime.now(UTC)
+    chain = []
+    for position in range(3):
+        issuer = max(0, position - 1)
+        subject = NAME if position == 2 else f"{'x' * 60}.example"
+        count = filler_bytes // 72 if position == 1 else 1
+        usage = dict.fromkeys(
+            ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False
+        ) | {"encipher_only": False, "decipher_only": False}
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(names[position])
+            .issuer_name(names[issuer])
+            .public_key(keys[position].public_key())
+            .serial_number(position + 1)
+            .not_valid_before(now - age)
+            .not_valid_after(now - age + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=position < 2, path_length=None), critical=True)
+            .add_extension(
+                x509.KeyUsage(
+                    digital_signature=position == 2, key_cert_sign=position < 2, crl_sign=position < 2, **usage
+                ),
+                critical=True,
+            )
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(keys[position].public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(keys[issuer].public_key()), critical=False
+            )
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(subject)] * max(1, count)), critical=False)
+        )
+        chain.append(builder.sign(keys[issuer], hashes.SHA256()))
+    pem = [certificate.public_bytes(Encoding.PEM) for certificate in chain]
+    (folder / "ca.pem").write_bytes(pem[0])
+    (folder / "server.pem").write_bytes(pem[2] + pem[1])
+    (folder / "server.key").write_bytes(keys[2].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
 class FarEnd:
@@ -397,6 +444,29 @@ def test_the_certificate_must_be_for_the_name_or_address(folder: Path, name: str
     wire.handshake()
     assert wire.core.handshake_complete is holds
     assert (wire.core.error is None) is holds
+
+
+@pytest.mark.parametrize(("filler_bytes", "round_trips"), [(0, 1), (4000, 2)])
+def test_a_chain_beyond_the_amplification_limit_costs_a_round_trip_unless_resumed(
+    tmp_path: Path, filler_bytes: int, round_trips: int
+) -> None:
+    make_chain(tmp_path, filler_bytes=filler_bytes)
+    server, far = Server("10.53.0.2", NAME, tmp_path / "ca.pem"), FarEnd(tmp_path)
+    wire = Wire(core_for(DoQCore, server), far)
+    assert in_rtt(wire.handshake()) == round_trips
+    wire.ask()
+    wire = Wire(core_for(DoQCore, server, wire.core.session), far)
+    assert in_rtt(wire.handshake()) == 1
+    assert wire.core.session_resumed
+
+
+@pytest.mark.parametrize("age", [timedelta(days=2), timedelta(days=-1)], ids=["expired", "not yet valid"])
+def test_a_certificate_out_of_its_time(tmp_path: Path, age: timedelta) -> None:
+    make_chain(tmp_path, age=age)
+    wire = Wire(core_for(DoQCore, Server("10.53.0.2", NAME, tmp_path / "ca.pem")), FarEnd(tmp_path))
+    wire.handshake()
+    assert wire.core.error is not None
+    assert wire.core.error.startswith("certificate: ")
 
 
 def test_aioquics_own_check_is_replaced_not_dropped(server: Server, folder: Path) -> None:

@@ -129,6 +129,17 @@ def test_a_server_is_an_address() -> None:
         Server("dns.example.org")
 
 
+@pytest.mark.parametrize("name", [".", "a..b", "-a.example", "a b", "exämple.org", "a" * 64, "a." * 127 + "a"])
+def test_a_server_name_is_a_host_name(name: str) -> None:
+    with pytest.raises(DnsError, match="not a host name"):
+        Server("127.0.0.1", name)
+
+
+@pytest.mark.parametrize("name", ["", "localhost", "WWW.Example.org", "xn--exmple-cua.org", "10.53.0.2", "::1"])
+def test_server_names(name: str) -> None:
+    assert Server("127.0.0.1", name).server_name == name
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -82,7 +82,9 @@ def exchange(
     settings = settings or Settings()
     _check_condition(protocol, resumption, sessions, settings, warming)
     query = build_query(question, protocol, settings)
-    session = sessions.take(server, protocol) if sessions and resumption is not Resumption.NONE else Session()
+    session = (
+        sessions.take(server, protocol) if sessions is not None and resumption is not Resumption.NONE else Session()
+    )
     early_data = resumption is Resumption.EARLY_DATA
     client = client_for(protocol, server, settings, session=session, early_data=early_data)
     recording: Recording | None = None

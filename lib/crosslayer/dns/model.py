@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,6 +11,17 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crosslayer.dns.errors import DnsError
+
+_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", re.IGNORECASE | re.ASCII)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Protocol(StrEnum):
@@ -78,7 +90,7 @@ class Server:
     Raises
     ------
     DnsError
-        If the address is not one.
+        If the address or the name is not one.
     """
 
     address: str
@@ -93,14 +105,16 @@ class Server:
     """Path of DoH and DoH3."""
 
     def __post_init__(self) -> None:
-        try:
-            ipaddress.ip_address(self.address)
-        except ValueError:
+        if not _is_address(self.address):
             raise DnsError(
                 "not an IP address",
                 where=f"server {self.address!r}",
                 next_step="Give the server's address, not a name.",
-            ) from None
+            )
+        if self.server_name and not (_is_address(self.server_name) or _HOST_NAME.fullmatch(self.server_name)):
+            raise DnsError(
+                "not a host name", where=f"server_name {self.server_name!r}", next_step="Use the certificate's name."
+            )
 
 
 @dataclass(frozen=True, slots=True)

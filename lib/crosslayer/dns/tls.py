@@ -119,7 +119,8 @@ class TlsClient(DoTcpClient):
                 except ssl.SSLWantReadError:
                     continue
                 except ssl.SSLError:
-                    self._flush()  # the alert
+                    with suppress(OSError):
+                        self._flush()  # the alert; what TLS found is the fault, not that the server has gone
                     raise
             self._flush()
         if self._tls.selected_alpn_protocol() != self.alpn:
@@ -143,7 +144,9 @@ class TlsClient(DoTcpClient):
     def _readable(self) -> bool:
         """Whether more has arrived already."""
         assert self._connection is not None, "read before connect"
-        return bool(self._tls.pending() or self._incoming.pending or select.select([self._connection], [], [], 0)[0])
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return bool(self._tls.pending() or self._incoming.pending or poll.poll(0))
 
     def _flush(self) -> None:
         if self._outgoing.pending:
