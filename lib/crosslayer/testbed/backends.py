@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import struct
+import socket
 import subprocess
 from pathlib import Path
 from typing import Protocol
@@ -77,13 +76,14 @@ class Plain:
         """Nothing to do: the devices go with their namespace."""
 
 
-_TUNSETIFF = 0x400454CA
-_IFF_TAP_NO_PI = 0x1002
-_BOOT_S = 30.0
+_SOL_PACKET = 263
+_PACKET_IGNORE_OUTGOING = 23
+_ETH_P_ALL = 3
+_BUFFER_BYTES = 1 << 23
 
 
 class Uml:
-    """netem of a User-Mode Linux guest that bridges a TAP on the client's and one on the server's side.
+    """netem of a User-Mode Linux guest that bridges the client's and the server's side.
 
     The guest is an ordinary process: no root, no module in the host's kernel. Its init is `emulation/wire`.
     """
@@ -98,19 +98,19 @@ class Uml:
         (folder / "modules").mkdir(parents=True)
         for place, module in enumerate(_load_order(modules, ("bridge", "sch_netem"))):
             shutil.copyfile(module, folder / "modules" / f"{place:02}-{module.name}")
-        taps = [_tap(side) for side in (network.CLIENT, network.SERVER)]
+        ports = [_port(side) for side in (network.CLIENT, network.SERVER)]
         self._guest = subprocess.Popen(
             [
                 str(kernel), "mem=96M", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1",
                 f"init={init}", f"MODULES={folder / 'modules'}", f"IP={_tool('ip')}", f"TC={_tool('tc')}",
                 "con=null", "con0=fd:0,fd:1", "con1=null", "ssl=null", f"uml_dir={folder}", "umid=guest",
-                *(f"vec{i}:transport=fd,fd={tap},vec=0" for i, tap in enumerate(taps)),
+                *(f"vec{i}:transport=fd,fd={port},vec=0" for i, port in enumerate(ports)),
             ],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=taps, text=True, bufsize=1, env={**os.environ, "TMPDIR": str(folder)},
+            pass_fds=ports, text=True, bufsize=1, env={**os.environ, "TMPDIR": str(folder)},
         )  # fmt: skip
-        for tap in taps:
-            os.close(tap)
+        for port in ports:
+            os.close(port)
         self._read_until("READY")
 
     def apply(self, down: Qdisc | None, up: Qdisc | None) -> None:
@@ -209,10 +209,6 @@ def find_uml() -> tuple[Path, Path, Path]:
         )
     from crosslayer.testbed.programs import find_program
 
-    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        raise TestbedError(
-            "no access to TAP devices", where="/dev/net/tun", next_step="Allow it to this user: chmod 666 /dev/net/tun."
-        )
     return Path(kernel), folders[-1].parent, find_program("crosslayer-wire", "CROSSLAYER_WIRE")
 
 
@@ -256,16 +252,25 @@ def _join_bridges() -> None:
             ip.link("set", index=device, state="up")
 
 
-def _tap(side: str) -> int:
-    """A TAP on the side's bridge, up before the guest starts: a guest that writes to one that is down wedges.
+def _port(side: str) -> int:
+    """A packet socket that the guest reads and writes as its network card, plugged into the side's bridge.
 
-    No virtio header, so no 64 KB super-packets: rate and limit act on real packets.
+    The socket is bound to one end of a veth pair whose other end is a port of the bridge. Unlike a TAP it needs no
+    device file, which not every machine lets an ordinary user open. It must not hear what the guest itself sent.
     """
-    name = f"wire-{side}"
+    inner = f"guest-{side}"
     with private.namespace(network.LINK), IPRoute() as ip:
-        tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP_NO_PI))
-        device = network.index(ip, name)
-        ip.link("set", index=device, master=network.index(ip, network.bridge_of(side)), txqlen=10000)
-        ip.link("set", index=device, state="up")
-    return tap
+        ip.link("add", ifname=f"wire-{side}", kind="veth", peer={"ifname": inner})
+        for name in (f"wire-{side}", inner):
+            network.real_packets(name)
+        device = network.index(ip, f"wire-{side}")
+        ip.link("set", index=device, master=network.index(ip, network.bridge_of(side)))
+        for name in (f"wire-{side}", inner):
+            ip.link("set", index=network.index(ip, name), state="up")
+        port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        port.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+        for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # as far as the host's limit lets it
+            port.setsockopt(socket.SOL_SOCKET, buffer, _BUFFER_BYTES)
+        port.bind((inner, _ETH_P_ALL))
+    port.setblocking(False)
+    return port.detach()

@@ -100,11 +100,11 @@ def _without_ipv6(side: str) -> None:
 
 
 _SIOCETHTOOL = 0x8946
-_ETHTOOL_OFF = {"tso": 0x1F, "gso": 0x24, "gro": 0x2C}
+_ETHTOOL_OFF = {"transmit checksum": 0x17, "tso": 0x1F, "gso": 0x24, "gro": 0x2C}
 
 
 def real_packets(device: str) -> None:
-    """Switch segmentation and receive offloads off, so that the link sees packets, not 64 KB super-packets."""
+    """Switch the offloads off, so that the link sees whole packets: no 64 KB super-packets, no open checksums."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for command in _ETHTOOL_OFF.values():
             value = array.array("B", struct.pack("II", command, 0))
