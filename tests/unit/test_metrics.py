@@ -262,15 +262,15 @@ def test_observations_of_a_round_are_drawn_together() -> None:
 
 def test_large_samples_give_the_median_of_every_resample_exactly() -> None:
     """The search in the middle of a large sample against sorting each resample."""
-    from crosslayer.metrics import intervals
+    from crosslayer.metrics import resampling
 
     draw = np.random.default_rng(8)
     rounds = 4000
     clusters = np.repeat(np.arange(rounds), 3)
     values = draw.exponential(size=3 * rounds)
-    [weights] = list(intervals._weights(rounds, 3 * rounds, 20, seed=1))
+    [weights] = list(resampling.drawn(rounds, 3 * rounds, 20, seed=1))
     slow = [np.median(np.repeat(values, row[clusters])) for row in weights]
-    assert intervals._Sample(values, clusters).medians(weights) == pytest.approx(slow)
+    assert resampling.Sample(values, clusters).quantiles(0.5, weights) == pytest.approx(slow)
 
 
 def test_relative_medians_hold_the_true_ratio_as_often_as_they_say() -> None:

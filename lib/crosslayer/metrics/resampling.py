@@ -1,0 +1,162 @@
+"""The bootstrap by round: resample whole rounds, and compute a statistic in every resample.
+
+Observations of one round share what the machine did at that moment, so the round is what is drawn again, with all
+its observations. An `Estimate` keeps a statistic's value in every resample; whatever is computed from estimates that
+were drawn together (a ratio of medians, the greatest of 15 cells) keeps its uncertainty, and what they have in common
+cancels. Draws come from a seed: the same rounds give the same interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MIN_ROUNDS = 6
+"""Fewer rounds give no 95 % interval: even the whole range of five holds the median with 93.75 % only."""
+
+RESAMPLES = 1000
+LEVEL = 0.95
+
+_CELLS_IN_MEMORY = 4_000_000
+
+Reals = NDArray[np.float64]
+Counts = NDArray[np.int32]
+Clusters = NDArray[np.intp]
+
+
+def drawn(rounds: int, observations: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Counts]:
+    """How often each round is drawn, in blocks that fit in memory; nothing where there are too few rounds.
+
+    Parameters
+    ----------
+    rounds
+        Rounds to draw from, with replacement, as many as there are.
+    observations
+        Observations of the largest sample the counts are used for: what bounds a block.
+
+    Yields
+    ------
+    numpy.ndarray
+        Counts of shape (resamples of the block, rounds).
+    """
+    if rounds < MIN_ROUNDS:
+        return
+    draw = np.random.default_rng(seed)
+    block = max(1, _CELLS_IN_MEMORY // max(rounds, observations))
+    for start in range(0, resamples, block):
+        height = min(block, resamples - start)
+        picked = draw.integers(0, rounds, (height, rounds)) + np.arange(height)[:, None] * rounds
+        yield np.bincount(picked.ravel(), minlength=height * rounds).reshape(height, rounds).astype(np.int32)
+
+
+def interval(draws: Reals) -> tuple[float, float]:
+    """95 % interval of a statistic from its value in every resample (percentile method)."""
+    low, high = np.nanquantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+class Sample:
+    """Observations of one condition, sorted once, so that each resample is a cumulative sum and no sorting.
+
+    Parameters
+    ----------
+    values
+        Observations.
+    clusters
+        Number of the round each of them belongs to.
+    """
+
+    def __init__(self, values: Reals, clusters: Clusters) -> None:
+        order = np.argsort(values, kind="stable")
+        self.values: Reals = values[order]
+        self.clusters: Clusters = clusters[order]
+        self.size = len(values)
+        self.rounds = len(np.unique(clusters))
+
+    def quantile(self, q: float) -> float:
+        """Quantile of the observations, interpolated linearly."""
+        return float(np.quantile(self.values, q))
+
+    def quantiles(self, q: float, weights: Counts) -> Reals:
+        """The quantile in each resample.
+
+        Parameters
+        ----------
+        q
+            Level, 0 to 1.
+        weights
+            How often each round was drawn, shape (resamples, rounds).
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (resamples,); NaN where a resample has none of this sample's rounds.
+        """
+        # Ranks of a resample's quantile scatter by at most this much (1 sigma, were the observations of a round equal),
+        # so in a large sample it is enough to look around it; should one lie outside, all of it is looked at.
+        spread = self.size * np.sqrt(max(q * (1 - q), 0.01) / self.rounds)
+        first, last = (int(np.clip(self.size * q + side * 8 * spread, 0, self.size)) for side in (-1, 1))
+        rows = max(1, _CELLS_IN_MEMORY // (last - first))
+        parts = []
+        for start in range(0, len(weights), rows):
+            block = weights[start : start + rows]
+            found, sure = self._search(q, block, first, last)
+            parts.append(found if sure else self._search(q, block, 0, self.size)[0])
+        return np.concatenate(parts)
+
+    def _search(self, q: float, weights: Counts, first: int, last: int) -> tuple[Reals, bool]:
+        """Quantiles looked for among the observations from rank `first` to `last`, and whether all were there."""
+        rounds = weights.shape[1]
+        before = weights @ np.bincount(self.clusters[:first], minlength=rounds)
+        total = weights @ np.bincount(self.clusters, minlength=rounds)
+        cumulated = weights[:, self.clusters[first:last]].cumsum(axis=1)
+        place = (total - 1) * q
+        low_rank = np.floor(place) + 1 - before
+        high_rank = np.ceil(place) + 1 - before
+        some = total > 0
+        sure = bool(np.all(~some | ((low_rank > 0) & (high_rank <= cumulated[:, -1]))))
+        low, high = (
+            self.values[first + np.argmax(cumulated >= rank[:, None], axis=1)] for rank in (low_rank, high_rank)
+        )
+        return np.where(some, low + (place - np.floor(place)) * (high - low), np.nan), sure
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A statistic, and what it is in every resample of the rounds."""
+
+    value: float
+    n: int
+    """Observations of the smallest sample it was computed from."""
+    rounds: int
+    """Rounds of the sample that has fewest."""
+    draws: Reals | None = None
+    """Shape (resamples,); None where there is no interval: too few rounds, or a statistic the bootstrap cannot do."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval, None where there is none."""
+        return None if self.draws is None else interval(self.draws)
+
+
+def derived(function: Callable[..., Any], *estimates: Estimate) -> Estimate:
+    """A statistic computed from others that were drawn together.
+
+    Parameters
+    ----------
+    function
+        Takes as many numbers as there are estimates, or as many arrays of the same shape, elementwise.
+    estimates
+        At least one; all from the same rounds.
+    """
+    draws = [e.draws for e in estimates if e.draws is not None]
+    return Estimate(
+        value=float(function(*(e.value for e in estimates))),
+        n=min(e.n for e in estimates),
+        rounds=min(e.rounds for e in estimates),
+        draws=function(*draws) if len(draws) == len(estimates) else None,
+    )
