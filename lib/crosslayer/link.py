@@ -46,7 +46,12 @@ def run_on_link(profile: Profile, command: list[str], *, backend: str, with_serv
 
 
 def _expanded(word: str, environment: dict[str, str]) -> str:
-    """The user's shell cannot know these two: they exist only here."""
+    """A word with our two variables filled in: the user's own shell cannot know them, they exist only here.
+
+    Unquoted, that shell has made a lone `@` of `@$CROSSLAYER_SERVER`, as DNS clients take their server.
+    """
+    if word == "@":
+        return f"@{environment['CROSSLAYER_SERVER']}"
     for name in ("CROSSLAYER_SERVER", "CROSSLAYER_CA"):
         word = word.replace(f"${{{name}}}", environment.get(name, "")).replace(f"${name}", environment.get(name, ""))
     return word

@@ -80,6 +80,11 @@ def test_an_independent_client_resolves_over_every_transport(crosslayer: Run, tr
     assert "10.53.1." in done.stdout
 
 
+def test_a_server_that_the_users_shell_expanded_to_nothing_is_filled_in(crosslayer: Run) -> None:
+    done = crosslayer("link", "local", "--", "kdig", "+tcp", "@", "www.example.org", "A")
+    assert "status: NOERROR" in done.stdout, done.stderr
+
+
 def test_nothing_of_the_host_is_reachable(crosslayer: Run) -> None:
     done = crosslayer("link", "local", "--no-server", "--", "ping", "-c", "1", "-W", "1", "192.0.2.1")
     assert done.returncode != 0
