@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from crosslayer.campaign import Dataset
+from crosslayer.campaign.dataset import Dataset
 from crosslayer.campaign.schema import TABLES
 from tests.integration.conftest import CROSSLAYER, Run
 

@@ -1,7 +1,6 @@
-"""Campaigns: plan, run, resume, store, export; the dataset they leave."""
+"""Campaigns: plan, run, resume, store, export. The dataset they leave is read by `campaign.dataset` (polars)."""
 
-from crosslayer.campaign.dataset import Dataset, DatasetError
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import PROFILES, Cell, Plan
 
-__all__ = ["PROFILES", "CampaignError", "Cell", "Dataset", "DatasetError", "Plan"]
+__all__ = ["PROFILES", "CampaignError", "Cell", "Plan"]
