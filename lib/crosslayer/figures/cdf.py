@@ -1,0 +1,257 @@
+"""CDF figures: the rows they draw, and the panels they are drawn in.
+
+One row of such a figure's frame is a point of a curve (`kind` curve), a median with its interval (median), or a
+single printed value (point); `source` is measured or published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures.style import (
+    COLUMN_WIDTH,
+    INK,
+    MUTED,
+    PUBLISHED_DASH,
+    TEXT_PX,
+    AnyChart,
+    series_color,
+    series_dash,
+)
+
+SCHEMA = {
+    "panel": pl.String,
+    "series": pl.String,
+    "source": pl.String,
+    "kind": pl.String,
+    "x": pl.Float64,
+    "cdf": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "n": pl.Int64,
+}
+
+TOP = 0.99
+"""Plots end at this quantile of the slowest curve."""
+
+_AXES_WIDTH = 48
+_LEVELS = {"min": 0.0, "max": 1.0} | {f"p{q}": q / 100 for q in range(1, 100)}
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One plot of a CDF figure."""
+
+    name: str
+    """Value of the column `panel`; printed above the plot where a figure has several."""
+    x_title: str
+    """Quantity and unit."""
+    series: tuple[str, ...]
+
+
+def measured(observations: pl.LazyFrame, value: str, *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
+    """Curves and medians of observations.
+
+    Parameters
+    ----------
+    observations
+        Rows with campaign, round, panel, series and the value.
+    value
+        Column to draw.
+    points
+        Points per curve at most.
+    """
+    by = ["panel", "series"]
+    curves = metrics.curves(observations, value, by, points=points)
+    # A CDF starts at 0: one more point per curve, below its smallest observation.
+    feet = curves.group_by(by, maintain_order=True).first().with_columns(cdf=pl.lit(0.0))
+    medians = metrics.medians(observations, value, by).with_columns(x="median", cdf=pl.lit(0.5))
+    return _tidy(
+        "measured",
+        pl.concat([feet, curves.select(feet.columns)]).with_columns(kind=pl.lit("curve")),
+        medians.with_columns(kind=pl.lit("median")),
+    ).sort(*by, "kind", "cdf", maintain_order=True)
+
+
+def published_curves(curves: pl.DataFrame) -> pl.DataFrame:
+    """Printed curves; `curves` has panel, series, x and cdf."""
+    return _tidy("published", curves.with_columns(kind=pl.lit("curve")))
+
+
+def published_quantiles(quantiles: pl.DataFrame) -> pl.DataFrame:
+    """Curves known by their quantiles; `quantiles` has panel, series and columns min, p1 ... p99, max."""
+    known = [name for name in _LEVELS if name in quantiles.columns]
+    long = (
+        quantiles.unpivot(known, index=["panel", "series"], variable_name="level", value_name="x")
+        .drop_nulls("x")
+        .with_columns(pl.col("level").replace_strict(_LEVELS, return_dtype=pl.Float64).alias("cdf"))
+        .sort("panel", "series", "cdf")
+    )
+    return published_curves(long)
+
+
+def published_points(points: pl.DataFrame) -> pl.DataFrame:
+    """Single printed values; `points` has panel, series, x and cdf."""
+    return _tidy("published", points.with_columns(kind=pl.lit("point")))
+
+
+def _tidy(source: str, *frames: pl.DataFrame) -> pl.DataFrame:
+    parts = [
+        frame.with_columns(
+            source=pl.lit(source),
+            **{name: pl.lit(None, kind) for name, kind in SCHEMA.items() if name not in (*frame.columns, "source")},
+        ).select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
+        for frame in frames
+    ]
+    return pl.concat(parts)
+
+
+def chart(
+    frame: pl.DataFrame,
+    panels: Sequence[Panel],
+    *,
+    height: int = 170,
+    legend_columns: int | None = None,
+    whole: bool = False,
+    published_steps: bool = False,
+) -> alt.VConcatChart:
+    """Panels below each other, one legend, a column wide.
+
+    Parameters
+    ----------
+    frame
+        Columns of `SCHEMA`.
+    panels
+        What to draw, in order.
+    height
+        Of one panel, px.
+    whole
+        Show the tails too.
+    published_steps
+        The published curves are few observations, not lines through many.
+    """
+    order = panels[0].series
+    titles = [panel.x_title for panel in panels]
+    plots = []
+    for number, panel in enumerate(panels):
+        rows = frame.filter(pl.col("panel") == panel.name)
+        x_title = panel.x_title if panel.x_title not in titles[number + 1 :] or len(set(titles)) > 1 else None
+        width = COLUMN_WIDTH - _AXES_WIDTH
+        if rows.is_empty():
+            plot = nothing("not measured", width, height)
+        else:
+            plot = alt.layer(
+                *layers(
+                    order,
+                    x_title=x_title,
+                    width=width,
+                    height=height,
+                    domain=x_domain(rows, top=1.0 if whole else TOP),
+                    legend_columns=legend_columns,
+                    published_steps=published_steps,
+                )
+            ).transform_filter(alt.datum.panel == panel.name)
+        plots.append(plot.properties(title=_panel_title(panel.name if len(panels) > 1 else "")))
+    chart = alt.vconcat(*plots, spacing=12)
+    chart.data = frame
+    return chart
+
+
+def layers(
+    order: Sequence[str],
+    *,
+    x_title: str | None,
+    width: int,
+    height: int,
+    domain: tuple[float, float],
+    legend_columns: int | None = None,
+    published_steps: bool = False,
+) -> list[alt.Chart]:
+    """Layers of one plot: measured curves over published ones, medians with their intervals, printed values."""
+    low, high = domain
+    scale = alt.Scale(domain=[low, high], nice=False, zero=False)
+    x = alt.X(
+        "x:Q",
+        title=x_title,
+        scale=scale,
+        axis=alt.Axis(tickCount=max(3, width // 50), labelFlush=True, grid=True),
+    )
+    y = alt.Y(
+        "cdf:Q",
+        title="CDF",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f"),
+    )
+    color, dash = series_color(order, columns=legend_columns), series_dash(order, columns=legend_columns)
+    base = alt.Chart(width=width, height=height)
+    curve = base.transform_filter(alt.datum.kind == "curve")
+    who = [alt.Tooltip("series:N"), alt.Tooltip("source:N")]
+    point = [*who, alt.Tooltip("x:Q", format=".4~g"), alt.Tooltip("cdf:Q", title="CDF", format=".1%")]
+    count = alt.Tooltip("n:Q", title="observations")
+    interval = [
+        *who,
+        alt.Tooltip("x:Q", title="median", format=".4~g"),
+        alt.Tooltip("low:Q", title="95 % from", format=".4~g"),
+        alt.Tooltip("high:Q", title="to", format=".4~g"),
+        count,
+    ]
+    medians = base.transform_filter(alt.datum.kind == "median")
+    return [
+        curve.transform_filter(alt.datum.source == "published")
+        .mark_line(
+            clip=True,
+            strokeWidth=1.1,
+            strokeDash=PUBLISHED_DASH,
+            interpolate="step-after" if published_steps else "linear",
+        )
+        .encode(x, y, color, detail="series:N", tooltip=point),
+        curve.transform_filter(alt.datum.source == "measured")
+        .mark_line(clip=True, strokeWidth=1.8, interpolate="step-after")
+        .encode(x, y, color, dash, tooltip=[*point, count]),
+        medians.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
+        .mark_rule(clip=True, strokeWidth=1.6)
+        .encode(alt.X("low:Q", scale=scale), y, alt.X2("high:Q"), color, tooltip=interval),
+        medians.mark_point(clip=True, filled=True, size=26, opacity=1).encode(x, y, color, tooltip=interval),
+        base.transform_filter(alt.datum.kind == "point")
+        .mark_point(filled=False, shape="diamond", size=42, strokeWidth=1.2, opacity=1)
+        .encode(x, y, color, tooltip=point),
+    ]
+
+
+def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
+    """From the smallest value to the quantile `top` of every curve, with a margin; further out is tail."""
+    curve = frame.filter(pl.col("kind") == "curve")
+    tops = curve.filter(pl.col("cdf") <= top).group_by("series", "source").agg(pl.col("x").max())["x"]
+    values = [float(x) for x in (*tops, *frame.filter(pl.col("kind") != "curve")["x"])]
+    low, high = min([*values, *(float(x) for x in curve["x"])]), max(values)
+    margin = 0.02 * (high - low or abs(high) or 1.0)
+    return low - margin, high + margin
+
+
+def tail_note(frame: pl.DataFrame) -> str:
+    """Says so where a plot leaves out the tail of a curve."""
+    cut = any(
+        group.filter(pl.col("kind") == "curve", pl.col("x") > x_domain(group)[1]).height
+        for _, group in frame.group_by("page" if "page" in frame.columns else "panel")
+    )
+    return "Axes end at the 99th percentile of the slowest curve." if cut else ""
+
+
+def nothing(text: str, width: int, height: int) -> AnyChart:
+    """An empty plot that says why it is empty."""
+    blank = alt.Chart(pl.DataFrame({"text": [text]}), width=width, height=height)
+    label: AnyChart = blank.mark_text(fontSize=TEXT_PX, color=MUTED, fontStyle="italic").encode(
+        text="text:N", x=alt.value(width / 2), y=alt.value(height / 2)
+    )
+    return label
+
+
+def _panel_title(name: str) -> alt.TitleParams:
+    return alt.TitleParams(
+        name, anchor="start", frame="group", fontSize=TEXT_PX, fontWeight="bold", color=INK, offset=4
+    )

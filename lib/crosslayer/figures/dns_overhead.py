@@ -1,0 +1,156 @@
+"""TNSM24 section IV-B: what a DNS exchange costs on each transport (Figs. 5, 6 and 7)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import cdf
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.style import AnyChart
+
+SERIES = ("DoUDP", "DoQ", "DoH")
+ROUND_TRIPS = {"DoUDP": 1, "DoQ": 2, "DoH": 3}
+"""Round-trips an exchange needs at least (TNSM24 section IV-B)."""
+
+_TITLE = "DNS exchange (multiples of the RTT)"
+FIG5 = (cdf.Panel("all links", _TITLE, SERIES),)
+FIG6 = {"fiber": cdf.Panel("(a) Fiber", _TITLE, SERIES), "4g": cdf.Panel("(b) 4G", _TITLE, SERIES)}
+OTHERS = {
+    "cable": cdf.Panel("Cable", _TITLE, SERIES),
+    "dsl": cdf.Panel("DSL", _TITLE, SERIES),
+    "4g-medium": cdf.Panel("4G medium", _TITLE, SERIES),
+}
+PROCESSING = {
+    link: cdf.Panel(title, "DNS exchange minus expected round-trips (ms)", SERIES)
+    for link, title in {
+        "fiber": "Fiber",
+        "cable": "Cable",
+        "dsl": "DSL",
+        "4g": "4G",
+        "4g-medium": "4G medium",
+    }.items()
+}
+
+_LOOKUPS = ("DoUDP lookup", "DoQ query", "TCP RTT")
+_LOOKUP_TITLE = "Duration (multiples of the RTT)"
+FIG7 = (cdf.Panel("(a) All links", _LOOKUP_TITLE, _LOOKUPS), cdf.Panel("(b) Cable", _LOOKUP_TITLE, _LOOKUPS))
+_FIG7_LINKS = {"all": "(a) All links", "cable": "(b) Cable"}
+
+
+def exchanges(inputs: Inputs) -> pl.LazyFrame:
+    """Exchanges of the three transports: campaign, round, link, page, series, exchange_ms, exchange_rtt."""
+    rows = inputs.exchanges.filter(pl.col("protocol").is_in(SERIES)).select(
+        *metrics.ROUND, series="protocol", exchange_ms="total_ms"
+    )
+    return metrics.in_rtts(rows, inputs.rtts, ["exchange_ms"])
+
+
+def fig5_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of Fig. 5."""
+    panel = pl.lit("all links").alias("panel")
+    printed = inputs.published.curves.filter(figure="Fig. 5").with_columns(panel)
+    return pl.concat(
+        [cdf.measured(exchanges(inputs).with_columns(panel), "exchange_rtt"), cdf.published_curves(printed)]
+    )
+
+
+def fig5(frame: pl.DataFrame) -> AnyChart:
+    """TNSM24 Fig. 5: CDF of DNS exchange durations over all links."""
+    return cdf.chart(frame, FIG5, height=190)
+
+
+def fig6_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of Fig. 6."""
+    printed = inputs.published.curves.filter(pl.col("figure").is_in(["Fig. 6(a)", "Fig. 6(b)"]))
+    panels = {link: panel.name for link, panel in FIG6.items()}
+    return pl.concat(
+        [
+            _per_link(inputs, panels),
+            cdf.published_curves(printed.with_columns(panel=pl.col("link").replace(panels))),
+        ]
+    )
+
+
+def fig6(frame: pl.DataFrame) -> AnyChart:
+    """TNSM24 Fig. 6: CDF of DNS exchange durations on fiber and 4G."""
+    return cdf.chart(frame, list(FIG6.values()), height=150)
+
+
+def other_links_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of the figure for the links that TNSM24 does not print."""
+    panels = {link: panel.name for link, panel in OTHERS.items()}
+    known = inputs.published.quantiles.filter(
+        pl.col("metric") == "exchange", pl.col("link").is_in(panels.keys())
+    ).with_columns(panel=pl.col("link").replace(panels))
+    return pl.concat([_per_link(inputs, panels), cdf.published_quantiles(known)])
+
+
+def other_links(frame: pl.DataFrame) -> AnyChart:
+    """DNS exchange durations on cable, DSL and 4G medium, which TNSM24 describes and does not print."""
+    return cdf.chart(frame, list(OTHERS.values()), height=130)
+
+
+def fig7_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of Fig. 7."""
+    row = [*metrics.ROUND, "series"]
+    parts = [
+        inputs.exchanges.filter(pl.col("protocol") == protocol).with_columns(series=pl.lit(series))
+        for protocol, series in (("DoUDP", "DoUDP lookup"), ("DoQ", "DoQ query"))
+    ]
+    rows = pl.concat(
+        [
+            parts[0].select(*row, time_ms="total_ms"),
+            parts[1].select(*row, time_ms="query_ms"),
+            inputs.connects.with_columns(series=pl.lit("TCP RTT")).select(*row, time_ms="rtt_ms"),
+        ]
+    )
+    times = metrics.in_rtts(rows, inputs.rtts, ["time_ms"])
+    both = pl.concat(
+        [
+            times.with_columns(panel=pl.lit(_FIG7_LINKS["all"])),
+            times.filter(pl.col("link") == "cable").with_columns(panel=pl.lit(_FIG7_LINKS["cable"])),
+        ]
+    )
+    points = inputs.published.points.filter(pl.col("figure").is_in(["Fig. 7(a)", "Fig. 7(b)"]))
+    return pl.concat(
+        [
+            cdf.measured(both, "time_rtt"),
+            cdf.published_points(points.with_columns(panel=pl.col("link").replace(_FIG7_LINKS))),
+        ]
+    )
+
+
+def fig7(frame: pl.DataFrame) -> AnyChart:
+    """TNSM24 Fig. 7: DoUDP lookup, DoQ query and TCP RTT, over all links and on cable."""
+    return cdf.chart(frame, FIG7, height=150)
+
+
+def processing_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of the figure of processing delays: what an exchange takes beyond its round-trips, ms."""
+    panels = {link: panel.name for link, panel in PROCESSING.items()}
+    rows = (
+        exchanges(inputs)
+        .filter(pl.col("link").is_in(panels.keys()))
+        .with_columns(
+            panel=pl.col("link").replace(panels),
+            excess_ms=pl.col("exchange_ms")
+            - pl.col("nominal_rtt_ms") * pl.col("series").replace_strict(ROUND_TRIPS, return_dtype=pl.Float64),
+        )
+    )
+    known = inputs.published.quantiles.filter(
+        pl.col("metric") == "exchange minus expected round-trips", pl.col("link").is_in(panels.keys())
+    ).with_columns(panel=pl.col("link").replace(panels))
+    return pl.concat([cdf.measured(rows, "excess_ms", points=120), cdf.published_quantiles(known)])
+
+
+def processing(frame: pl.DataFrame) -> AnyChart:
+    """What an exchange takes beyond its round-trips, link by link; in the authors' files, not in the paper."""
+    return cdf.chart(frame, list(PROCESSING.values()), height=105)
+
+
+def _per_link(inputs: Inputs, panels: dict[str, str]) -> pl.DataFrame:
+    rows = (
+        exchanges(inputs).filter(pl.col("link").is_in(panels.keys())).with_columns(panel=pl.col("link").replace(panels))
+    )
+    return cdf.measured(rows, "exchange_rtt")

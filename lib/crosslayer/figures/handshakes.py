@@ -1,0 +1,259 @@
+"""TNSM24 section IV-A: how long handshakes take (Figs. 3 and 4), and what early data changes."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import cdf
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.style import (
+    COLUMN_WIDTH,
+    INK,
+    LINKS,
+    MUTED,
+    AnyChart,
+    faceted,
+    link_title,
+)
+
+SERIES = ("H3 0-RTT connect", "H3 1-RTT connect", "DoQ handshake", "TCP RTT")
+_TITLE = "Handshake duration (multiples of the RTT)"
+
+FIG3 = (cdf.Panel("all links", _TITLE, SERIES),)
+FIG4 = (cdf.Panel("(a) Fiber", _TITLE, SERIES), cdf.Panel("(b) 4G", _TITLE, SERIES))
+_FIG4_LINKS = {"(a) Fiber": "fiber", "(b) 4G": "4g"}
+
+
+def handshakes(inputs: Inputs) -> pl.LazyFrame:
+    """Handshakes and TCP RTTs: campaign, round, link, page, series, handshake_ms, handshake_rtt."""
+    row = [*metrics.ROUND, "series"]
+    parts = [
+        inputs.exchanges.filter(pl.col("protocol") == "DoQ")
+        .with_columns(series=pl.lit("DoQ handshake"))
+        .select(*row, "handshake_ms"),
+        inputs.loads.with_columns(series=pl.format("H3 {} connect", pl.col("h3").str.to_uppercase())).select(
+            *row, handshake_ms="connect_duration_ms"
+        ),
+        inputs.connects.with_columns(series=pl.lit("TCP RTT")).select(*row, handshake_ms="rtt_ms"),
+    ]
+    return metrics.in_rtts(pl.concat(parts), inputs.rtts, ["handshake_ms"])
+
+
+def fig3_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of Fig. 3."""
+    observations = handshakes(inputs).with_columns(panel=pl.lit("all links"))
+    points = inputs.published.points.filter(figure="Fig. 3").with_columns(panel=pl.lit("all links"))
+    return pl.concat([cdf.measured(observations, "handshake_rtt"), cdf.published_points(points)])
+
+
+def fig3(frame: pl.DataFrame) -> AnyChart:
+    """TNSM24 Fig. 3: CDF of handshake durations over all links."""
+    return cdf.chart(frame, FIG3, height=190, legend_columns=2)
+
+
+def fig4_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of Fig. 4."""
+    panels = {link: name for name, link in _FIG4_LINKS.items()}
+    observations = (
+        handshakes(inputs)
+        .filter(pl.col("link").is_in(panels.keys()))
+        .with_columns(panel=pl.col("link").replace(panels))
+    )
+    points = inputs.published.points.filter(pl.col("figure").is_in(["Fig. 4(a)", "Fig. 4(b)"]))
+    return pl.concat(
+        [
+            cdf.measured(observations, "handshake_rtt"),
+            cdf.published_points(points.with_columns(panel=pl.col("link").replace(panels))),
+        ]
+    )
+
+
+def fig4(frame: pl.DataFrame) -> AnyChart:
+    """TNSM24 Fig. 4: CDF of handshake durations on fiber and 4G."""
+    return cdf.chart(frame, FIG4, height=150, legend_columns=2)
+
+
+_EVENTS = {
+    "request sent": "request_start_ms",
+    "handshake done": "connect_ms",
+    "response starts": "response_start_ms",
+}
+
+
+_BAR = "M-0.14,-1H0.14V1H-0.14Z"
+"""A symbol: a thin upright bar."""
+
+
+def early_data_data(inputs: Inputs) -> pl.DataFrame:
+    """When the request leaves, the handshake ends and the response starts.
+
+    Columns link, h3, event, source, n, rounds, median, low, high (95 % interval), p5, p95; multiples of the RTT.
+    """
+    events = inputs.loads.unpivot(
+        list(_EVENTS.values()), index=[*metrics.ROUND, "h3"], variable_name="column", value_name="time_ms"
+    ).with_columns(
+        event=pl.col("column").replace({column: event for event, column in _EVENTS.items()}),
+        h3=pl.col("h3").str.to_uppercase(),
+    )
+    times = metrics.in_rtts(events, inputs.rtts, ["time_ms"])
+    by = ["link", "h3", "event"]
+    spread = metrics.summary(times, "time_rtt", by).select(*by, "p5", "p95").collect(engine="streaming")
+    medians = metrics.medians(times, "time_rtt", by).with_columns(source=pl.lit("measured"))
+    return _by_link(medians.join(spread, on=by), inputs)
+
+
+def early_data(frame: pl.DataFrame) -> AnyChart:
+    """When a page load's request leaves: the evidence for early data, link by link."""
+    if frame.is_empty():
+        return cdf.nothing("no page loads", COLUMN_WIDTH - 60, 80)
+    order = list(_EVENTS)
+    conditions = ["1-RTT", "0-RTT"]
+    high = max(2.2, float(frame["median"].max()) * 1.04)  # type: ignore[arg-type]
+    scale = alt.Scale(domain=[0, high], nice=False)
+    x = alt.X(
+        "median:Q",
+        title="Time after navigation start (multiples of the RTT)",
+        scale=scale,
+        axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2, 2.5, 3], format="~f"),
+    )
+    y = alt.Y("h3:N", title=None, sort=conditions, scale=alt.Scale(domain=conditions), axis=alt.Axis(domain=False))
+    shape = alt.Shape(
+        "event:N", scale=alt.Scale(domain=order, range=["triangle-right", _BAR, "circle"]), legend=_marks()
+    )
+    tooltip = [
+        alt.Tooltip("link_title:N", title="link"),
+        alt.Tooltip("h3:N", title="condition"),
+        alt.Tooltip("event:N"),
+        alt.Tooltip("median:Q", format=".3f", title="median, RTT"),
+        alt.Tooltip("low:Q", format=".3f", title="95 % from"),
+        alt.Tooltip("high:Q", format=".3f", title="to"),
+        alt.Tooltip("p5:Q", format=".3f"),
+        alt.Tooltip("p95:Q", format=".3f"),
+        alt.Tooltip("n:Q", title="loads"),
+    ]
+    color = alt.Color("event:N", scale=alt.Scale(domain=order, range=["#009e73", INK, "#d55e00"]), legend=_marks())
+    base = alt.Chart(width=COLUMN_WIDTH - 112, height=34)
+    span = base.mark_rule(clip=True, strokeWidth=1).encode(
+        alt.X("p5:Q", scale=scale), y, alt.X2("p95:Q"), color, tooltip=tooltip
+    )
+    point = base.mark_point(clip=True, filled=True, size=64, opacity=1).encode(x, y, color, shape, tooltip=tooltip)
+    links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
+    row = alt.Row(
+        "link_title:N",
+        sort=links,
+        title=None,
+        header=alt.Header(labelAngle=0, labelAlign="left", labelAnchor="middle", labelPadding=2),
+    )
+    chart: AnyChart = faceted(alt.layer(span, point), row=row, spacing=6)
+    chart.data = frame.with_columns(link_title=pl.col("link").replace(LINKS))
+    return chart
+
+
+def _marks() -> alt.Legend:
+    return alt.Legend(
+        title=None, orient="top", direction="horizontal", symbolSize=70, labelLimit=0, columns=3, columnPadding=8
+    )
+
+
+def saving_data(inputs: Inputs) -> pl.DataFrame:
+    """What early data saves within a round: H3 1-RTT minus H3 0-RTT.
+
+    Columns link, series (`response start`, `PLT, PAGE`), source, n, rounds, median, low, high; multiples of the RTT.
+    """
+    by = ["link", "series"]
+    parts = []
+    for column, label in (("response_start_ms", pl.lit("response start")), ("plt_ms", pl.format("PLT, {}", "page"))):
+        differences = metrics.paired(inputs.loads, column, "h3", "1-rtt", "0-rtt").rename({"difference": "saving_ms"})
+        savings = metrics.in_rtts(differences.with_columns(series=label), inputs.rtts, ["saving_ms"])
+        parts.append(metrics.medians(savings, "saving_rtt", by))
+    ours = pl.concat(parts).with_columns(source=pl.lit("measured"))
+    return _by_link(pl.concat([ours, _published_saving(inputs)], how="diagonal"), inputs)
+
+
+def _published_saving(inputs: Inputs) -> pl.DataFrame:
+    """Differences of the medians of Figs. 10 and 11."""
+    plt = inputs.published.absolute_plt
+    one, zero = (
+        plt.filter(series=f"DoQ + H3 {kind}").select("link", "page", pl.col("p50").alias(kind))
+        for kind in ("1-RTT", "0-RTT")
+    )
+    rtts = inputs.rtts.collect()
+    return (
+        one.join(zero, on=["link", "page"])
+        .join(rtts, on="link")
+        .select(
+            "link",
+            series=pl.format("PLT, {}", "page"),
+            source=pl.lit("published"),
+            median=(pl.col("1-RTT") - pl.col("0-RTT")) / pl.col("nominal_rtt_ms"),
+        )
+    )
+
+
+def saving(frame: pl.DataFrame) -> AnyChart:
+    """What H3 0-RTT saves over 1-RTT, in round-trips."""
+    if frame.filter(pl.col("source") == "measured").is_empty():
+        return cdf.nothing("no pairs of H3 1-RTT and 0-RTT loads", COLUMN_WIDTH - 60, 80)
+    pages = sorted({name for name in frame["series"] if name != "response start"}, key=_page_rank)
+    order = ["response start", *pages]
+    links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
+    shapes = ["circle", "square", "triangle-up", "diamond", "cross"][: len(order)]
+    colors = ["#1a1a1a", "#009e73", "#0072b2", "#d55e00", "#b0578d"][: len(order)]
+    ends = frame.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
+    domain = [min(-0.1, ends[0] - 0.05), max(1.2, ends[1] + 0.05)]
+    scale = alt.Scale(domain=domain, nice=False)
+    x = alt.X(
+        "median:Q",
+        title="Saved by H3 0-RTT (multiples of the RTT)",
+        scale=scale,
+        axis=alt.Axis(tickCount=7),
+    )
+    y = alt.Y("link_title:N", title=None, sort=links, axis=alt.Axis(domain=False, ticks=False, labelFontWeight="bold"))
+    offset = alt.YOffset("series:N", sort=order, scale=alt.Scale(paddingOuter=0.6))
+    color = alt.Color("series:N", scale=alt.Scale(domain=order, range=colors), legend=_marks_two())
+    shape = alt.Shape("series:N", scale=alt.Scale(domain=order, range=shapes), legend=_marks_two())
+    tooltip = [
+        alt.Tooltip("link_title:N", title="link"),
+        alt.Tooltip("series:N"),
+        alt.Tooltip("source:N"),
+        alt.Tooltip("median:Q", format=".3f", title="median, RTT"),
+        alt.Tooltip("low:Q", format=".3f", title="95 % from"),
+        alt.Tooltip("high:Q", format=".3f", title="to"),
+        alt.Tooltip("n:Q", title="pairs"),
+    ]
+    base = alt.Chart(width=COLUMN_WIDTH - 76, height=44 * len(links))
+    ours = base.transform_filter(alt.datum.source == "measured")
+    zero, one = (
+        base.mark_rule(strokeDash=[4, 3], color=MUTED, strokeWidth=1).encode(x=alt.datum(value)) for value in (0, 1)
+    )
+    chart: AnyChart = alt.layer(
+        zero,
+        one,
+        ours.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
+        .mark_rule(strokeWidth=1.6)
+        .encode(alt.X("low:Q", scale=scale), y, alt.X2("high:Q"), color, yOffset=offset, tooltip=tooltip),
+        ours.mark_point(filled=True, size=48, opacity=1).encode(x, y, color, shape, yOffset=offset, tooltip=tooltip),
+        base.transform_filter(alt.datum.source == "published")
+        .mark_point(filled=False, size=58, strokeWidth=1.1, opacity=1)
+        .encode(x, y, color, shape, yOffset=offset, tooltip=tooltip[:4]),
+    )
+    chart.data = frame.with_columns(link_title=pl.col("link").replace(LINKS))
+    return chart
+
+
+def _marks_two() -> alt.Legend:
+    return alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=60, labelLimit=0, columns=2)
+
+
+def _page_rank(series: str) -> tuple[int, str]:
+    known = [f"PLT, {page}" for page in ("example.org", "wikipedia.org", "instagram.com")]
+    return (known.index(series) if series in known else len(known), series)
+
+
+def _by_link(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
+    """Rows of the links of this dataset, in the order of their RTT."""
+    ranks = {link: rank for rank, link in enumerate(inputs.links)}
+    kept = frame.filter(pl.col("link").is_in(inputs.links))
+    return kept.sort(pl.col("link").replace_strict(ranks, return_dtype=pl.Int64), maintain_order=True)

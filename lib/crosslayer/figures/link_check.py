@@ -1,0 +1,228 @@
+"""Does the testbed do what it says? The link against Table II, the A/A self-check, and what failed."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import cdf
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.style import COLUMN_WIDTH, INK, LINKS, MUTED, TEXT_PX, TEXT_WIDTH, AnyChart, link_title
+
+RTT_TOLERANCE_PERCENT = 1.0
+RTT_TOLERANCE_MS = 0.15
+"""The idle RTT must equal the profile's within the larger of the two."""
+RATE_TOLERANCE_PERCENT = 3.0
+AA_TOLERANCE_PERCENT = 3.0
+
+_TEXT_COLUMN = 98
+_TABLE_WIDTH = (TEXT_WIDTH - 80 - 3 * _TEXT_COLUMN) // 3
+_PRINTED = {"RTT": "rtt_ms", "down": "down_mbit", "up": "up_mbit"}
+_TITLES = {"RTT": "Idle RTT", "down": "Rate, downlink", "up": "Rate, uplink"}
+
+
+def table2_data(inputs: Inputs) -> pl.DataFrame:
+    """Nominal and measured values of each link.
+
+    Columns link, quantity, unit, printed (Table II), nominal, median, low, high (extremes of all checks), checks,
+    failed, deviation_percent, low_percent, high_percent (from nominal), tolerance_percent.
+    """
+    table = metrics.link_table(inputs.link_checks).filter(pl.col("link").is_in(inputs.links)).collect()
+    printed = inputs.published.links.unpivot(list(_PRINTED.values()), index="link", value_name="printed").with_columns(
+        quantity=pl.col("variable").replace({column: name for name, column in _PRINTED.items()})
+    )
+    tolerance = (
+        pl.when(pl.col("quantity") == "RTT")
+        .then(pl.max_horizontal(pl.lit(RTT_TOLERANCE_PERCENT), 100 * RTT_TOLERANCE_MS / pl.col("nominal")))
+        .otherwise(RATE_TOLERANCE_PERCENT)
+    )
+    deviations = {"deviation_percent": "median", "low_percent": "low", "high_percent": "high"}
+    return table.join(
+        printed.select("link", "quantity", "printed"), on=["link", "quantity"], how="left", maintain_order="left"
+    ).select(
+        "link",
+        "quantity",
+        "unit",
+        "printed",
+        "nominal",
+        "median",
+        "low",
+        "high",
+        "checks",
+        "failed",
+        *((100 * (pl.col(value) / pl.col("nominal") - 1)).alias(name) for name, value in deviations.items()),
+        tolerance.alias("tolerance_percent"),
+    )
+
+
+def _four_digits(name: str) -> pl.Expr:
+    return pl.col(name).map_elements(lambda value: f"{value:.4g}", return_dtype=pl.String)
+
+
+def table2(frame: pl.DataFrame) -> AnyChart:
+    """TNSM24 Table II, measured: deviation of every link's RTT and rates from its profile."""
+    if frame.is_empty():
+        return cdf.nothing("no link was checked", TEXT_WIDTH - 60, 80)
+    links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
+    texts = (_four_digits(name) for name in ("median", "nominal"))
+    rows = frame.with_columns(
+        link_title=pl.col("link").replace(LINKS),
+        text=pl.when(pl.col("median").is_null())
+        .then(pl.lit("not measured"))
+        .otherwise(pl.format("{} of {} {}", *texts, "unit")),
+        low_tolerance=-pl.col("tolerance_percent"),
+    )
+    plots = []
+    for quantity, title in _TITLES.items():
+        of_quantity = rows.filter(pl.col("quantity") == quantity)
+        ends = of_quantity.select("low_percent", "high_percent", "tolerance_percent").unpivot()["value"].drop_nulls()
+        reach = 1.15 * max([1.0, *ends.abs()])
+        scale = alt.Scale(domain=[-reach, reach], nice=False)
+        x = alt.X("deviation_percent:Q", title="Deviation (%)", scale=scale, axis=alt.Axis(tickCount=5))
+        y = alt.Y(
+            "link_title:N",
+            title=None,
+            scale=alt.Scale(domain=links),
+            axis=alt.Axis(domain=False, ticks=False, labelFontWeight="bold") if quantity == "RTT" else None,
+        )
+        tooltip = [
+            alt.Tooltip("link_title:N", title="link"),
+            alt.Tooltip("printed:Q", title="Table II"),
+            alt.Tooltip("nominal:Q", format=".4f", title="profile"),
+            alt.Tooltip("median:Q", format=".4f"),
+            alt.Tooltip("low:Q", format=".4f", title="lowest check"),
+            alt.Tooltip("high:Q", format=".4f", title="highest check"),
+            alt.Tooltip("unit:N"),
+            alt.Tooltip("checks:Q"),
+            alt.Tooltip("failed:Q", title="failed checks"),
+        ]
+        base = alt.Chart(width=_TABLE_WIDTH, height=26 * len(links))
+        plots.append(
+            alt.layer(
+                base.mark_bar(color="#e6e6e6", height=alt.RelativeBandSize(0.82)).encode(
+                    alt.X("low_tolerance:Q", scale=scale), y, alt.X2("tolerance_percent:Q")
+                ),
+                base.mark_rule(color=MUTED, strokeWidth=1).encode(x=alt.datum(0)),
+                base.mark_rule(strokeWidth=1.8, color="#0072b2").encode(
+                    alt.X("low_percent:Q", scale=scale), y, alt.X2("high_percent:Q"), tooltip=tooltip
+                ),
+                base.mark_point(filled=True, size=46, opacity=1, color="#0072b2").encode(x, y, tooltip=tooltip),
+                base.mark_text(fontSize=8, color=INK, align="left").encode(
+                    y=y, text="text:N", x=alt.value(_TABLE_WIDTH + 6)
+                ),
+            )
+            .transform_filter(alt.datum.quantity == quantity)
+            .properties(
+                title=alt.TitleParams(
+                    title, fontSize=TEXT_PX, fontWeight="bold", color=INK, anchor="start", frame="group"
+                )
+            )
+        )
+    chart = alt.hconcat(*plots, spacing=12)
+    chart.data = rows
+    return chart
+
+
+def aa_data(inputs: Inputs) -> pl.DataFrame:
+    """The A/A self-check: loads of two alias hosts, both H3 1-RTT, in percent of their median PLT.
+
+    Columns kind (`pair`: one round; `median`), link, page, source, x, low, high, n.
+    """
+    rows = inputs.page_loads.filter(
+        pl.col("variant").is_in(["aa-1", "aa-2"]), pl.col("error").is_null(), pl.col("study") == "coalescing"
+    )
+    pairs = metrics.paired(rows, "plt_ms", "variant", "aa-1", "aa-2")
+    level = rows.group_by(metrics.CELL).agg(pl.col("plt_ms").median().alias("level_ms"))
+    percents = pairs.join(level, on=list(metrics.CELL)).with_columns(x=100 * pl.col("difference") / pl.col("level_ms"))
+    medians = metrics.medians(percents, "x", metrics.CELL)
+    points = metrics.curves(percents, "x", metrics.CELL)
+    return pl.concat(
+        [
+            points.select(*metrics.CELL, "x", "n", kind=pl.lit("pair")),
+            medians.select(*metrics.CELL, "low", "high", "n", x="median", kind=pl.lit("median")),
+        ],
+        how="diagonal",
+    ).with_columns(source=pl.lit("measured"))
+
+
+def aa(frame: pl.DataFrame) -> AnyChart:
+    """A/A self-check of the load procedure: the paired difference must contain no effect."""
+    width = COLUMN_WIDTH - 30
+    if frame.is_empty():
+        return cdf.nothing("this campaign has no A/A loads", width, 80)
+    ends = frame.filter(pl.col("kind") == "pair")["x"].abs().quantile(0.95) or 0.0
+    reach = max(1.5 * AA_TOLERANCE_PERCENT, float(ends))
+    scale = alt.Scale(domain=[-reach, reach], nice=False)
+    x = alt.X("x:Q", title="PLT, first alias minus second, same round (%)", scale=scale, axis=alt.Axis(tickCount=7))
+    tooltip = [
+        alt.Tooltip("kind:N"),
+        alt.Tooltip("x:Q", format="+.2f", title="difference, %"),
+        alt.Tooltip("low:Q", format="+.2f", title="95 % from"),
+        alt.Tooltip("high:Q", format="+.2f", title="to"),
+        alt.Tooltip("n:Q", title="pairs"),
+    ]
+    base = alt.Chart(width=width, height=70)
+    median = base.transform_filter(alt.datum.kind == "median")
+    chart: AnyChart = alt.layer(
+        median.mark_rect(color="#e6e6e6").encode(
+            alt.X(datum=-AA_TOLERANCE_PERCENT, scale=scale), alt.X2(datum=AA_TOLERANCE_PERCENT)
+        ),
+        base.mark_rule(color=MUTED, strokeWidth=1).encode(x=alt.datum(0)),
+        base.transform_filter(alt.datum.kind == "pair")
+        .mark_tick(clip=True, color="#0072b2", opacity=0.55, height=18)
+        .encode(x, y=alt.value(22), tooltip=tooltip),
+        median.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
+        .mark_rule(strokeWidth=2.2, color="#d55e00")
+        .encode(alt.X("low:Q", scale=scale), alt.X2("high:Q"), y=alt.value(52), tooltip=tooltip),
+        median.mark_point(filled=True, size=60, opacity=1, color="#d55e00").encode(x, y=alt.value(52), tooltip=tooltip),
+    )
+    chart.data = frame
+    return chart
+
+
+CONDITIONS = ("DoUDP", "DoQ", "DoH", "TCP RTT", "H3 1-RTT", "H3 0-RTT")
+
+
+def failures_data(inputs: Inputs) -> pl.DataFrame:
+    """Observations tried and failed: condition, link, attempted, failed, reason."""
+    return metrics.failures(inputs.dns_exchanges, inputs.tcp_rtts, inputs.page_loads).collect()
+
+
+def failures(frame: pl.DataFrame) -> AnyChart:
+    """Failed observations of each condition and link."""
+    conditions = [*CONDITIONS, *sorted(set(frame["condition"]) - set(CONDITIONS))]
+    links = [link_title(link) for link in (*LINKS, *sorted(set(frame["link"]) - set(LINKS)))]
+    rows = frame.with_columns(
+        link_title=pl.col("link").replace(LINKS),
+        percent=100 * pl.col("failed") / pl.col("attempted"),
+        text=pl.format("{} of {}", "failed", "attempted"),
+    )
+    base = alt.Chart(width=COLUMN_WIDTH - 74, height=26 * len(conditions)).encode(
+        alt.X(
+            "link_title:N",
+            scale=alt.Scale(domain=links),
+            title=None,
+            axis=alt.Axis(labelAngle=0, ticks=False, domain=False, orient="top", labelLimit=0),
+        ),
+        alt.Y("condition:N", scale=alt.Scale(domain=conditions), title=None, axis=alt.Axis(ticks=False, domain=False)),
+    )
+    tooltip = [
+        alt.Tooltip("condition:N"),
+        alt.Tooltip("link_title:N", title="link"),
+        alt.Tooltip("attempted:Q"),
+        alt.Tooltip("failed:Q"),
+        alt.Tooltip("reason:N", title="most frequent reason"),
+    ]
+    ink = alt.condition("datum.percent > 6", alt.value("white"), alt.value(INK))
+    chart: AnyChart = alt.layer(
+        base.mark_rect(stroke="white", strokeWidth=1).encode(
+            color=alt.Color(
+                "percent:Q", scale=alt.Scale(domain=[0, 10], range=["#f0f0f0", "#b2182b"], clamp=True), legend=None
+            ),
+            tooltip=tooltip,
+        ),
+        base.mark_text(fontSize=TEXT_PX - 1).encode(text="text:N", color=ink),
+    )
+    chart.data = rows
+    return chart

@@ -1,0 +1,405 @@
+"""TNSM24 sections IV-C and IV-D: PLT of the combinations (Figs. 8 to 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import cdf
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.style import (
+    INK,
+    LINKS,
+    MUTED,
+    PAPER,
+    TEXT_PX,
+    TEXT_WIDTH,
+    AnyChart,
+    faceted,
+    link_title,
+)
+
+SERIES = ("DoQ + H3 0-RTT", "DoQ + H3 1-RTT", "DoH + H3 1-RTT")
+"""Combinations compared with the baseline."""
+
+_HEATMAP_WIDTH = (TEXT_WIDTH - 114) // 3
+_INCREASE = "PLT increase over the baseline's median (%)"
+
+
+def _by_link(inputs: Inputs, rows: Callable[[Inputs], pl.DataFrame]) -> pl.DataFrame:
+    """Compute link by link, so that a dataset of any size fits in memory."""
+    parts = [rows(inputs.only(link)) for link in inputs.links]
+    return pl.concat(parts) if parts else rows(inputs)
+
+
+# Fig. 8
+
+
+def fig8_data(inputs: Inputs) -> pl.DataFrame:
+    """Median relative PLT increase of every cell.
+
+    Columns series, link, page, source (measured, published, difference), percent (difference: percentage points),
+    low, high (95 % interval), n. In the order of the figure.
+    """
+
+    def of_link(one: Inputs) -> pl.DataFrame:
+        return metrics.relative_medians(one.combinations).filter(pl.col("combination").is_in(SERIES))
+
+    ours = _by_link(inputs, of_link).select(
+        "link",
+        "page",
+        series="combination",
+        source=pl.lit("measured"),
+        percent="increase_percent",
+        low="low",
+        high="high",
+        n="n",
+    )
+    published = inputs.published.heatmap.with_columns(source=pl.lit("published"))
+    both = ours.join(published, on=["link", "page", "series"], suffix="_published")
+    difference = both.select(
+        "link", "page", "series", source=pl.lit("difference"), percent=pl.col("percent") - pl.col("percent_published")
+    )
+    frame = pl.concat([ours, published, difference], how="diagonal")
+    return frame.select("series", "link", "page", "source", "percent", "low", "high", "n").sort(
+        pl.col("series").replace_strict({name: rank for rank, name in enumerate(SERIES)}, return_dtype=pl.Int64),
+        "source",
+        maintain_order=True,
+    )
+
+
+def fig8(frame: pl.DataFrame) -> AnyChart:
+    """TNSM24 Fig. 8 three times: as measured, as published, and the difference."""
+    shown = [float(x) for x in frame.filter(pl.col("source") != "difference")["percent"]]
+    deltas = [abs(float(x)) for x in frame.filter(pl.col("source") == "difference")["percent"]]
+    low, top, reach = min([0.0, *shown]), max([1.0, *shown]), max([1.0, *deltas])
+    increases = alt.Scale(domain=[low, top], scheme="blues")
+    points = alt.Scale(domain=[-reach, 0, reach], range=["#5e3c99", "#f7f7f7", "#e66101"])
+    texts = {name: pl.col(name).map_elements(_plain, return_dtype=pl.String) for name in ("percent", "low", "high")}
+    rows = frame.with_columns(
+        link_title=pl.col("link").replace(LINKS),
+        number=pl.when(pl.col("source") == "difference")
+        .then(pl.col("percent").map_elements(_signed, return_dtype=pl.String))
+        .otherwise(texts["percent"]),
+        interval=pl.format("{} – {}", texts["low"], texts["high"]),
+    )
+    plots = [
+        _heatmap(frame, "measured", "measured (%)", increases, dark_above=0.55 * top),
+        _heatmap(frame, "published", f"published, {PAPER} (%)", increases, dark_above=0.55 * top),
+        _heatmap(frame, "difference", "difference (points)", points, dark_above=0.6 * reach),
+    ]
+    chart: AnyChart = alt.hconcat(*plots, spacing=8).resolve_scale(color="independent")
+    chart.data = rows
+    return chart
+
+
+def _heatmap(frame: pl.DataFrame, source: str, title: str, scale: alt.Scale, *, dark_above: float) -> AnyChart:
+    links = [link_title(link) for link in (*LINKS, *sorted(set(frame["link"]) - set(LINKS)))]
+    pages = _pages(frame)
+    leftmost = source == "measured"
+    of_source = frame.filter(pl.col("source") == source)
+    if of_source.is_empty():
+        return cdf.nothing("not measured", _HEATMAP_WIDTH, 90 * len(SERIES))
+    tooltip = [
+        alt.Tooltip("series:N", title="combination"),
+        alt.Tooltip("page:N"),
+        alt.Tooltip("link_title:N", title="link"),
+        alt.Tooltip("source:N"),
+        alt.Tooltip("percent:Q", format="+.2f"),
+        alt.Tooltip("low:Q", format="+.2f", title="95 % from"),
+        alt.Tooltip("high:Q", format="+.2f", title="to"),
+        alt.Tooltip("n:Q", title="rounds"),
+    ]
+    ink = alt.condition(f"abs(datum.percent) > {dark_above}", alt.value("white"), alt.value(INK))
+    with_intervals = of_source["low"].drop_nulls().len() > 0
+    base = alt.Chart(width=_HEATMAP_WIDTH, height=30 * len(pages)).encode(
+        alt.X(
+            "link_title:N",
+            scale=alt.Scale(domain=links),
+            title=None,
+            axis=alt.Axis(
+                labelAngle=0,
+                ticks=False,
+                domain=False,
+                labelFontSize=8,
+                labelLimit=0,
+                labelExpr="split(datum.label, ' ')",
+            ),
+        ),
+        alt.Y(
+            "page:N",
+            scale=alt.Scale(domain=pages),
+            title=None,
+            axis=alt.Axis(ticks=False, domain=False, labelLimit=0) if leftmost else None,
+        ),
+    )
+    layers = [
+        base.mark_rect(stroke="white", strokeWidth=1).encode(
+            color=alt.Color("percent:Q", scale=scale, legend=None), tooltip=tooltip
+        ),
+        base.mark_text(fontSize=TEXT_PX, dy=-4 if with_intervals else 0).encode(text="number:N", color=ink),
+    ]
+    if with_intervals:
+        layers.append(base.mark_text(fontSize=6.5, dy=7).encode(text="interval:N", color=ink))
+    header = alt.Header(labelAngle=-90, labelOrient="left", labelPadding=2, labelFontSize=TEXT_PX, labels=leftmost)
+    row = alt.Row("series:N", sort=list(SERIES), title=None, header=header)
+    chart: AnyChart = (
+        faceted(alt.layer(*layers), row=row, spacing=8)
+        .transform_filter(alt.datum.source == source)
+        .properties(
+            title=alt.TitleParams(
+                title, fontSize=TEXT_PX, fontWeight="normal", color=MUTED, anchor="start", frame="group", offset=4
+            )
+        )
+    )
+    return chart
+
+
+def _plain(value: float) -> str:
+    """One decimal with a true minus, and no minus zero."""
+    return f"{round(value, 1) + 0.0:.1f}".replace("-", "−")
+
+
+def _signed(value: float) -> str:
+    rounded = round(value, 1) + 0.0
+    return "0.0" if rounded == 0 else f"{rounded:+.1f}".replace("-", "−")
+
+
+# Fig. 9
+
+
+def fig9_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of Fig. 9: those of a CDF figure, and link and page."""
+
+    def of_link(one: Inputs) -> pl.DataFrame:
+        increases = metrics.relative_increase(one.combinations).filter(pl.col("combination").is_in(SERIES))
+        return cdf.measured(
+            increases.with_columns(panel=pl.format("{} | {}", "page", "link"), series="combination"),
+            "increase_percent",
+            points=60,
+        )
+
+    known = inputs.published.quantiles.filter(figure="Fig. 9").with_columns(panel=pl.format("{} | {}", "page", "link"))
+    frame = pl.concat([_by_link(inputs, of_link), cdf.published_quantiles(known)])
+    name = pl.col("panel").str.split(" | ")
+    return frame.with_columns(page=name.list.first(), link=name.list.last())
+
+
+def fig9(frame: pl.DataFrame) -> AnyChart:
+    """TNSM24 Fig. 9: CDF of the relative PLT increase, three pages by five links."""
+    links = [*LINKS, *sorted(set(frame["link"]) - set(LINKS))]
+    width = (TEXT_WIDTH - 56) // len(links) - 12
+    pages = [page for page in _pages(frame) if page in set(frame["page"])]
+    rows = []
+    for page in pages:
+        of_page = frame.filter(pl.col("page") == page)
+        layers = cdf.layers(
+            SERIES,
+            x_title="PLT increase (%)" if page == pages[-1] else None,
+            width=width,
+            height=100,
+            domain=cdf.x_domain(of_page),
+        )
+        header = alt.Header(labels=page == pages[0], labelFontSize=TEXT_PX, labelPadding=2)
+        column = alt.Column("link_title:N", sort=[link_title(link) for link in links], title=None, header=header)
+        rows.append(
+            faceted(alt.layer(*layers), column=column, spacing=12)
+            .transform_filter(alt.datum.page == page)
+            .properties(
+                title=alt.TitleParams(
+                    page, anchor="start", frame="bounds", fontSize=TEXT_PX, fontWeight="normal", color=MUTED, offset=2
+                )
+            )
+        )
+    chart = alt.vconcat(*rows, spacing=8)
+    chart.data = frame.with_columns(link_title=pl.col("link").replace(LINKS))
+    return chart
+
+
+# Figs. 10 and 11
+
+
+def _absolute_panels(page: str) -> dict[tuple[str, str], cdf.Panel]:
+    series = metrics.COMBINATIONS
+    return {
+        ("fiber", "plt"): cdf.Panel(f"(a) {page}, fiber: PLT", "PLT (ms)", series),
+        ("fiber", "delta"): cdf.Panel(f"(a) {page}, fiber: minus the baseline's median", "PLT difference (ms)", series),
+        ("4g", "plt"): cdf.Panel(f"(b) {page}, 4G: PLT", "PLT (ms)", series),
+        ("4g", "delta"): cdf.Panel(f"(b) {page}, 4G: minus the baseline's median", "PLT difference (ms)", series),
+    }
+
+
+def _absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
+    panels = _absolute_panels(page)
+    observed = metrics.relative_increase(
+        inputs.combinations.filter(pl.col("page") == page, pl.col("link").is_in(["fiber", "4g"]))
+    )
+    known = inputs.published.absolute_plt.filter(page=page)
+    quantiles = [name for name in known.columns if name.startswith("p") and name[1:].isdigit()]
+    parts = []
+    for (link, kind), panel in panels.items():
+        shift = pl.col("baseline_ms") if kind == "delta" else pl.lit(0.0)
+        rows = observed.filter(pl.col("link") == link).with_columns(
+            panel=pl.lit(panel.name), series="combination", x_ms=pl.col("plt_ms") - shift
+        )
+        printed = known.filter(pl.col("link") == link).select(
+            pl.lit(panel.name).alias("panel"), "series", *(pl.col(name) - shift for name in quantiles)
+        )
+        parts += [cdf.measured(rows, "x_ms"), cdf.published_quantiles(printed)]
+    return pl.concat(parts)
+
+
+def fig10_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of Fig. 10."""
+    return _absolute_data(inputs, "wikipedia.org")
+
+
+def fig10(frame: pl.DataFrame) -> AnyChart:
+    """TNSM24 Fig. 10: CDF of the PLT of wikipedia.org on fiber and 4G."""
+    return _absolute(frame, "wikipedia.org")
+
+
+def fig11_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of Fig. 11."""
+    return _absolute_data(inputs, "instagram.com")
+
+
+def fig11(frame: pl.DataFrame) -> AnyChart:
+    """TNSM24 Fig. 11: CDF of the PLT of instagram.com on fiber and 4G."""
+    return _absolute(frame, "instagram.com")
+
+
+def _absolute(frame: pl.DataFrame, page: str) -> AnyChart:
+    return cdf.chart(frame, list(_absolute_panels(page).values()), height=120, legend_columns=2)
+
+
+# Fig. 12
+
+
+def fig12_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of Fig. 12: the medians of Fig. 8 as CDF curves over the cells."""
+    cells = fig8_data(inputs).filter(pl.col("source") != "difference")
+    curves = metrics.curves(
+        cells.with_columns(campaign=pl.lit(""), round=pl.lit(0)).lazy(), "percent", ["series", "source"]
+    )
+    feet = curves.group_by("series", "source", maintain_order=True).first().with_columns(cdf=pl.lit(0.0))
+    rows = pl.concat([feet, curves.select(feet.columns)]).with_columns(
+        panel=pl.lit("cells"), kind=pl.lit("curve"), low=pl.lit(None, pl.Float64), high=pl.lit(None, pl.Float64)
+    )
+    return rows.select(pl.col(name).cast(kind) for name, kind in cdf.SCHEMA.items()).sort(
+        "source", "series", "cdf", maintain_order=True
+    )
+
+
+def fig12(frame: pl.DataFrame) -> AnyChart:
+    """TNSM24 Fig. 12: CDF of the median relative PLT increase over the 15 cells."""
+    panel = cdf.Panel("cells", f"Median {_INCREASE}", SERIES)
+    return cdf.chart(frame, (panel,), height=190, whole=True, published_steps=True)
+
+
+# Differences within a round
+
+
+_PAIRS = {
+    "DoH instead of DoQ (H3 1-RTT)": ("DoH + H3 1-RTT", "DoQ + H3 1-RTT"),
+    "H3 1-RTT instead of 0-RTT (DoQ)": ("DoQ + H3 1-RTT", "DoQ + H3 0-RTT"),
+    "DoQ instead of DoUDP (H3 1-RTT)": ("DoQ + H3 1-RTT", "DoUDP + H3 1-RTT"),
+}
+
+
+def differences_data(inputs: Inputs) -> pl.DataFrame:
+    """What one step costs within a round, in percent of the baseline's median.
+
+    Columns link, page, series, source, n, rounds, median, low, high.
+    """
+
+    def of_link(one: Inputs) -> pl.DataFrame:
+        increases = metrics.relative_increase(one.combinations)
+        parts = [
+            metrics.medians(
+                metrics.paired(increases, "increase_percent", "combination", *pair).with_columns(series=pl.lit(name)),
+                "difference",
+                [*metrics.CELL, "series"],
+            )
+            for name, pair in _PAIRS.items()
+        ]
+        return pl.concat(parts)
+
+    ours = _by_link(inputs, of_link).with_columns(source=pl.lit("measured"))
+    heatmap = inputs.published.heatmap
+    zero = heatmap.select("link", "page").unique(maintain_order=True).with_columns(percent=pl.lit(0.0))
+    printed = pl.concat([heatmap, zero.with_columns(series=pl.lit(metrics.BASELINE)).select(heatmap.columns)])
+    parts = []
+    for name, (first, second) in _PAIRS.items():
+        one, other = (printed.filter(series=series).drop("series") for series in (first, second))
+        parts.append(
+            one.join(other, on=["link", "page"], suffix="_second").select(
+                "link",
+                "page",
+                series=pl.lit(name),
+                source=pl.lit("published"),
+                median=pl.col("percent") - pl.col("percent_second"),
+            )
+        )
+    return pl.concat([ours, *parts], how="diagonal")
+
+
+def differences(frame: pl.DataFrame) -> AnyChart:
+    """What each step costs within a round: medians of paired differences with their intervals."""
+    if frame.filter(pl.col("source") == "measured").is_empty():
+        return cdf.nothing("no rounds with both sides of a pair", TEXT_WIDTH - 60, 80)
+    links = [link_title(link) for link in (*LINKS, *sorted(set(frame["link"]) - set(LINKS)))]
+    order = list(_PAIRS)
+    color = alt.Color(
+        "series:N", scale=alt.Scale(domain=order, range=["#d55e00", "#009e73", "#0072b2"]), legend=_marks()
+    )
+    shape = alt.Shape(
+        "series:N", scale=alt.Scale(domain=order, range=["square", "triangle-up", "circle"]), legend=_marks()
+    )
+    offset = alt.YOffset("series:N", sort=order, scale=alt.Scale(paddingOuter=0.6))
+    tooltip = [
+        alt.Tooltip("page:N"),
+        alt.Tooltip("link_title:N", title="link"),
+        alt.Tooltip("series:N"),
+        alt.Tooltip("source:N"),
+        alt.Tooltip("median:Q", format="+.2f", title="median, %"),
+        alt.Tooltip("low:Q", format="+.2f", title="95 % from"),
+        alt.Tooltip("high:Q", format="+.2f", title="to"),
+        alt.Tooltip("n:Q", title="pairs"),
+    ]
+    pages = [page for page in _pages(frame) if page in set(frame["page"])]
+    base = alt.Chart(width=(TEXT_WIDTH - 95) // len(pages) - 14, height=38 * len(links))
+    x = alt.X("median:Q", title="Share of the baseline's PLT (%)", axis=alt.Axis(tickCount=4))
+    y = alt.Y(
+        "link_title:N",
+        title=None,
+        scale=alt.Scale(domain=links),
+        axis=alt.Axis(domain=False, ticks=False, labelFontWeight="bold"),
+    )
+    ours = base.transform_filter(alt.datum.source == "measured")
+    zero = base.mark_rule(color=MUTED, strokeWidth=1).encode(x=alt.datum(0))
+    intervals = ours.transform_filter(alt.datum.low != None).mark_rule(strokeWidth=1.6)  # noqa: E711 - Vega
+    layers = alt.layer(
+        zero,
+        intervals.encode(alt.X("low:Q"), y, alt.X2("high:Q"), color, yOffset=offset, tooltip=tooltip),
+        ours.mark_point(filled=True, size=44, opacity=1).encode(x, y, color, shape, yOffset=offset, tooltip=tooltip),
+        base.transform_filter(alt.datum.source == "published")
+        .mark_point(filled=False, size=56, strokeWidth=1.1, opacity=1)
+        .encode(x, y, color, shape, yOffset=offset, tooltip=tooltip[:5]),
+    )
+    column = alt.Column("page:N", sort=pages, title=None, header=alt.Header(labelPadding=2))
+    chart: AnyChart = faceted(layers, column=column, spacing=14).resolve_scale(x="independent")
+    chart.data = frame.with_columns(link_title=pl.col("link").replace(LINKS))
+    return chart
+
+
+def _marks() -> alt.Legend:
+    return alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=60, labelLimit=0, columns=3)
+
+
+def _pages(frame: pl.DataFrame) -> list[str]:
+    known = ["example.org", "wikipedia.org", "instagram.com"]
+    return [*known, *sorted(set(frame["page"]) - set(known))]

@@ -1,0 +1,338 @@
+"""Every figure by name: what it shows, where it belongs, how it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import altair as alt
+import polars as pl
+
+from crosslayer.errors import CrosslayerError
+from crosslayer.figures import cdf, dns_overhead, handshakes, link_check, page_loads
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.style import COLUMN_WIDTH, PAPER, TEXT_WIDTH, AnyChart, framed
+
+MAX_ROWS = 5000
+"""Rows that a chart may embed."""
+
+
+class FigureError(CrosslayerError):
+    """A figure that cannot be drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a study."""
+
+    name: str
+    """File name without ending."""
+    title: str
+    paper_figure: str
+    """What it corresponds to in the paper, e.g. `Fig. 5`; empty where the paper has nothing like it."""
+    study: str
+    notebook: str
+    """Notebook that explains it."""
+    caption: str
+    """What the reader sees; provenance is added when it is drawn."""
+    note: str
+    """What marks and overlays mean, one or two sentences under the plot."""
+    data: Callable[[Inputs], pl.DataFrame]
+    """Makes the rows that are drawn."""
+    chart: Callable[[pl.DataFrame], AnyChart]
+    """Draws them."""
+    width: int = COLUMN_WIDTH
+    whole: bool = False
+    """A CDF figure that shows its tails too; the others end at the 99th percentile and say so."""
+
+    @property
+    def heading(self) -> str:
+        """Paper figure and title."""
+        return f"{self.paper_figure}. {self.title}" if self.paper_figure else self.title
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure drawn from one dataset."""
+
+    figure: Figure
+    frame: pl.DataFrame
+    """The rows it draws."""
+    chart: alt.VConcatChart
+    caption: str
+    """Caption with provenance."""
+
+
+_DOTTED = f"Dotted, thin: {PAPER} as published. Dots and bars at 0.5: our medians, 95 % intervals."
+_DIAMONDS = f"Diamonds: values printed in {PAPER}. Dots and bars at 0.5: our medians, 95 % intervals."
+_CONNECT = (
+    "Connect is connectEnd - connectStart, as in the paper. For 0-RTT today's browser marks the end of the handshake "
+    "there, long after the request has left: see the figure on early data."
+)
+
+_FIGURES = (
+    Figure(
+        "table2-link-check",
+        "Idle RTT and rates of the emulated links",
+        "Table II",
+        "coalescing",
+        "link_check",
+        "Deviation of the measured idle RTT (UDP echo) and rates of each link from its profile. The numbers are "
+        "the median of all checks of the campaign and the profile's value, whose rounded form is Table II.",
+        "Dots: median of all checks; bars: lowest and highest check. Grey: tolerance (RTT 1 % or 0.15 ms, rates 3 %).",
+        link_check.table2_data,
+        link_check.table2,
+        TEXT_WIDTH,
+    ),
+    Figure(
+        "aa-self-check",
+        "A/A self-check of the page-load procedure",
+        "",
+        "coalescing",
+        "link_check",
+        "Two alias hosts of the same page, both loaded with H3 1-RTT in the same round: whatever differs here is the "
+        "procedure's own bias, since there is no effect to measure.",
+        "Ticks: rounds. Orange: median and 95 % interval. Grey: what is tolerated, -3 % to +3 %.",
+        link_check.aa_data,
+        link_check.aa,
+    ),
+    Figure(
+        "failures",
+        "Failed observations",
+        "",
+        "coalescing",
+        "link_check",
+        "Failed and attempted observations by condition and link. A failed observation is a row of the dataset with "
+        "its reason; a combination counts a round only where both its exchange and its load succeeded.",
+        "",
+        link_check.failures_data,
+        link_check.failures,
+    ),
+    Figure(
+        "fig03-handshakes",
+        "Handshake durations over all links",
+        "Fig. 3",
+        "coalescing",
+        "handshakes",
+        f"CDF of handshake durations in multiples of the link's RTT, all links together. {_CONNECT}",
+        _DIAMONDS,
+        handshakes.fig3_data,
+        handshakes.fig3,
+    ),
+    Figure(
+        "fig04-handshakes-fiber-4g",
+        "Handshake durations on fiber and 4G",
+        "Fig. 4",
+        "coalescing",
+        "handshakes",
+        f"CDF of handshake durations in multiples of the link's RTT on (a) fiber and (b) 4G. {_CONNECT}",
+        _DIAMONDS,
+        handshakes.fig4_data,
+        handshakes.fig4,
+    ),
+    Figure(
+        "early-data",
+        "When the request leaves and the response starts",
+        "",
+        "coalescing",
+        "handshakes",
+        "Median times after the start of the navigation, in multiples of the link's RTT. With H3 0-RTT the request "
+        "leaves at once and the response starts one round-trip earlier, while the end of the handshake hardly moves.",
+        "Marks: medians of all pages; lines: 5th to 95th percentile.",
+        handshakes.early_data_data,
+        handshakes.early_data,
+    ),
+    Figure(
+        "early-data-saving",
+        "What H3 0-RTT saves within a round",
+        "",
+        "coalescing",
+        "handshakes",
+        "Difference between the H3 1-RTT and the H3 0-RTT load of the same round, in multiples of the link's RTT: "
+        "start of the response (all pages) and PLT of each page.",
+        f"Filled: medians, 95 % intervals. Hollow: differences of medians, {PAPER} Figs. 10, 11. Dashed: 0 and 1 RTT.",
+        handshakes.saving_data,
+        handshakes.saving,
+    ),
+    Figure(
+        "fig05-dns-exchange",
+        "DNS exchange durations over all links",
+        "Fig. 5",
+        "coalescing",
+        "dns_overhead",
+        "CDF of DNS exchanges (handshake and query on a new connection) in multiples of the link's RTT, all links "
+        "together.",
+        _DOTTED,
+        dns_overhead.fig5_data,
+        dns_overhead.fig5,
+    ),
+    Figure(
+        "fig06-dns-exchange-fiber-4g",
+        "DNS exchange durations on fiber and 4G",
+        "Fig. 6",
+        "coalescing",
+        "dns_overhead",
+        "CDF of DNS exchanges in multiples of the link's RTT on (a) fiber and (b) 4G.",
+        _DOTTED,
+        dns_overhead.fig6_data,
+        dns_overhead.fig6,
+    ),
+    Figure(
+        "dns-exchange-other-links",
+        "DNS exchange durations on the links that are not printed",
+        "",
+        "coalescing",
+        "dns_overhead",
+        "CDF of DNS exchanges in multiples of the link's RTT on cable, DSL and 4G medium. The authors drew these "
+        "figures and did not print them.",
+        f"Dotted, thin: quantiles of the authors' files. {_DOTTED.split('. ', 1)[1]}",
+        dns_overhead.other_links_data,
+        dns_overhead.other_links,
+    ),
+    Figure(
+        "fig07-queries-and-tcp-rtt",
+        "DoUDP lookup, DoQ query and TCP RTT",
+        "Fig. 7",
+        "coalescing",
+        "dns_overhead",
+        "CDF of single round-trips in multiples of the link's RTT: DoUDP lookup, DoQ query without its handshake, and "
+        "TCP connect, (a) over all links and (b) on cable.",
+        _DIAMONDS,
+        dns_overhead.fig7_data,
+        dns_overhead.fig7,
+    ),
+    Figure(
+        "processing-delay",
+        "What an exchange takes beyond its round-trips",
+        "",
+        "coalescing",
+        "dns_overhead",
+        "DNS exchange minus the round-trips it needs at least (DoUDP 1, DoQ 2, DoH 3), in ms: processing, "
+        "serialisation and queueing. Drawn by the authors and not printed.",
+        f"Dotted, thin: quantiles of the authors' files. {_DOTTED.split('. ', 1)[1]}",
+        dns_overhead.processing_data,
+        dns_overhead.processing,
+    ),
+    Figure(
+        "fig08-heatmap",
+        "Median PLT increase over DoUDP + H3 1-RTT",
+        "Fig. 8",
+        "coalescing",
+        "page_loads",
+        "Median PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the same cell: as "
+        "measured, as published, and the difference in percentage points.",
+        "Small: 95 % interval, baseline and combination resampled together.",
+        page_loads.fig8_data,
+        page_loads.fig8,
+        TEXT_WIDTH,
+    ),
+    Figure(
+        "fig09-plt-grid",
+        "Relative PLT increase, three pages by five links",
+        "Fig. 9",
+        "coalescing",
+        "page_loads",
+        "CDF of the PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the same "
+        "cell.",
+        _DOTTED,
+        page_loads.fig9_data,
+        page_loads.fig9,
+        TEXT_WIDTH,
+    ),
+    Figure(
+        "fig10-plt-wikipedia",
+        "PLT of wikipedia.org on fiber and 4G",
+        "Fig. 10",
+        "coalescing",
+        "page_loads",
+        "CDF of the PLT of wikipedia.org, absolute and relative to the baseline's own median: machines and browsers "
+        "differ in how long a page takes, the second plot of each link takes that out.",
+        f"Dotted, thin: derived from {PAPER}. {_DOTTED.split('. ', 1)[1]}",
+        page_loads.fig10_data,
+        page_loads.fig10,
+    ),
+    Figure(
+        "fig11-plt-instagram",
+        "PLT of instagram.com on fiber and 4G",
+        "Fig. 11",
+        "coalescing",
+        "page_loads",
+        "CDF of the PLT of instagram.com, absolute and relative to the baseline's own median.",
+        f"Dotted, thin: derived from {PAPER}. {_DOTTED.split('. ', 1)[1]}",
+        page_loads.fig11_data,
+        page_loads.fig11,
+    ),
+    Figure(
+        "fig12-summary",
+        "Median PLT increase over all cells",
+        "Fig. 12",
+        "coalescing",
+        "page_loads",
+        "CDF over the cells (page and link) of the median PLT increase of Fig. 8.",
+        f"Dotted, thin: {PAPER} as published, 15 cells.",
+        page_loads.fig12_data,
+        page_loads.fig12,
+        whole=True,
+    ),
+    Figure(
+        "plt-differences",
+        "What each step costs within a round",
+        "",
+        "coalescing",
+        "page_loads",
+        "Paired differences of the PLT within a round, in percent of the baseline's median: DoQ instead of DoUDP, DoH "
+        "instead of DoQ, and a full H3 handshake instead of early data.",
+        f"Filled: medians of the differences, 95 % intervals. Hollow: differences of the medians of {PAPER} Fig. 8.",
+        page_loads.differences_data,
+        page_loads.differences,
+        TEXT_WIDTH,
+    ),
+)
+
+FIGURES: dict[str, Figure] = {figure.name: figure for figure in _FIGURES}
+"""Every figure by name, in the order of the paper."""
+
+
+def draw(figure: Figure, inputs: Inputs, provenance: str) -> Drawing:
+    """Draw one figure.
+
+    Parameters
+    ----------
+    figure
+        From `FIGURES`.
+    inputs
+        Tables and published values.
+    provenance
+        Campaign, rounds, backend and host, from `Dataset.caption`.
+
+    Raises
+    ------
+    FigureError
+        Where the rows would be more than a chart may embed.
+    """
+    frame = figure.data(inputs)
+    if frame.height > MAX_ROWS:
+        raise FigureError(
+            f"{frame.height} rows, more than the {MAX_ROWS} a chart may embed",
+            where=figure.name,
+            next_step="Measure fewer links or pages in one campaign, or draw the links apart.",
+        )
+    tail = cdf.tail_note(frame) if set(cdf.SCHEMA) <= set(frame.columns) and not figure.whole else ""
+    lacks = inputs.lacks()
+    chart = framed(
+        figure.chart(frame), figure.heading, [figure.note, _samples(frame), tail, lacks, provenance], figure.width
+    )
+    return Drawing(
+        figure, frame, chart, " ".join(part for part in (figure.caption, figure.note, lacks, provenance) if part)
+    )
+
+
+def _samples(frame: pl.DataFrame) -> str:
+    """How many observations the measured marks stand for."""
+    if "n" not in frame.columns or "source" not in frame.columns:
+        return ""
+    counts = frame.filter(pl.col("source") == "measured")["n"].drop_nulls().sort().to_list()
+    if not counts:
+        return ""
+    low, high = counts[0], counts[-1]
+    return f"n = {low}." if low == high else f"n = {low} to {high}."

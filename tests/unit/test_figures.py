@@ -1,0 +1,147 @@
+"""Every figure draws from whatever a dataset has, within its limits, and shows the numbers of the metrics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import vl_convert
+
+import synthetic
+from crosslayer import metrics, published
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.figures import FIGURES, MAX_ROWS, FigureError, Inputs, draw
+from crosslayer.figures import registry as registry_module
+from crosslayer.figures.dns_overhead import SERIES as DNS_SERIES
+from crosslayer.figures.handshakes import SERIES as HANDSHAKE_SERIES
+from crosslayer.figures.page_loads import SERIES as PLT_SERIES
+from crosslayer.figures.style import SERIES
+
+PARTS: dict[str, dict[str, Any]] = {
+    "one cell": {"links": ["dsl"], "pages": ["wikipedia.org"]},
+    "one round": {"rounds": 1},
+    "no 0-RTT": {"h3": ["1-rtt"]},
+    "no baseline": {"protocols": ["DoQ", "DoH"]},
+    "only DNS": {"h3": [], "aa": False},
+    "all failed": {"failures": 1.0},
+}
+LACKS = {
+    "one cell": "Not in this campaign: Fiber, Cable, 4G, 4G medium, example.org, instagram.com.",
+    "one round": "",
+    "no 0-RTT": "Not in this campaign: H3 0-RTT loads.",
+    "no baseline": "Not in this campaign: DoUDP exchanges.",
+    "only DNS": "Not in this campaign: H3 1-RTT loads, H3 0-RTT loads.",
+    "all failed": "Not in this campaign: DoUDP exchanges, DoQ exchanges, DoH exchanges, H3 1-RTT loads, "
+    "H3 0-RTT loads, TCP RTTs.",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    folder = synthetic.write(tmp_path_factory.mktemp("whole"), rounds=40)
+    return Inputs.of(Dataset.open(folder), published.load())
+
+
+@pytest.fixture(scope="module", params=PARTS)
+def part(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Inputs]:
+    folder = synthetic.write(tmp_path_factory.mktemp("part"), **({"rounds": 7} | PARTS[request.param]))
+    return request.param, Inputs.of(Dataset.open(folder), published.load())
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_draws_within_its_limits(whole: Inputs, name: str) -> None:
+    drawing = draw(FIGURES[name], whole, "Campaign synthetic.")
+    assert 0 < drawing.frame.height <= MAX_ROWS
+    spec = drawing.chart.to_dict()
+    assert sum(len(rows) for rows in spec["datasets"].values()) <= MAX_ROWS
+    assert spec["vconcat"][0]["title"]["text"][0].startswith(FIGURES[name].heading.split()[0])
+    assert "Campaign synthetic." in " ".join(spec["title"]["text"])
+    assert drawing.caption.endswith("Campaign synthetic.")
+    assert "<svg" in vl_convert.vegalite_to_svg(json.dumps(spec))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_says_what_is_missing(part: tuple[str, Inputs], name: str) -> None:
+    what, inputs = part
+    drawing = draw(FIGURES[name], inputs, "Campaign synthetic.")
+    spec = drawing.chart.to_dict(validate=False)
+    notes = " ".join(spec["title"]["text"])
+    assert LACKS[what] in notes
+    assert LACKS[what] in drawing.caption
+    vl_convert.vegalite_to_vega(json.dumps(spec))  # compiles
+
+
+def test_a_chart_with_too_many_rows_is_refused(whole: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "MAX_ROWS", 10)
+    with pytest.raises(FigureError, match=r"fig05-dns-exchange: .* rows, more than the 10"):
+        draw(FIGURES["fig05-dns-exchange"], whole, "")
+
+
+def test_registry_covers_the_paper() -> None:
+    covered = {figure.paper_figure for figure in FIGURES.values()}
+    assert {"Table II", *(f"Fig. {number}" for number in range(3, 13))} <= covered
+    assert {figure.study for figure in FIGURES.values()} == {"coalescing"}
+    assert {figure.notebook for figure in FIGURES.values()} == {
+        "link_check",
+        "handshakes",
+        "dns_overhead",
+        "page_loads",
+    }
+
+
+@pytest.mark.parametrize("order", [DNS_SERIES, HANDSHAKE_SERIES, PLT_SERIES, metrics.COMBINATIONS])
+def test_series_differ_in_colour_and_in_dash(order: tuple[str, ...]) -> None:
+    assert len({SERIES[name][0] for name in order}) == len(order)
+    assert len({tuple(SERIES[name][1]) for name in order}) == len(order)
+
+
+def test_fig5_draws_the_medians_and_the_published_curve(whole: Inputs) -> None:
+    frame = FIGURES["fig05-dns-exchange"].data(whole)
+    rows = metrics.in_rtts(whole.exchanges, whole.rtts, ["total_ms"]).collect()
+    for protocol in DNS_SERIES:
+        drawn = frame.filter(kind="median", series=protocol).row(0, named=True)
+        expected = rows.filter(protocol=protocol)["total_rtt"]
+        assert drawn["x"] == pytest.approx(expected.median())
+        assert drawn["n"] == expected.len()
+        assert drawn["low"] <= drawn["x"] <= drawn["high"]
+    printed = frame.filter(source="published", series="DoQ")
+    assert printed.height == whole.published.curves.filter(figure="Fig. 5", series="DoQ").height
+    assert printed.filter(pl.col("cdf") <= 0.5)["x"].max() == pytest.approx(2.5, abs=0.01)
+
+
+def test_fig8_has_every_cell_three_times(whole: Inputs) -> None:
+    frame = FIGURES["fig08-heatmap"].data(whole)
+    assert frame.group_by("source").len().sort("source").rows() == [
+        ("difference", 45),
+        ("measured", 45),
+        ("published", 45),
+    ]
+    cell = {"series": "DoH + H3 1-RTT", "page": "example.org", "link": "4g-medium"}
+    values = {row["source"]: row["percent"] for row in frame.filter(**cell).iter_rows(named=True)}
+    assert values["published"] == 53.7
+    assert values["difference"] == pytest.approx(values["measured"] - 53.7)
+
+
+def test_fig12_has_one_point_per_cell(whole: Inputs) -> None:
+    frame = FIGURES["fig12-summary"].data(whole)
+    curve = frame.filter(source="measured", series="DoQ + H3 0-RTT")
+    assert curve["n"].unique().to_list() == [15]
+    assert curve.height == 15 + 1  # and the foot of the curve
+
+
+def test_curves_start_at_zero_and_end_at_one(whole: Inputs) -> None:
+    frame = FIGURES["fig09-plt-grid"].data(whole)
+    ends = (
+        frame.filter(source="measured", kind="curve")
+        .group_by("panel", "series")
+        .agg(low=pl.min("cdf"), high=pl.max("cdf"))
+    )
+    assert ends.select("low", "high").unique().rows() == [(0.0, 1.0)]
+
+
+def test_published_values_are_named_where_they_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(published.PublishedError, match=r"curves\.csv"):
+        published.load(tmp_path)
