@@ -1,0 +1,55 @@
+"""The command line: help that teaches, the doctor's JSON, errors as one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from crosslayer.cli import cli
+
+
+@pytest.mark.parametrize("command", sorted(cli.commands))
+def test_every_command_explains_itself(command: str) -> None:
+    said = CliRunner().invoke(cli, [command, "--help"])
+    assert said.exit_code == 0
+    assert len(said.output.splitlines()) > 5
+
+
+def test_the_doctors_json_says_what_is_missing_and_the_way_out() -> None:
+    said = CliRunner().invoke(cli, ["doctor", "--json"])
+    report = json.loads(said.output)
+    assert said.exit_code == (0 if report["can_measure"] else 1)
+    items = {finding["item"] for finding in report["findings"]}
+    assert {"namespaces", "netem", "uml", "chromium", "crosslayer-server", "disk"} <= items
+    for finding in report["findings"]:
+        assert finding["state"] in ("ok", "note", "missing")
+        assert finding["detail"]
+        if finding["state"] == "missing":
+            assert finding["way_out"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["measure", "--profile", "huge"], "no size 'huge'"),
+        (["measure", "--rounds", "0"], "above 0"),
+        (["measure", "--links", "fibre", "--out", "x"], "no link profile 'fibre'"),
+        (["measure", "--pages", "nowhere.org", "--out", "x"], "no page 'nowhere.org'"),
+        (["measure", "--plan", "missing.toml"], "cannot be read"),
+        (["export", "missing"], "no campaign here"),
+    ],
+)
+def test_a_bad_call_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "crosslayer", *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert done.stderr.startswith("crosslayer: ")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "x").exists()
