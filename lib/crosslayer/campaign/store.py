@@ -50,25 +50,28 @@ class Store:
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         self._file = folder / FILE_NAME
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self._file, isolation_level=None, timeout=2)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            # A round is on the disk when its transaction ends, also if the machine goes down.
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self._db.execute("BEGIN EXCLUSIVE")
-            self._create()
-            self._db.execute("COMMIT")
-        except OSError as error:
-            raise CampaignError(
-                f"the output folder cannot be written ({error.strerror})",
-                where=str(folder),
-                next_step="Choose another with --out.",
-            ) from error
-        except sqlite3.Error as error:
-            raise self._failure(error) from error
-        self._adopt(plan)
+        with contextlib.ExitStack() as undo:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._db = sqlite3.connect(self._file, isolation_level=None, timeout=2)
+                undo.callback(self._db.close)
+                self._db.execute("PRAGMA journal_mode = WAL")
+                # A round is on the disk when its transaction ends, also if the machine goes down.
+                self._db.execute("PRAGMA synchronous = FULL")
+                self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+                self._db.execute("BEGIN EXCLUSIVE")
+                self._create()
+                self._db.execute("COMMIT")
+            except OSError as error:
+                raise CampaignError(
+                    f"the output folder cannot be written ({error.strerror})",
+                    where=str(folder),
+                    next_step="Choose another with --out.",
+                ) from error
+            except sqlite3.Error as error:
+                raise self._failure(error) from error
+            self._adopt(plan)
+            undo.pop_all()
 
     def __enter__(self) -> Store:
         return self
@@ -106,7 +109,6 @@ class Store:
         differing = [key for key, value in plan.as_dict().items() if key != "rounds" and known.get(key) != value]
         if differing:
             said = "; ".join(f"{key} is {known.get(key)} there and {plan.as_dict()[key]} now" for key in differing)
-            self.close()
             raise CampaignError(
                 f"holds a campaign made by another plan ({said})",
                 where=str(self._file),
