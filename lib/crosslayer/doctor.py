@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import re
@@ -46,11 +47,13 @@ _TOOLS = {
     "tcpdump": ("tcpdump", "comfort", "packet captures"),
 }
 _NIX = "`nix develop` has it too."
+_ROOT = Path(__file__).parents[2]
+_FLAKE_VERSIONS = _ROOT / "nix" / "versions.json"
 
 
 def examine() -> list[Finding]:
     """Every check, in the order a reader wants them. Starts a few short programs; changes nothing."""
-    return [_python(), *_tools(), _namespaces(), *_netem(), *_programs(), *_browser(), *_room()]
+    return [_python(), *_flake(), *_tools(), _namespaces(), *_netem(), *_programs(), *_browser(), *_room()]
 
 
 def can_measure(findings: list[Finding]) -> bool:
@@ -61,7 +64,10 @@ def can_measure(findings: list[Finding]) -> bool:
 def _python() -> Finding:
     locked = _locked_versions()
     differing = []
-    for name, version in sorted(locked.items()):
+    for name in _requirements():
+        version = locked.get(name)
+        if version is None:
+            continue
         try:
             have = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -82,8 +88,28 @@ def _python() -> Finding:
     )
 
 
+def _requirements() -> list[str]:
+    """Names of what crosslayer requires, extras included; what those require in turn is not listed."""
+    wanted = importlib.metadata.requires("crosslayer") or []
+    return sorted({re.split(r"[<>=!~ ;\[]", requirement, maxsplit=1)[0] for requirement in wanted})
+
+
+def _flake() -> list[Finding]:
+    """Where the two ways in, Nix and pip, give other versions; known in a checkout only."""
+    if not _FLAKE_VERSIONS.exists():
+        return []
+    kept = json.loads(_FLAKE_VERSIONS.read_text(encoding="utf-8"))
+    differing = [
+        f"{name} {versions['flake']} ({versions['requirements.lock']})"
+        for name, versions in sorted(kept["packages"].items())
+        if versions["flake"] != versions["requirements.lock"]
+    ]
+    detail = f"Python {kept['python']}; other versions than requirements.lock: {', '.join(differing) or 'none'}"
+    return [Finding("nix develop", State.OK, f"{detail} [{kept['known_from']}]", needed_for="comfort")]
+
+
 def _locked_versions() -> dict[str, str]:
-    lock = Path(__file__).parents[3] / "requirements.lock"
+    lock = _ROOT / "requirements.lock"
     if not lock.exists():
         return {}
     return dict(re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))

@@ -1,0 +1,480 @@
+"""What can be checked of the flake without Nix: its lock, hashes, tools, scripts and versions."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import importlib.util
+import json
+import os
+import pty
+import re
+import shutil
+import stat
+import struct
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+NIX = ROOT / "nix"
+LIBRARY = sorted((ROOT / "lib" / "crosslayer").rglob("*.py"))
+SERVER = ROOT / "emulation" / "server"
+
+
+def load(path: Path) -> ModuleType:
+    """Import a script that is in no package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# The lock
+
+
+def test_lock_has_one_input_pinned_by_revision_and_hash() -> None:
+    lock = json.loads((ROOT / "flake.lock").read_text(encoding="utf-8"))
+    assert lock["version"] == 7
+    assert lock["nodes"]["root"] == {"inputs": {"nixpkgs": "nixpkgs"}}
+    assert set(lock["nodes"]) == {"root", "nixpkgs"}
+    source = {"owner": "NixOS", "repo": "nixpkgs", "type": "github"}
+    assert lock["nodes"]["nixpkgs"]["locked"] == source | {
+        "lastModified": 1787101114,
+        "narHash": "sha256-gwrPcFf/rDjHPaVflbDZ040ZDmBTRj/7+s8ZmE2SaIM=",
+        "rev": "b18a4b905f8d028dc4476412e6d6891728695379",
+    }
+    original = lock["nodes"]["nixpkgs"]["original"]
+    assert original == source | {"ref": "nixos-26.05"}
+    url = f"{original['type']}:{original['owner']}/{original['repo']}/{original['ref']}"
+    assert f'inputs.nixpkgs.url = "{url}";' in (ROOT / "flake.nix").read_text(encoding="utf-8")
+
+
+# Hashes
+
+
+def nar_hash(path: Path) -> str:
+    """SHA-256 of a path as a Nix archive, as `nix hash path` prints it."""
+    digest = hashlib.sha256()
+    for piece in nar(path):
+        digest.update(piece)
+    return f"sha256-{base64.b64encode(digest.digest()).decode()}"
+
+
+def nar(path: Path) -> Iterator[bytes]:
+    """A path serialised as a Nix archive: names sorted, times and owners left out."""
+    yield text("nix-archive-1")
+    yield from node(path)
+
+
+def text(value: str | bytes) -> bytes:
+    data = os.fsencode(value)
+    return struct.pack("<Q", len(data)) + data + bytes(-len(data) % 8)
+
+
+def node(path: Path) -> Iterator[bytes]:
+    mode = path.lstat().st_mode
+    yield text("(") + text("type")
+    if stat.S_ISLNK(mode):
+        yield text("symlink") + text("target") + text(bytes(path.readlink()))
+    elif stat.S_ISREG(mode):
+        yield text("regular")
+        if mode & stat.S_IXUSR:
+            yield text("executable") + text("")
+        yield text("contents") + text(path.read_bytes())
+    else:
+        yield text("directory")
+        for child in sorted(path.iterdir(), key=lambda child: os.fsencode(child.name)):
+            yield text("entry") + text("(") + text("name") + text(child.name) + text("node")
+            yield from node(child)
+            yield text(")")
+    yield text(")")
+
+
+def test_nar_hash_is_that_of_nix(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "b.txt").write_text("two\n", encoding="utf-8")
+    (tree / "sub" / "run").write_text("#!/bin/sh\n", encoding="utf-8")
+    (tree / "sub" / "run").chmod(0o755)
+    (tree / "a").symlink_to("b.txt")
+    (tree / "B").write_bytes(b"")
+    # Printed by `nix hash path` 2.34 for this tree.
+    assert nar_hash(tree) == "sha256-INd+/Z4/9u4yqiJaqkadMf8zsHAJWJZyztZpovTs1rM="
+
+
+OUT_OF_REACH = re.compile(
+    r"dial tcp|lookup |no such host|connection refused|proxyconnect|i/o timeout|TLS handshake|40[34] |"
+    r"module lookup disabled|requires go >="
+)
+
+
+def test_vendor_hash_is_that_of_go_mod_vendor(tmp_path: Path) -> None:
+    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go") or shutil.which(ROOT / ".venv" / "bin" / "go")
+    if go is None:
+        pytest.skip("there is no Go on this machine")
+    copy = tmp_path / "server"
+    shutil.copytree(SERVER, copy, ignore=shutil.ignore_patterns("vendor"))
+    done = subprocess.run(
+        [go, "mod", "vendor"],
+        cwd=copy,
+        env=os.environ | {"GOFLAGS": "", "GOTOOLCHAIN": "local"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0 and OUT_OF_REACH.search(done.stderr):
+        pytest.skip(f"the server's Go modules are out of reach: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    written = re.findall(r'vendorHash = "([^"]+)"', (NIX / "server.nix").read_text(encoding="utf-8"))
+    assert written == [nar_hash(copy / "vendor")]
+
+
+def test_the_guest_init_has_no_modules_to_vendor() -> None:
+    assert "require" not in (ROOT / "emulation" / "wire" / "go.mod").read_text(encoding="utf-8")
+    assert "vendorHash = null;" in (NIX / "wire.nix").read_text(encoding="utf-8")
+
+
+# Tools and variables
+
+
+def called_programs() -> set[str]:
+    """Names of the programs the library starts or looks for on the PATH."""
+    found: set[str] = set()
+    for path in LIBRARY:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        commands: list[ast.expr] = []
+        for place in ast.walk(tree):
+            if isinstance(place, ast.Call):
+                function = place.func.attr if isinstance(place.func, ast.Attribute) else getattr(place.func, "id", "")
+                if function in ("which", "_tool"):
+                    found |= {a.value for a in place.args if isinstance(a, ast.Constant) and isinstance(a.value, str)}
+                elif function in ("run", "Popen", "command_in"):
+                    commands += place.args
+            elif isinstance(place, ast.FunctionDef) and place.name == "command_in":
+                commands += [line.value for line in place.body if isinstance(line, ast.Return) and line.value]
+            elif isinstance(place, ast.Assign) and getattr(place.targets[0], "id", "") == "_TOOLS":
+                found |= set(ast.literal_eval(place.value))
+        named = {command.id for command in started(commands) if isinstance(command, ast.Name)}
+        for place in ast.walk(tree):
+            if isinstance(place, ast.Assign) and getattr(place.targets[0], "id", "") in named:
+                commands.append(place.value)
+        for command in started(commands):
+            if isinstance(command, ast.Constant) and isinstance(command.value, str):
+                found.add(command.value)
+    # Found by variables instead, or whatever the user asks for.
+    return {name for name in found if re.fullmatch(r"[a-z][a-z0-9.-]*", name)} - {"chromedriver", "linux", "linux.uml"}
+
+
+def started(commands: list[ast.expr]) -> Iterator[ast.expr]:
+    """First words of command lines, and what is run after `--` in them; names where a variable holds the line."""
+    for command in commands:
+        if isinstance(command, ast.Name):
+            yield command
+        if not isinstance(command, ast.List) or not command.elts:
+            continue
+        first = command.elts[0]
+        yield first.value if isinstance(first, ast.Starred) else first
+        words = [word.value if isinstance(word, ast.Constant) else None for word in command.elts]
+        if "--" in words[:-1]:
+            yield command.elts[words.index("--") + 1]
+
+
+PROMISED: dict[str, dict[str, list[str]]] = json.loads((NIX / "tools.json").read_text(encoding="utf-8"))
+
+
+def commands_of(*purposes: str) -> set[str]:
+    return {command for purpose in purposes for commands in PROMISED[purpose].values() for command in commands}
+
+
+def test_every_program_the_library_starts_is_in_the_shell() -> None:
+    called = called_programs()
+    assert {"unshare", "nsenter", "tc", "ip", "git"} <= called, "the search itself no longer works"
+    assert called - commands_of("measuring", "looking") == set()
+
+
+def test_every_tool_of_the_shell_is_called_somewhere() -> None:
+    assert commands_of("measuring") - called_programs() == set()
+    told = (ROOT / "lib/crosslayer/cli.py").read_text(encoding="utf-8") + (ROOT / "lib/crosslayer/doctor.py").read_text(
+        encoding="utf-8"
+    )
+    scripts = "".join(p.read_text(encoding="utf-8") for p in [*(ROOT / "setup").iterdir(), NIX / "checks.nix"])
+    for command in commands_of("looking"):
+        assert re.search(rf"\b{command}\b", told), f"nothing tells the user of {command}"
+    for command in commands_of("developing"):
+        assert re.search(rf"\b{command}\b", scripts), f"no check runs {command}"
+
+
+def test_the_flake_sets_the_variables_the_library_reads() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in LIBRARY)
+    read = set(re.findall(r"""["'](CROSSLAYER_[A-Z_]+)["']""", text))
+    # The library's own, and one for whoever hunts a fault.
+    read -= {"CROSSLAYER_CA", "CROSSLAYER_DEBUG", "CROSSLAYER_PRIVATE", "CROSSLAYER_SERVER"}
+    written = set(re.findall(r"(CROSSLAYER_[A-Z_]+) =", (NIX / "variables.nix").read_text(encoding="utf-8")))
+    assert written == read
+
+
+def test_sources_name_files_that_are_there() -> None:
+    sources = (NIX / "sources.nix").read_text(encoding="utf-8")
+    named = re.findall(r"(?<!maybeMissing)\s(\.\./[A-Za-z0-9./_-]+)", sources)
+    assert len(named) > 15
+    assert [name for name in named if not (NIX / name).exists()] == []
+
+
+@pytest.mark.parametrize("path", [ROOT / "flake.nix", *sorted(NIX.glob("*.nix"))], ids=lambda path: path.name)
+def test_nothing_in_the_flake_is_impure(path: Path) -> None:
+    text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
+    for forbidden in (r"with pkgs;", r"<nixpkgs>", r"builtins\.(fetch|current|getEnv|getFlake)", r"/usr\b", r"/home\b"):
+        assert re.search(forbidden, text) is None, f"{path.name} has {forbidden}"
+
+
+# Requirements and versions
+
+
+def written_requirements() -> list[str]:
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = pyproject["project"]
+    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
+    return [*pyproject["build-system"]["requires"], *project["dependencies"], *extras]
+
+
+def test_nix_reads_the_names_pip_reads() -> None:
+    pattern = re.search(r'builtins\.match "([^"]+)"', (NIX / "requirements.nix").read_text(encoding="utf-8"))
+    assert pattern is not None
+    for requirement in written_requirements():
+        matched = re.fullmatch(pattern[1], requirement)
+        assert matched is not None
+        assert matched[1] == Requirement(requirement).name
+
+
+@pytest.mark.parametrize("given_by", ["flake", "requirements.lock"])
+def test_versions_satisfy_the_ranges_in_pyproject(given_by: str) -> None:
+    versions = json.loads((NIX / "versions.json").read_text(encoding="utf-8"))["packages"]
+    for written in written_requirements():
+        requirement = Requirement(written)
+        version = versions[requirement.name][given_by]
+        # What only builds the package is not in the lock of what runs it.
+        assert version is not None, f"{given_by} has no {requirement.name}"
+        assert version in requirement.specifier, f"{given_by} has {requirement.name} {version}, wanted is {requirement}"
+
+
+def test_versions_are_those_of_the_locks() -> None:
+    kept = json.loads((NIX / "versions.json").read_text(encoding="utf-8"))
+    flake = {
+        "python": kept["python"],
+        "packages": {name: versions["flake"] for name, versions in kept["packages"].items()},
+    }
+    assert load(NIX / "versions.py").table(flake, kept["known_from"]) == kept, "run nix/versions.py"
+
+
+def test_versions_come_from_a_file_where_there_is_no_nix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load(NIX / "versions.py")
+    monkeypatch.setattr(script, "OUT", tmp_path / "versions.json")
+    given = tmp_path / "flake.json"
+    given.write_text('{"python": "3.13.1", "packages": {"polars": "1.31.0"}}', encoding="utf-8")
+    assert script.main(["--flake", str(given), "--known-from", "a test"]) == 0
+    written = json.loads((tmp_path / "versions.json").read_text(encoding="utf-8"))
+    assert written["packages"]["polars"]["flake"] == "1.31.0"
+    assert written["packages"]["aioquic"]["flake"] is None
+    assert written["known_from"] == "a test"
+    with pytest.raises(SystemExit):
+        script.main(["--flake", str(given)])
+
+
+# papermill in the shell
+
+Papermill = Callable[..., tuple[str, list[str]]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a notebook, as a reader's checkout has it."""
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "run_all.ipynb").write_text("{}", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def papermill(folder: Path) -> Papermill:
+    """Run nix/papermill.sh before a papermill that only writes down its arguments; gives what was said, and those."""
+    programs = folder / "programs"
+    programs.mkdir()
+    arguments = folder / "arguments"
+    stub = programs / "papermill"
+    bash = shutil.which("bash")
+    stub.write_text(f"#!{bash}\nprintf '%s\\n' \"$@\" > {arguments}\necho ran\n", encoding="utf-8")
+    stub.chmod(0o755)
+    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+
+    def run(*words: str, terminal: bool = False, cwd: Path = folder) -> tuple[str, list[str]]:
+        command = ["bash", str(NIX / "papermill.sh"), *words]
+        if not terminal:
+            done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=True)
+            assert done.stdout == "ran\n", "standard output is papermill's alone"
+            return done.stderr, arguments.read_text(encoding="utf-8").splitlines()
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(command, cwd=cwd, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            said = b""
+            while piece := read_terminal(ours):
+                said += piece
+            assert process.wait() == 0
+        os.close(ours)
+        return said.decode(), arguments.read_text(encoding="utf-8").splitlines()
+
+    return run
+
+
+def read_terminal(terminal: int) -> bytes:
+    """What the program wrote; nothing once it has closed its side, which Linux reports as an error."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""
+
+
+DEFAULT = ["notebooks/run_all.ipynb", "build/notebooks/run_all.ipynb", "--cwd", "notebooks"]
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_papermill_gives_an_output_path_where_there_is_none(papermill: Papermill, folder: Path, terminal: bool) -> None:
+    said, arguments = papermill("notebooks/run_all.ipynb", terminal=terminal)
+    assert arguments == DEFAULT
+    assert "writing build/notebooks/run_all.ipynb" in said
+    assert (folder / "build" / "notebooks").is_dir()
+
+
+def test_papermill_takes_parameters_without_an_output_path(papermill: Papermill) -> None:
+    parameters = ["-p", "profile", "smoke", "--parameters", "studies", "a b"]
+    assert papermill("notebooks/run_all.ipynb", *parameters)[1] == DEFAULT + parameters
+
+
+def test_papermill_puts_its_output_beside_the_notebooks_from_anywhere(papermill: Papermill, folder: Path) -> None:
+    inside = papermill("run_all.ipynb", cwd=folder / "notebooks")[1]
+    assert inside == ["run_all.ipynb", "../build/notebooks/run_all.ipynb", "--cwd", "."]
+    (folder / "mine.ipynb").write_text("{}", encoding="utf-8")
+    assert papermill("mine.ipynb")[1] == ["mine.ipynb", "build/notebooks/mine.ipynb", "--cwd", "."]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["notebooks/run_all.ipynb", "out.ipynb"],
+        ["notebooks/run_all.ipynb", "out.ipynb", "-p", "profile", "smoke"],
+        ["notebooks/run_all.ipynb", "-p", "profile", "smoke", "out.ipynb"],
+        ["notebooks/run_all.ipynb", "-p", "profile"],
+        ["notebooks/run_all.ipynb", "-"],
+        ["--help-notebook", "notebooks/run_all.ipynb"],
+        ["--version"],
+        ["-", "-"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_papermill_passes_everything_else_on(papermill: Papermill, folder: Path, words: list[str]) -> None:
+    said, arguments = papermill(*words)
+    assert (said, arguments) == ("", words or [""])
+    assert not (folder / "build").exists()
+
+
+# nix run
+
+
+@pytest.fixture
+def reproduce(papermill: Papermill, folder: Path) -> Callable[..., Path]:
+    """Run what `nix run .#reproduce` runs, in a folder of its own, with the stub papermill."""
+    package = folder / "package"
+    for name in ("notebooks/run_all.ipynb", "data/raw/reference/campaign.json"):
+        (package / name).parent.mkdir(parents=True)
+        (package / name).write_text("from the package", encoding="utf-8")
+        (package / name).chmod(0o444)
+    script = "".join((NIX / name).read_text(encoding="utf-8") for name in ("workplace.sh", "reproduce.sh"))
+    here = folder / "here"
+    here.mkdir()
+
+    def run(*words: str) -> Path:
+        subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script, "reproduce", *words],
+            cwd=here,
+            env=os.environ | {"PATH": f"{folder / 'programs'}:{os.environ['PATH']}", "WORKPLACE": str(package)},
+            check=True,
+        )
+        return here
+
+    return run
+
+
+def test_reproduce_works_outside_a_checkout(reproduce: Callable[..., Path], folder: Path) -> None:
+    here = reproduce("-p", "profile", "smoke")
+    arguments = (folder / "arguments").read_text(encoding="utf-8").splitlines()
+    assert arguments == [*DEFAULT, "-p", "profile", "smoke"]
+    assert (here / "data/raw/reference/campaign.json").read_text(encoding="utf-8") == "from the package"
+    assert os.access(here / "notebooks/run_all.ipynb", os.W_OK)
+
+
+def test_reproduce_leaves_the_readers_notebooks_alone(reproduce: Callable[..., Path]) -> None:
+    here = reproduce()
+    notebook = here / "notebooks" / "run_all.ipynb"
+    notebook.write_text("mine", encoding="utf-8")
+    reproduce()
+    assert notebook.read_text(encoding="utf-8") == "mine"
+
+
+# The script of the NixOS test
+
+
+@pytest.fixture(scope="module")
+def smoke() -> ModuleType:
+    return load(ROOT / "tests" / "vm" / "check_smoke_campaign.py")
+
+
+def synthetic_smoke(folder: Path, smoke: Any, **options: Any) -> Path:
+    """A made-up smoke campaign that says it was measured over netem."""
+    import synthetic
+
+    plan = smoke.PLAN
+    synthetic.write(folder, **({"links": plan.links, "pages": plan.pages, "rounds": plan.rounds} | options))
+    campaign = json.loads((folder / "campaign.json").read_text(encoding="utf-8"))
+    (folder / "campaign.json").write_text(json.dumps(campaign | {"backend": "netem"}), encoding="utf-8")
+    return folder
+
+
+def test_smoke_check_passes_a_whole_campaign(
+    tmp_path: Path, smoke: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert smoke.main(synthetic_smoke(tmp_path / "good", smoke)) == 0
+    assert "a whole smoke campaign" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"links": ("fiber",)}, "are not those of smoke"),
+        ({"rounds": 2}, "2 DoQ exchanges"),
+        ({"h3": ("1-rtt",)}, "0 H3 0-rtt loads"),
+        ({"protocols": ("DoUDP", "DoH")}, "0 DoQ exchanges"),
+        ({"failures": 1.0}, "page_loads, link"),
+    ],
+    ids=["links", "rounds", "0-RTT", "protocols", "failures"],
+)
+def test_smoke_check_names_what_is_missing(
+    tmp_path: Path, smoke: ModuleType, capsys: pytest.CaptureFixture[str], options: dict[str, Any], said: str
+) -> None:
+    assert smoke.main(synthetic_smoke(tmp_path / "bad", smoke, **options)) == 1
+    assert said in capsys.readouterr().out
+
+
+def test_smoke_check_reports_a_folder_that_is_no_dataset(
+    tmp_path: Path, smoke: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert smoke.main(tmp_path) == 1
+    assert "campaign.json" in capsys.readouterr().out
