@@ -244,6 +244,8 @@ def test_sizes_of_tls_on_tcp(rows: dict[str, Any], protocol: Protocol) -> None:
     full, resumed = rows[f"{protocol} none"], rows[f"{protocol} ticket"]
     # SYN, ACK, hello and Finished at least; the certificate is what a resumed handshake does not receive.
     assert full["handshake_sent_packets"] >= 4
+    # One key share: the hello stays in one packet.
+    assert full["handshake_sent_bytes"] < 1000
     assert full["handshake_received_bytes"] > resumed["handshake_received_bytes"] + 400
     assert full["query_sent_bytes"] > 128
     assert full["query_received_bytes"] > 468

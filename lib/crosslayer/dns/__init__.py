@@ -2,6 +2,14 @@
 
 Clients resolve and time; they know nothing of campaigns, links or pages. `exchange` is what a study calls; `Client` is
 for what keeps its connections.
+
+    server = Server("10.53.0.2", "www.example.org", ca_file)
+    sessions = SessionStore()
+    with Capture() as capture:
+        exchange(server, Question("www.example.org"), Protocol.DOQ, sessions=sessions, capture=capture, warming=True)
+        row = exchange(
+            server, Question("www.example.org"), Protocol.DOQ, Resumption.EARLY_DATA, sessions=sessions, capture=capture
+        )
 """
 
 from crosslayer.dns.capture import Capture
