@@ -68,6 +68,7 @@ if (ready()) report(); else {
 }
 """
 _PAINT_WAIT_MS = 1500
+_ANSWER_INTERVAL_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,8 @@ class Browser:
                 where=programs.browser,
                 next_step="Run `crosslayer doctor`; the log is printed with CROSSLAYER_DEBUG=1.",
             ) from error
+        # Selenium looks for the answer to a BiDi command every 100 ms by default; four of them go to every load.
+        self._driver.command_executor.client_config.websocket_interval = _ANSWER_INTERVAL_S
         self._driver.set_page_load_timeout(page_timeout_s)
         self._driver.set_script_timeout(page_timeout_s)
         self._base = self._driver.current_window_handle
