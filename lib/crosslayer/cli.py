@@ -140,7 +140,9 @@ def measure(
     The last line of output is the dataset's folder.
     """
     from crosslayer.campaign import PROFILES, CampaignError
-    from crosslayer.campaign.plan import changed, load_plan
+    from crosslayer.campaign.plan import changed, check_names, load_plan
+    from crosslayer.links import load_profiles
+    from crosslayer.pages import find_spec_dir, load_pages
 
     if plan_file is None and profile not in PROFILES:
         raise CampaignError(
@@ -153,6 +155,8 @@ def measure(
         {k: v for k, v in given.items() if v is not None},
         where="options",
     )
+    # A wrong name is told on any machine, also on one that cannot measure.
+    check_names(plan, links=load_profiles(), pages=load_pages(find_spec_dir()))
     folder = out or Path("data/raw") / f"{plan.study}-{plan_file.stem if plan_file else profile}"
     _enter()
     from crosslayer.campaign.run import measure as run
