@@ -255,3 +255,33 @@ def _panel_title(name: str) -> alt.TitleParams:
     return alt.TitleParams(
         name, anchor="start", frame="group", fontSize=TEXT_PX, fontWeight="bold", color=INK, offset=4
     )
+
+
+def table(frame: pl.DataFrame) -> pl.DataFrame:
+    """Medians of a CDF figure beside the published ones.
+
+    Returns
+    -------
+    polars.DataFrame
+        panel, series, n, median, low, high (95 % interval), published (null where nothing was), in the unit of the
+        figure; in the order of the panels.
+    """
+    key = ["panel", "series"]
+    medians = frame.filter(pl.col("kind") == "median")
+    printed = frame.filter(pl.col("source") == "published", pl.col("kind") == "point", pl.col("cdf") == 0.5)
+    curve = frame.filter(pl.col("source") == "published", pl.col("kind") == "curve").sort("cdf")
+    # The published curve is a polyline: its median is on the line between the vertices around 0.5.
+    below, above = (
+        curve.filter(side).group_by(key).agg(pl.col("x", "cdf").get(place))
+        for side, place in ((pl.col("cdf") <= 0.5, -1), (pl.col("cdf") > 0.5, 0))
+    )
+    share = (0.5 - pl.col("cdf")) / (pl.col("cdf_above") - pl.col("cdf"))
+    lines = below.join(above, on=key, suffix="_above").select(
+        *key, published=pl.col("x") + share * (pl.col("x_above") - pl.col("x"))
+    )
+    published = pl.concat([printed.select(*key, published="x"), lines]).unique(key, keep="first", maintain_order=True)
+    return (
+        medians.join(published, on=key, how="left", maintain_order="left")
+        .select(*key, "n", "x", "low", "high", "published")
+        .rename({"x": "median"})
+    )

@@ -157,6 +157,11 @@ def _marks() -> alt.Legend:
     )
 
 
+def early_data_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """Request, handshake and response as numbers: link, h3, event, n, median, low, high; multiples of the RTT."""
+    return frame.select("link", "h3", "event", "n", "median", "low", "high")
+
+
 def saving_data(inputs: Inputs) -> pl.DataFrame:
     """What early data saves within a round: H3 1-RTT minus H3 0-RTT.
 

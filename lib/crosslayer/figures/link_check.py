@@ -124,6 +124,13 @@ def table2(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
+def table2_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """Table II as numbers: link, quantity, unit, printed, nominal, median, low, high, checks, deviation_percent."""
+    return frame.select(
+        "link", "quantity", "unit", "printed", "nominal", "median", "low", "high", "checks", "deviation_percent"
+    )
+
+
 def aa_data(inputs: Inputs) -> pl.DataFrame:
     """The A/A self-check: loads of two alias hosts, both H3 1-RTT, in percent of their median PLT.
 
@@ -181,6 +188,13 @@ def aa(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
+def aa_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """The A/A self-check as numbers: link, page, n, median, low, high; percent."""
+    return frame.filter(pl.col("kind") == "median").select(
+        "link", "page", "n", pl.col("x").alias("median"), "low", "high"
+    )
+
+
 CONDITIONS = ("DoUDP", "DoQ", "DoH", "TCP RTT", "H3 1-RTT", "H3 0-RTT")
 
 
@@ -226,3 +240,8 @@ def failures(frame: pl.DataFrame) -> AnyChart:
     )
     chart.data = rows
     return chart
+
+
+def failures_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """Conditions and links with failures: condition, link, attempted, failed, reason."""
+    return frame.filter(pl.col("failed") > 0)

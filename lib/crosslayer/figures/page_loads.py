@@ -79,12 +79,16 @@ def fig8(frame: pl.DataFrame) -> AnyChart:
     increases = alt.Scale(domain=[low, top], scheme="blues")
     points = alt.Scale(domain=[-reach, 0, reach], range=["#5e3c99", "#f7f7f7", "#e66101"])
     texts = {name: pl.col(name).map_elements(_plain, return_dtype=pl.String) for name in ("percent", "low", "high")}
-    rows = frame.with_columns(
+    signed = pl.col("percent").map_elements(_signed, return_dtype=pl.String)
+    cells = frame.select("series", "link", "page").unique(maintain_order=True)
+    every = cells.join(pl.DataFrame({"source": ["measured", "published", "difference"]}), how="cross")
+    rows = every.join(frame, on=every.columns, how="left", maintain_order="left").with_columns(
         link_title=pl.col("link").replace(LINKS),
         number=pl.when(pl.col("source") == "difference")
-        .then(pl.col("percent").map_elements(_signed, return_dtype=pl.String))
-        .otherwise(texts["percent"]),
-        interval=pl.format("{} – {}", texts["low"], texts["high"]),
+        .then(signed)
+        .otherwise(texts["percent"])
+        .fill_null("–"),  # a cell that this campaign lacks
+        interval=pl.format("{} – {}", texts["low"], texts["high"]).fill_null(""),
     )
     plots = [
         _heatmap(frame, "measured", "measured (%)", increases, dark_above=0.55 * top),
@@ -94,6 +98,15 @@ def fig8(frame: pl.DataFrame) -> AnyChart:
     chart: AnyChart = alt.hconcat(*plots, spacing=8).resolve_scale(color="independent")
     chart.data = rows
     return chart
+
+
+def fig8_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """Fig. 8 as numbers: page, link, series, n, median, low, high, published; percent."""
+    ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
+    key = ["page", "link", "series"]
+    return ours.join(printed.select(*key, published="percent"), on=key, how="left", maintain_order="left").select(
+        *key, "n", pl.col("percent").alias("median"), "low", "high", "published"
+    )
 
 
 def _heatmap(frame: pl.DataFrame, source: str, title: str, scale: alt.Scale, *, dark_above: float) -> AnyChart:
@@ -298,6 +311,16 @@ def fig12(frame: pl.DataFrame) -> AnyChart:
     """TNSM24 Fig. 12: CDF of the median relative PLT increase over the 15 cells."""
     panel = cdf.Panel("cells", f"Median {_INCREASE}", SERIES)
     return cdf.chart(frame, (panel,), height=190, whole=True, published_steps=True)
+
+
+def fig12_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """Median and worst cell of each combination: series, n (cells), median, worst, and both as published; percent."""
+    cells = frame.filter(pl.col("cdf") > 0).group_by("series", "source", maintain_order=True)
+    both = cells.agg(pl.col("n").first(), pl.col("x").median().alias("median"), pl.col("x").max().alias("worst"))
+    ours, printed = (both.filter(pl.col("source") == source) for source in ("measured", "published"))
+    return ours.join(printed, on="series", suffix="_published", maintain_order="left").select(
+        "series", "n", "median", "worst", published_median="median_published", published_worst="worst_published"
+    )
 
 
 # Differences within a round

@@ -41,6 +41,8 @@ class Figure:
     """Makes the rows that are drawn."""
     chart: Callable[[pl.DataFrame], AnyChart]
     """Draws them."""
+    table: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    """Its numbers for a reader, from its rows."""
     width: int = COLUMN_WIDTH
     whole: bool = False
     """A CDF figure that shows its tails too; the others end at the 99th percentile and say so."""
@@ -63,6 +65,16 @@ class Drawing:
     """Caption with provenance."""
 
 
+def _measured_beside_published(frame: pl.DataFrame) -> pl.DataFrame:
+    """Medians of a figure that has them in rows, each with the published one: ..., n, median, low, high, published."""
+    key = [name for name in ("page", "link", "series") if name in frame.columns]
+    ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
+    published = printed.select(*key, published="median")
+    return ours.join(published, on=key, how="left", maintain_order="left").select(
+        *key, "n", "median", "low", "high", "published"
+    )
+
+
 _DOTTED = f"Dotted, thin: {PAPER} as published. Dots and bars at 0.5: our medians, 95 % intervals."
 _DIAMONDS = f"Diamonds: values printed in {PAPER}. Dots and bars at 0.5: our medians, 95 % intervals."
 _CONNECT = (
@@ -82,6 +94,7 @@ _FIGURES = (
         "Dots: median of all checks; bars: lowest and highest check. Grey: tolerance (RTT 1 % or 0.15 ms, rates 3 %).",
         link_check.table2_data,
         link_check.table2,
+        link_check.table2_table,
         TEXT_WIDTH,
     ),
     Figure(
@@ -95,6 +108,7 @@ _FIGURES = (
         "Ticks: rounds. Orange: median and 95 % interval. Grey: what is tolerated, -3 % to +3 %.",
         link_check.aa_data,
         link_check.aa,
+        link_check.aa_table,
     ),
     Figure(
         "failures",
@@ -107,6 +121,7 @@ _FIGURES = (
         "",
         link_check.failures_data,
         link_check.failures,
+        link_check.failures_table,
     ),
     Figure(
         "fig03-handshakes",
@@ -118,6 +133,7 @@ _FIGURES = (
         _DIAMONDS,
         handshakes.fig3_data,
         handshakes.fig3,
+        table=cdf.table,
     ),
     Figure(
         "fig04-handshakes-fiber-4g",
@@ -129,6 +145,7 @@ _FIGURES = (
         _DIAMONDS,
         handshakes.fig4_data,
         handshakes.fig4,
+        table=cdf.table,
     ),
     Figure(
         "early-data",
@@ -141,6 +158,7 @@ _FIGURES = (
         "Marks: medians of all pages; lines: 5th to 95th percentile.",
         handshakes.early_data_data,
         handshakes.early_data,
+        handshakes.early_data_table,
     ),
     Figure(
         "early-data-saving",
@@ -153,6 +171,7 @@ _FIGURES = (
         f"Filled: medians, 95 % intervals. Hollow: differences of medians, {PAPER} Figs. 10, 11. Dashed: 0 and 1 RTT.",
         handshakes.saving_data,
         handshakes.saving,
+        _measured_beside_published,
     ),
     Figure(
         "fig05-dns-exchange",
@@ -165,6 +184,7 @@ _FIGURES = (
         _DOTTED,
         dns_overhead.fig5_data,
         dns_overhead.fig5,
+        table=cdf.table,
     ),
     Figure(
         "fig06-dns-exchange-fiber-4g",
@@ -176,6 +196,7 @@ _FIGURES = (
         _DOTTED,
         dns_overhead.fig6_data,
         dns_overhead.fig6,
+        table=cdf.table,
     ),
     Figure(
         "dns-exchange-other-links",
@@ -188,6 +209,7 @@ _FIGURES = (
         f"Dotted, thin: quantiles of the authors' files. {_DOTTED.split('. ', 1)[1]}",
         dns_overhead.other_links_data,
         dns_overhead.other_links,
+        table=cdf.table,
     ),
     Figure(
         "fig07-queries-and-tcp-rtt",
@@ -200,6 +222,7 @@ _FIGURES = (
         _DIAMONDS,
         dns_overhead.fig7_data,
         dns_overhead.fig7,
+        table=cdf.table,
     ),
     Figure(
         "processing-delay",
@@ -212,6 +235,7 @@ _FIGURES = (
         f"Dotted, thin: quantiles of the authors' files. {_DOTTED.split('. ', 1)[1]}",
         dns_overhead.processing_data,
         dns_overhead.processing,
+        table=cdf.table,
     ),
     Figure(
         "fig08-heatmap",
@@ -224,6 +248,7 @@ _FIGURES = (
         "Small: 95 % interval, baseline and combination resampled together.",
         page_loads.fig8_data,
         page_loads.fig8,
+        page_loads.fig8_table,
         TEXT_WIDTH,
     ),
     Figure(
@@ -237,7 +262,7 @@ _FIGURES = (
         _DOTTED,
         page_loads.fig9_data,
         page_loads.fig9,
-        TEXT_WIDTH,
+        width=TEXT_WIDTH,
     ),
     Figure(
         "fig10-plt-wikipedia",
@@ -246,10 +271,12 @@ _FIGURES = (
         "coalescing",
         "page_loads",
         "CDF of the PLT of wikipedia.org, absolute and relative to the baseline's own median: machines and browsers "
-        "differ in how long a page takes, the second plot of each link takes that out.",
+        "differ in how long a page takes, the second plot of each link takes that out. Its intervals take the "
+        "baseline's median as given.",
         f"Dotted, thin: derived from {PAPER}. {_DOTTED.split('. ', 1)[1]}",
         page_loads.fig10_data,
         page_loads.fig10,
+        table=cdf.table,
     ),
     Figure(
         "fig11-plt-instagram",
@@ -257,10 +284,12 @@ _FIGURES = (
         "Fig. 11",
         "coalescing",
         "page_loads",
-        "CDF of the PLT of instagram.com, absolute and relative to the baseline's own median.",
+        "CDF of the PLT of instagram.com, absolute and relative to the baseline's own median, which the intervals take "
+        "as given.",
         f"Dotted, thin: derived from {PAPER}. {_DOTTED.split('. ', 1)[1]}",
         page_loads.fig11_data,
         page_loads.fig11,
+        table=cdf.table,
     ),
     Figure(
         "fig12-summary",
@@ -272,6 +301,7 @@ _FIGURES = (
         f"Dotted, thin: {PAPER} as published, 15 cells.",
         page_loads.fig12_data,
         page_loads.fig12,
+        page_loads.fig12_table,
         whole=True,
     ),
     Figure(
@@ -285,6 +315,7 @@ _FIGURES = (
         f"Filled: medians of the differences, 95 % intervals. Hollow: differences of the medians of {PAPER} Fig. 8.",
         page_loads.differences_data,
         page_loads.differences,
+        _measured_beside_published,
         TEXT_WIDTH,
     ),
 )

@@ -1,0 +1,87 @@
+"""The notebooks as files and as a whole: thin, parameterised, and they run from a dataset to the page of figures."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+import pytest
+from papermill.exceptions import PapermillExecutionError
+
+import synthetic
+from crosslayer.figures import FIGURES
+from crosslayer.notebook import NOTEBOOKS
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "notebooks"
+ALL = ("run_all", *NOTEBOOKS)
+
+
+def read(name: str) -> Any:
+    return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_notebook_holds_imports_parameters_and_calls(name: str) -> None:
+    cells = [cell for cell in read(name).cells if cell.cell_type == "code"]
+    tagged = [cell for cell in cells if "parameters" in cell.metadata.get("tags", [])]
+    assert len(tagged) == 1
+    for cell in cells:
+        for statement in ast.parse(cell.source).body:
+            if cell is tagged[0]:
+                assert isinstance(statement, ast.Assign)
+            else:
+                assert isinstance(statement, (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr))
+                if isinstance(statement, (ast.Assign, ast.Expr)):
+                    assert isinstance(statement.value, ast.Call)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_shows_the_figures_that_belong_to_it(name: str) -> None:
+    source = "\n".join(cell.source for cell in read(name).cells if cell.cell_type == "code")
+    shown = re.findall(r'page\.show\("([^"]+)"\)', source)
+    assert sorted(shown) == sorted(figure.name for figure in FIGURES.values() if figure.notebook == name)
+    assert set(re.findall(r'page\.table\("([^"]+)"\)', source)) == {name for name in shown if FIGURES[name].table}
+
+
+def run_all(tmp_path: Path, **parameters: Any) -> Any:
+    return papermill.execute_notebook(
+        str(FOLDER / "run_all.ipynb"),
+        str(tmp_path / "out.ipynb"),
+        parameters=parameters,
+        cwd=str(FOLDER),
+        progress_bar=False,
+        extra_arguments=["--log-level=ERROR"],
+    )
+
+
+def test_run_all_makes_every_figure_and_the_page(tmp_path: Path) -> None:
+    dataset = synthetic.write(tmp_path / "dataset", rounds=7, failures=0.02)
+    executed = run_all(tmp_path, campaign=str(dataset), figures=str(tmp_path / "figures"))
+    page = (tmp_path / "figures" / "index.html").read_text()
+    for name in FIGURES:
+        for ending in ("svg", "png", "json", "csv"):
+            assert (tmp_path / "figures" / "coalescing" / f"{name}.{ending}").stat().st_size > 0
+        assert f'<figure id="{name}"' in page
+    pictures = [out for cell in executed.cells for out in cell.get("outputs", []) if "image/png" in out.get("data", {})]
+    assert len(pictures) == len(FIGURES)
+    errors = [out for cell in executed.cells for out in cell.get("outputs", []) if out.get("name") == "stderr"]
+    assert not errors
+    inner = json.loads((ROOT / "build" / "notebooks" / "dns_overhead.ipynb").read_text())
+    tables = [out for cell in inner["cells"] for out in cell.get("outputs", []) if "| DoQ |" in str(out.get("data"))]
+    assert tables
+
+
+def test_an_unknown_parameter_stops_run_all(tmp_path: Path) -> None:
+    with pytest.raises(PapermillExecutionError, match="unknown parameter campain"):
+        run_all(tmp_path, campain="data/raw/reference")
+
+
+def test_a_dataset_that_is_not_there_stops_run_all(tmp_path: Path) -> None:
+    with pytest.raises(PapermillExecutionError, match="no such dataset folder"):
+        run_all(tmp_path, campaign=str(tmp_path / "nowhere"))
