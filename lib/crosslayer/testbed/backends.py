@@ -195,7 +195,7 @@ def find_uml() -> tuple[Path, Path, Path]:
         raise TestbedError(
             "this kernel has no netem and there is no User-Mode Linux kernel to stand in for it",
             where=kernel or "linux.uml",
-            next_step="Install user-mode-linux (`make setup` does), use `nix develop .#uml`, or load sch_netem: `modprobe sch_netem`.",
+            next_step="Install user-mode-linux (`make setup`), use `nix develop .#uml`, or `modprobe sch_netem`.",
         )
     told = os.environ.get("CROSSLAYER_UML_MODULES")
     folders = sorted(Path(told or "/usr/lib/uml/modules").glob("*/modules.dep")) or sorted(
