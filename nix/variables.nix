@@ -10,12 +10,7 @@
 }:
 let
   inherit (pkgs) chromedriver chromium;
-  fonts = pkgs.makeFontsConf {
-    fontDirectories = [
-      pkgs.dejavu_fonts
-      pkgs.liberation_ttf
-    ];
-  };
+  fonts = pkgs.makeFontsConf { fontDirectories = [ pkgs.dejavu_fonts ]; };
 in
 assert lib.assertMsg (
   lib.versions.major chromium.version == lib.versions.major chromedriver.version
