@@ -1,0 +1,75 @@
+"""Shapes of distributions as numbers: steps, tails, modes. The criteria are in `tolerances`."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosslayer.claims.tolerances import MODE_HEIGHT, MODE_VALLEY, STEP_RISE_RTT
+from crosslayer.metrics.resampling import Sample
+
+_GRID = 512
+
+
+def steps(sample: Sample, count: int = 5) -> int:
+    """Steps of a CDF that has `count` equally large parts at most: parts whose middles are told apart by eye.
+
+    Returns
+    -------
+    int
+        0 where nothing rises, else one more than there are rises.
+    """
+    middles = [sample.quantile((part + 0.5) / count) for part in range(count)]
+    rises = sum(second - first > STEP_RISE_RTT for first, second in pairwise(middles))
+    return rises + 1 if rises else 0
+
+
+def share_within(part: Sample, whole: Sample, low: float, high: float) -> float:
+    """Percentage of the part's observations that lie between two quantiles of the whole."""
+    first, last = np.quantile(whole.values, [low, high])
+    return float(np.mean((part.values >= first) & (part.values <= last)) * 100)
+
+
+def modes(sample: Sample) -> list[float]:
+    """Modes of a distribution: maxima of a Gaussian density estimate with Silverman's bandwidth.
+
+    Returns
+    -------
+    list of float
+        Where they are, ascending. A maximum counts where it is high enough and a valley parts it from the next one.
+    """
+    return [x for x, _ in _modes(sample.values)[0]]
+
+
+def share_of_first_mode(sample: Sample) -> float:
+    """Percentage of the observations up to the valley between the first two modes; 100 where there is one mode."""
+    valleys = _modes(sample.values)[1]
+    return float(np.mean(sample.values <= valleys[0]) * 100) if valleys else 100.0
+
+
+def _modes(values: NDArray[np.float64]) -> tuple[list[tuple[float, float]], list[float]]:
+    """Maxima as (x, density), and the valleys between them."""
+    quartiles = np.quantile(values, [0.25, 0.75])
+    spread = min(float(np.std(values)), float(quartiles[1] - quartiles[0]) / 1.349) or float(np.std(values))
+    if spread == 0:
+        return [(float(values[0]), 1.0)], []
+    width = 0.9 * spread * len(values) ** -0.2
+    grid = np.linspace(values.min() - 3 * width, values.max() + 3 * width, _GRID)
+    # Binned: a density of any number of observations costs the same.
+    counts, edges = np.histogram(values, bins=4 * _GRID)
+    centres = (edges[:-1] + edges[1:]) / 2
+    density = np.exp(-0.5 * ((grid[:, None] - centres) / width) ** 2) @ counts
+    inner = density[1:-1]
+    tops = [int(i) + 1 for i in np.flatnonzero((inner > density[:-2]) & (inner >= density[2:]))]
+    high = [i for i in tops if density[i] >= MODE_HEIGHT * density.max()]
+    found, valleys = [high[0]], []
+    for top in high[1:]:
+        valley = found[-1] + int(np.argmin(density[found[-1] : top + 1]))
+        if density[valley] < MODE_VALLEY * min(density[found[-1]], density[top]):
+            found.append(top)
+            valleys.append(float(grid[valley]))
+        elif density[top] > density[found[-1]]:
+            found[-1] = top
+    return [(float(grid[i]), float(density[i])) for i in found], valleys

@@ -1,0 +1,462 @@
+"""Claims: the table against the published data itself, every kind of verdict, and what cannot be measured."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import synthetic
+from crosslayer import claims, metrics, published
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.claims import Verdict, checks, shapes, tnsm24, tolerances
+from crosslayer.claims.observed import FEWEST_ROUNDS, NotMeasured, Observed
+from crosslayer.claims.tolerances import Tolerance
+from crosslayer.metrics.resampling import Estimate, Sample
+
+TABLES = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")
+OURS = ("TNSM24", "SLIDES (seed 001/002)")
+
+
+@pytest.fixture(scope="module")
+def results() -> pl.DataFrame:
+    """Every published result."""
+    return published.load().claims.filter(kind="result")
+
+
+@pytest.fixture(scope="module")
+def as_published(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """A campaign drawn from the published quantiles."""
+    return Dataset.open(synthetic.write(tmp_path_factory.mktemp("published"), rounds=200))
+
+
+@pytest.fixture(scope="module")
+def verdicts(as_published: Dataset) -> pl.DataFrame:
+    return check(as_published)
+
+
+def check(dataset: Dataset, **changed: pl.LazyFrame) -> pl.DataFrame:
+    frames = {name: dataset.table(name) for name in TABLES} | changed
+    return claims.check(**frames, claims=published.load().claims)
+
+
+def observed(dataset: Dataset) -> Observed:
+    return Observed(**{name: dataset.table(name) for name in TABLES})
+
+
+def row(verdicts: pl.DataFrame, claim: str) -> dict[str, object]:
+    return verdicts.row(by_predicate=pl.col("claim_id") == claim, named=True)
+
+
+def small(folder: Path, **options: object) -> pl.DataFrame:
+    """Verdicts of a small campaign with something missing."""
+    return check(Dataset.open(synthetic.write(folder, **options)))  # type: ignore[arg-type]
+
+
+# The table
+
+
+def test_every_result_of_the_paper_and_its_talk_has_a_check_and_no_check_is_without_a_claim(
+    results: pl.DataFrame,
+) -> None:
+    wanted = results.filter(pl.col("paper").is_in(OURS))["claim_id"].to_list()
+    assert sorted(wanted) == sorted(tnsm24.CHECKS)
+
+
+def test_every_result_of_every_paper_is_listed_once_and_in_order(results: pl.DataFrame, verdicts: pl.DataFrame) -> None:
+    assert verdicts["claim_id"].to_list() == results["claim_id"].to_list()
+    others = verdicts.filter(~pl.col("paper").is_in(OURS))
+    assert others["verdict"].unique().to_list() == ["not measured"]
+    assert others["why"].str.contains("which is not in this dataset").all()
+
+
+def test_cells_of_fig_8_are_those_their_claims_name(as_published: Dataset, results: pl.DataFrame) -> None:
+    """The identifiers are counted in the table; each must ask for the cell in its claim's scope."""
+    campaign = observed(as_published)
+    for place in range(45):
+        claim = results.row(by_predicate=pl.col("claim_id") == f"T{223 + place}", named=True)
+        combination, page, link = claim["scope"].split("; ")
+        asked = tnsm24.CHECKS[f"T{223 + place}"].run(campaign, float(claim["value"])).estimate
+        plt, base = (campaign.sample(name, [link], [page]).quantile(0.5) for name in (combination, "DoUDP + H3 1-RTT"))
+        assert asked is not None
+        assert asked.value == pytest.approx((plt / base - 1) * 100)
+
+
+def test_a_campaign_drawn_from_the_published_curves_reproduces_them(verdicts: pl.DataFrame) -> None:
+    """Wiring: a check that asks for another link, page, protocol or quantile than its claim fails here."""
+    by_verdict = dict(verdicts.select("claim_id", "verdict").iter_rows())
+    exchanges = [f"T{n:03}" for n in (*range(77, 86), *range(88, 96), 98, 99)]
+    orderings = [f"T{n}" for n in (122, 124, 125, 127, 137, 138, 147, 149, 202, 219)]
+    heatmap = [f"T{n}" for n in (123, 128, 129, 134, 135, 136, *range(139, 147), *range(223, 268))]
+    absolute = [f"T{n}" for n in (155, 156, 164, 165, 170, 171, 173, 174, 175, 180, 181, 184, 185, 187)]
+    summary = [f"T{n}" for n in (*range(196, 202), 1, 2) if n > 100] + ["T001", "T002"]
+    for claim in [*exchanges, *orderings, *heatmap, *absolute, *summary]:
+        assert by_verdict[claim] == "reproduced", row(verdicts, claim)
+
+
+def test_our_value_of_every_printed_cell_is_close_to_the_published_one(verdicts: pl.DataFrame) -> None:
+    """Closer than the tolerances: the data are the published ones."""
+    cells = verdicts.filter(pl.col("section_or_figure") == "Fig. 8", pl.col("paper") == "TNSM24")
+    distance = (cells["ours"] - cells["published"].str.strip_suffix(" %").cast(pl.Float64)).abs()
+    assert cells.height == 45
+    assert distance.max() < 1.0  # type: ignore[operator]
+
+
+def test_where_the_paper_contradicts_itself_the_note_says_so(verdicts: pl.DataFrame) -> None:
+    for claim in ("T003", "T004", "T080", "T086", "T113", "T138", "T139", "T140", "T145", "T146", "T198"):
+        assert row(verdicts, claim)["note"] != "", claim
+    assert row(verdicts, "T003")["verdict"] == "direction only"  # the data behind the paper do not bear it out either
+
+
+def test_intervals_are_those_of_the_figures(as_published: Dataset, verdicts: pl.DataFrame) -> None:
+    combinations = metrics.combine(
+        metrics.exchanges(as_published.table("dns_exchanges")), metrics.page_loads(as_published.table("page_loads"))
+    )
+    chosen = combinations.filter(pl.col("link") == "fiber", pl.col("page") == "example.org")
+    figure = metrics.relative_medians(chosen).row(by_predicate=pl.col("combination") == "DoH + H3 1-RTT", named=True)
+    claim = row(verdicts, "T253")
+    assert (claim["ours"], claim["low"], claim["high"]) == pytest.approx(
+        (figure["increase_percent"], figure["low"], figure["high"])
+    )
+
+
+# Verdicts
+
+
+def test_another_truth_is_not_reproduced(as_published: Dataset) -> None:
+    """DoH and DoQ exchanged, 0-RTT and 1-RTT exchanged: what was claimed of them must fall."""
+    swapped = as_published.table("dns_exchanges").with_columns(pl.col("protocol").replace({"DoH": "DoQ", "DoQ": "DoH"}))
+    loads = as_published.table("page_loads").with_columns(
+        h3=pl.col("h3").replace({"1-rtt": "0-rtt", "0-rtt": "1-rtt"}), early_data_accepted=True
+    )
+    found = check(as_published, dns_exchanges=swapped, page_loads=loads)
+    for claim in ("T005", "T085", "T122", "T147", "T079", "T090", "T215", "T141", "T210"):
+        assert row(found, claim)["verdict"] == "not reproduced", row(found, claim)
+    assert row(found, "T082")["verdict"] == "not reproduced"
+    assert row(found, "T077")["verdict"] == "reproduced"  # DoUDP is untouched
+
+
+def constant(value: float, low: float, high: float, rounds: int = 30) -> checks.Measure:
+    draws = None if rounds < metrics.MIN_ROUNDS else np.linspace(low, high, 1001)
+    return lambda observed: Estimate(value, 100, rounds, draws)
+
+
+def run(check: checks.Check, value: float | None = None) -> checks.Outcome:
+    return check.run(None, value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        (2.5, Verdict.REPRODUCED),
+        (2.25, Verdict.REPRODUCED),
+        (2.2, Verdict.DIRECTION_ONLY),
+        (1.99, Verdict.DIRECTION_ONLY),
+        (1.9, Verdict.NOT_REPRODUCED),
+        (2.9, Verdict.DIRECTION_ONLY),
+        (3.0, Verdict.NOT_REPRODUCED),
+    ],
+)
+def test_a_duration_keeps_its_direction_as_long_as_it_keeps_its_round_trips(ours: float, verdict: Verdict) -> None:
+    number = tnsm24.in_rtts(constant(ours, ours - 0.01, ours + 0.01), 2)
+    assert run(number, 2.5).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("ours", "low", "high", "verdict"),
+    [
+        (10.0, 9.0, 11.0, Verdict.REPRODUCED),
+        (13.1, 12.0, 14.0, Verdict.REPRODUCED),
+        (14.0, 13.0, 15.0, Verdict.DIRECTION_ONLY),
+        (2.0, 1.0, 3.0, Verdict.DIRECTION_ONLY),
+        (2.0, -1.0, 5.0, Verdict.NOT_REPRODUCED),
+        (-2.0, -3.0, -1.0, Verdict.NOT_REPRODUCED),
+    ],
+)
+def test_a_difference_keeps_its_direction_where_its_interval_excludes_0(
+    ours: float, low: float, high: float, verdict: Verdict
+) -> None:
+    assert run(tnsm24.in_percent(constant(ours, low, high)), 10.0).verdict == verdict
+
+
+def test_a_negative_difference_has_a_direction_too() -> None:
+    assert run(tnsm24.in_percent(constant(-20.0, -21.0, -19.0)), -10.0).verdict == Verdict.DIRECTION_ONLY
+    assert run(tnsm24.in_percent(constant(20.0, 19.0, 21.0)), -10.0).verdict == Verdict.NOT_REPRODUCED
+
+
+def test_a_plt_in_ms_has_no_direction() -> None:
+    assert run(tnsm24.in_ms(constant(300.0, 290.0, 310.0)), 630.0).verdict == Verdict.NOT_REPRODUCED
+
+
+def test_an_interval_that_reaches_beyond_the_tolerance_is_said() -> None:
+    assert "reaches beyond" in run(tnsm24.in_percent(constant(10.0, 1.0, 19.0)), 10.0).why
+    assert "reaches beyond" not in run(tnsm24.in_percent(constant(10.0, 9.0, 11.0)), 10.0).why
+
+
+@pytest.mark.parametrize(
+    ("ours", "low", "verdict"),
+    [
+        (1.2, 1.1, Verdict.REPRODUCED),
+        (1.2, 0.9, Verdict.DIRECTION_ONLY),
+        (0.9, 0.8, Verdict.DIRECTION_ONLY),
+        (0.8, 0.7, Verdict.NOT_REPRODUCED),
+    ],
+)
+def test_a_bound_holds_with_its_interval_and_nearly_holds_within_the_tolerance(
+    ours: float, low: float, verdict: Verdict
+) -> None:
+    for sign in (1, -1):
+        limit = {"above": 1.0} if sign > 0 else {"below": -1.0}
+        measure = constant(sign * ours, sign * low, sign * (2 * ours - low))
+        bound = checks.Bound(measure=measure, tolerance=Tolerance(at_least=0.15), unit="RTT", **limit)  # type: ignore[arg-type]
+        assert run(bound).verdict == verdict
+
+
+def test_an_ordering_is_as_strong_as_its_weakest_comparison() -> None:
+    strong, weak, wrong = constant(2.0, 1.0, 3.0), constant(1.0, -0.5, 2.5), constant(-1.0, -1.5, -0.5)
+
+    def verdict(measures: list[checks.Measure], enough: int | None = None) -> Verdict:
+        by_name = {str(place): measure for place, measure in enumerate(measures)}
+        return run(tnsm24.positive(by_name, "ms", enough=enough)).verdict
+
+    assert verdict([strong, strong]) == Verdict.REPRODUCED
+    assert verdict([strong, weak]) == Verdict.DIRECTION_ONLY
+    assert verdict([strong, wrong]) == Verdict.NOT_REPRODUCED
+    assert verdict([strong, strong, wrong], enough=2) == Verdict.REPRODUCED
+    assert verdict([strong, weak, wrong], enough=2) == Verdict.DIRECTION_ONLY
+    assert verdict([strong, wrong, wrong], enough=2) == Verdict.NOT_REPRODUCED
+
+
+def test_an_ordering_without_intervals_is_never_reproduced() -> None:
+    outcome = run(tnsm24.positive({"one": constant(5.0, 0, 0, rounds=4)}, "ms"))
+    assert outcome.verdict == Verdict.DIRECTION_ONLY
+    assert "4 rounds give no interval" in outcome.why
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "published_value", "allowed"),
+    [
+        (tolerances.IN_RTTS, 1.0, 0.15),
+        (tolerances.IN_RTTS, 3.0, 0.3),
+        (tolerances.RELATIVE, 0.5, 1.0),
+        (tolerances.RELATIVE, -9.0, 3.0),
+        (tolerances.RELATIVE, 53.7, 5.0),
+        (tolerances.ABSOLUTE, 630.0, 63.0),
+        (tolerances.difference_ms(14.8), 14.1, 2.22),
+        (tolerances.difference_ms(14.8), 26.0, 2.6),
+    ],
+)
+def test_tolerances(tolerance: Tolerance, published_value: float, allowed: float) -> None:
+    assert tolerance.allowed(published_value) == pytest.approx(allowed)
+
+
+# What cannot be measured
+
+
+def test_without_0_rtt_loads_only_their_claims_are_not_measured(tmp_path: Path) -> None:
+    found = small(tmp_path, h3=["1-rtt"], rounds=8)
+    assert row(found, "T049")["verdict"] == "not measured"
+    assert "H3 0-RTT connect" in str(row(found, "T049")["why"])
+    for claim in ("T005", "T058", "T139", "T148", "T156", "T195", "T203", "T220", "T223"):
+        assert row(found, claim)["verdict"] == "not measured"
+        assert row(found, claim)["ours"] is None
+    assert row(found, "T050")["verdict"] != "not measured"
+    assert row(found, "T155")["verdict"] != "not measured"
+
+
+def test_0_rtt_that_the_server_did_not_see_counts_as_missing(as_published: Dataset) -> None:
+    refused = as_published.table("page_loads").with_columns(early_data_accepted=False)
+    found = check(as_published, page_loads=refused)
+    assert row(found, "T049")["verdict"] == "not measured"
+
+
+def test_one_link_gives_no_number_over_all_links(tmp_path: Path) -> None:
+    found = small(tmp_path, links=["fiber"], rounds=8)
+    for claim in ("T050", "T079", "T086", "T103", "T116", "T122", "T126", "T148", "T191", "T196"):
+        assert row(found, claim)["verdict"] == "not measured", row(found, claim)
+        assert row(found, claim)["ours"] is None
+    assert "cable" in str(row(found, "T079")["why"])
+    assert row(found, "T090")["verdict"] == "reproduced"
+
+
+def test_one_round_gives_no_number_at_all(tmp_path: Path) -> None:
+    found = small(tmp_path, rounds=1)
+    assert found["verdict"].unique().to_list() == ["not measured"]
+    assert found["ours"].null_count() == found.height
+    assert "Only 1 round measured" in str(row(found, "T079")["why"])
+
+
+@pytest.mark.parametrize("rounds", [FEWEST_ROUNDS, metrics.MIN_ROUNDS - 1])
+def test_few_rounds_give_numbers_without_intervals_and_no_proven_ordering(tmp_path: Path, rounds: int) -> None:
+    found = small(tmp_path, rounds=rounds)
+    assert found["low"].null_count() == found["high"].null_count() == found.height
+    assert row(found, "T079")["verdict"] == "reproduced"
+    assert f"({rounds} rounds give no interval)" in str(row(found, "T079")["why"])
+    for claim in ("T005", "T122", "T124", "T001"):
+        assert row(found, claim)["verdict"] == "direction only", row(found, claim)
+
+
+def test_a_link_of_that_name_with_another_rtt_is_not_the_papers_link(as_published: Dataset) -> None:
+    checks_table = as_published.table("link_checks").with_columns(
+        nominal_rtt_ms=pl.when(pl.col("link") == "fiber").then(30.0).otherwise("nominal_rtt_ms")
+    )
+    found = check(as_published, link_checks=checks_table)
+    assert row(found, "T090")["verdict"] == "not measured"
+    assert "30.0 ms here and 14.8 ms" in str(row(found, "T090")["why"])
+    assert row(found, "T093")["verdict"] == "reproduced"
+
+
+def test_links_measured_unequally_are_not_pooled(as_published: Dataset) -> None:
+    fewer = as_published.table("dns_exchanges").filter((pl.col("link") != "dsl") | (pl.col("round") < 20))
+    found = check(as_published, dns_exchanges=fewer)
+    assert "unequal" in str(row(found, "T079")["why"])
+    assert row(found, "T098")["verdict"] == "reproduced"
+
+
+def test_another_study_gives_nothing(as_published: Dataset) -> None:
+    other = {
+        name: as_published.table(name).with_columns(study=pl.lit("single-query"))
+        for name in ("dns_exchanges", "tcp_rtts", "page_loads")
+    }
+    found = check(as_published, **other)
+    assert found["verdict"].unique().to_list() == ["not measured"]
+
+
+def test_extremes_have_no_interval(verdicts: pl.DataFrame) -> None:
+    least = row(verdicts, "T080")
+    assert (least["low"], least["high"]) == (None, None)
+    assert least["verdict"] == "reproduced"
+
+
+def test_failed_exchanges_are_counted(tmp_path: Path) -> None:
+    found = row(small(tmp_path, rounds=30, failures=0.1), "T076")
+    assert found["verdict"] == "not reproduced"
+    assert 10 < found["ours"] < 90  # type: ignore[operator]
+    assert found["n"] == 450
+
+
+def test_a_sum_within_the_rounds_needs_all_of_its_terms(tmp_path: Path) -> None:
+    folder = synthetic.write(tmp_path, links=["fiber"], pages=["example.org"], rounds=10)
+    dataset = Dataset.open(folder)
+    kept = dataset.table("dns_exchanges").filter((pl.col("protocol") != "DoH") | (pl.col("round") >= 4))
+    campaign = Observed(**({name: dataset.table(name) for name in TABLES} | {"dns_exchanges": kept}))
+    difference = campaign.sample({"DoH exchange": 1.0, "DoQ exchange": -1.0}, ["fiber"])
+    assert difference.rounds == 6
+    rows = kept.filter(pl.col("round") >= 4).collect().pivot("protocol", index="round", values="total_ms")
+    assert sorted(difference.values) == pytest.approx(sorted(rows["DoH"] - rows["DoQ"]))
+    with pytest.raises(NotMeasured, match="no DoQ exchange on cable"):
+        campaign.sample("DoQ exchange", ["cable"])
+
+
+# Shapes
+
+
+def sample(values: object) -> Sample:
+    array = np.asarray(values, dtype=float)
+    return Sample(array, np.arange(len(array)))
+
+
+def test_modes_of_known_distributions() -> None:
+    draw = np.random.default_rng(3)
+    one = [len(shapes.modes(sample(draw.normal(50, 5, 100)))) for _ in range(60)]
+    skewed = [len(shapes.modes(sample(draw.exponential(5, 100)))) for _ in range(60)]
+    two = [
+        len(shapes.modes(sample(np.concatenate([draw.normal(20, 2, 60), draw.normal(33, 2, 40)])))) for _ in range(60)
+    ]
+    assert np.mean(np.array(one) == 1) > 0.9
+    assert np.mean(np.array(skewed) == 1) > 0.9
+    assert np.mean(np.array(two) == 2) > 0.95
+
+
+def test_share_of_the_first_mode() -> None:
+    draw = np.random.default_rng(4)
+    both = np.concatenate([draw.normal(20, 2, 600), draw.normal(33, 2, 400)])
+    assert shapes.share_of_first_mode(sample(both)) == pytest.approx(60, abs=2)
+    assert shapes.share_of_first_mode(sample(draw.normal(20, 2, 500))) == 100
+    assert shapes.modes(sample([5.0] * 10)) == [5.0]
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [([2.1, 2.2, 2.5, 2.8, 2.9], 5), ([2.1, 2.12, 2.5, 2.8, 2.9], 4), ([1.01, 1.02, 1.03, 1.04, 1.05], 0)],
+)
+def test_steps(levels: list[float], expected: int) -> None:
+    draw = np.random.default_rng(5)
+    values = np.concatenate([level + draw.normal(0, 0.004, 200) for level in levels])
+    assert shapes.steps(sample(values)) == expected
+
+
+def test_share_within_percentiles() -> None:
+    whole = sample(range(100))
+    assert shapes.share_within(sample(range(10, 30)), whole, 0.0, 0.2) == pytest.approx(50)
+
+
+# How it is read
+
+
+def test_markdown_has_every_claim_and_the_counts(verdicts: pl.DataFrame) -> None:
+    text = claims.to_markdown(verdicts, caption="Campaign x.")
+    assert sum(line.startswith(("| T", "| S0")) for line in text.splitlines()) == 209
+    assert f"{claims.counts(verdicts)['reproduced']} reproduced" in text
+    assert "Campaign x." in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in rows} == {8}
+
+
+def test_html_escapes_and_marks_each_row(verdicts: pl.DataFrame) -> None:
+    text = claims.to_html(verdicts, caption="<b>")
+    assert text.count('<tr class="') == verdicts.height
+    assert "&lt;b&gt;" in text
+    assert "DoQ+H3 0-RTT &lt; DoQ+H3 1-RTT" in text
+    assert text.count('class="reproduced"') == claims.counts(verdicts)["reproduced"]
+
+
+def test_every_sentence_is_one_and_ends(verdicts: pl.DataFrame) -> None:
+    assert verdicts["why"].str.ends_with(".").all()
+    assert (verdicts["why"].str.len_chars() > 5).all()
+    assert not verdicts["why"].str.contains("nan|inf\\b|None").any()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[[], Path]:
+    return lambda: synthetic.write(tmp_path / "dataset", rounds=7)
+
+
+def test_command_prints_the_counts_and_writes_three_files(folder: Callable[[], Path], tmp_path: Path) -> None:
+    from crosslayer import claims_command
+
+    lines: list[str] = []
+    claims_command.run(folder(), tmp_path / "out", lines.append)
+    table = pl.read_parquet(tmp_path / "out" / "coalescing" / "claims.parquet")
+    for verdict, count in claims.counts(table).items():
+        assert f"{count:>5}  {verdict}" in lines
+    assert sum(claims.counts(table).values()) == table.height
+    assert any(line.startswith("T079") for line in lines)
+    assert (tmp_path / "out" / "coalescing" / "claims.md").read_text(encoding="utf-8").startswith("# Claims")
+    assert "<table" in (tmp_path / "out" / "coalescing" / "claims.html").read_text(encoding="utf-8")
+
+
+def test_command_names_the_folder_it_cannot_write(folder: Callable[[], Path], tmp_path: Path) -> None:
+    from crosslayer import claims_command
+
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(claims_command.ClaimsError, match="cannot be written"):
+        claims_command.run(folder(), blocked / "out", lambda line: None)
+
+
+def test_command_writes_nothing_without_a_folder(
+    folder: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from crosslayer import claims_command
+
+    source = folder()
+    shutil.rmtree(tmp_path / "cwd", ignore_errors=True)
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    claims_command.run(source, None, lambda line: None)
+    assert list((tmp_path / "cwd").iterdir()) == []
