@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write nix/versions.json: the version of every requirement by the flake's pin and by requirements.lock.
 
-    nix/versions.py                                    asks Nix what the pin gives
+    nix/versions.py                                    asks Nix what the pin gives; without Nix that side is kept
     nix/versions.py --flake FILE --known-from TEXT     takes it from FILE, and says where that is known from
 
 `crosslayer doctor` shows the differences. Run it after a change of flake.lock or requirements.lock.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -61,6 +62,13 @@ def table(flake: dict[str, Any], known_from: str) -> dict[str, Any]:
     }
 
 
+def kept() -> tuple[dict[str, Any], str]:
+    """The flake's side of the file as it is, and where it is known from."""
+    old = json.loads(OUT.read_text(encoding="utf-8"))
+    packages = {name: versions["flake"] for name, versions in old["packages"].items()}
+    return {"python": old["python"], "packages": packages}, old["known_from"]
+
+
 def main(arguments: list[str]) -> int:
     """Write the file; the exit status is Nix's where it fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -70,16 +78,15 @@ def main(arguments: list[str]) -> int:
     if (given.flake is None) != (given.known_from is None):
         parser.error("--flake and --known-from go together")
     if given.flake:
-        said, known_from = given.flake.read_text(encoding="utf-8"), given.known_from
+        flake, known_from = json.loads(given.flake.read_text(encoding="utf-8")), given.known_from
+    elif shutil.which("nix") is None:
+        flake, known_from = kept()
     else:
-        try:
-            evaluation = subprocess.run(EVALUATE, stdout=subprocess.PIPE, text=True, check=False)
-        except FileNotFoundError:
-            parser.error("there is no Nix on this machine; give --flake and --known-from")
+        evaluation = subprocess.run(EVALUATE, stdout=subprocess.PIPE, text=True, check=False)
         if evaluation.returncode != 0:
             return evaluation.returncode
-        said, known_from = evaluation.stdout, "evaluated by Nix"
-    OUT.write_text(json.dumps(table(json.loads(said), known_from), indent=2) + "\n", encoding="utf-8")
+        flake, known_from = json.loads(evaluation.stdout), "evaluated by Nix"
+    OUT.write_text(json.dumps(table(flake, known_from), indent=2) + "\n", encoding="utf-8")
     return 0
 
 

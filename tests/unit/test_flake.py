@@ -268,12 +268,20 @@ def test_versions_satisfy_the_ranges_in_pyproject(given_by: str) -> None:
 
 
 def test_versions_are_those_of_the_locks() -> None:
-    kept = json.loads((NIX / "versions.json").read_text(encoding="utf-8"))
-    flake = {
-        "python": kept["python"],
-        "packages": {name: versions["flake"] for name, versions in kept["packages"].items()},
-    }
-    assert load(NIX / "versions.py").table(flake, kept["known_from"]) == kept, "run nix/versions.py"
+    script = load(NIX / "versions.py")
+    assert script.table(*script.kept()) == json.loads(script.OUT.read_text(encoding="utf-8")), "run nix/versions.py"
+
+
+def test_without_nix_a_new_lock_renews_only_its_own_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load(NIX / "versions.py")
+    monkeypatch.setattr(script, "OUT", tmp_path / "versions.json")
+    monkeypatch.setattr(script.shutil, "which", lambda _name: None)
+    shutil.copyfile(NIX / "versions.json", script.OUT)
+    before = script.kept()
+    monkeypatch.setattr(script, "locked", lambda: {"polars": "1.99"})
+    assert script.main([]) == 0
+    assert script.kept() == before
+    assert json.loads(script.OUT.read_text(encoding="utf-8"))["packages"]["polars"]["requirements.lock"] == "1.99"
 
 
 def test_versions_come_from_a_file_where_there_is_no_nix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
