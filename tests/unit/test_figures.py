@@ -13,7 +13,7 @@ import vl_convert
 import synthetic
 from crosslayer import metrics, published
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.figures import FIGURES, MAX_ROWS, FigureError, Inputs, draw
+from crosslayer.figures import FIGURES, MAX_ROWS, FigureError, Inputs, cdf, draw
 from crosslayer.figures import registry as registry_module
 from crosslayer.figures.dns_overhead import SERIES as DNS_SERIES
 from crosslayer.figures.handshakes import SERIES as HANDSHAKE_SERIES
@@ -140,6 +140,20 @@ def test_curves_start_at_zero_and_end_at_one(whole: Inputs) -> None:
         .agg(low=pl.min("cdf"), high=pl.max("cdf"))
     )
     assert ends.select("low", "high").unique().rows() == [(0.0, 1.0)]
+
+
+def curve(values: list[float]) -> pl.DataFrame:
+    rows = pl.LazyFrame({"campaign": "c", "round": range(len(values)), "panel": "p", "series": "DoQ", "x_ms": values})
+    return cdf.measured(rows, "x_ms", points=200)
+
+
+def test_a_plot_shows_all_of_a_short_curve_and_says_where_it_cuts_a_tail() -> None:
+    short, long = curve([1.0] * 8 + [50.0]), curve([1.0] * 999 + [50.0])
+    assert cdf.x_domain(short)[1] > 50
+    assert cdf.tail_note(short) == ""
+    assert cdf.x_domain(long)[1] < 2
+    assert "99th percentile" in cdf.tail_note(long)
+    assert cdf.x_domain(long, top=1.0)[1] > 50
 
 
 def test_published_values_are_named_where_they_cannot_be_read(tmp_path: Path) -> None:

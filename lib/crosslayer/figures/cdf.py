@@ -224,9 +224,17 @@ def layers(
 
 
 def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
-    """From the smallest value to the quantile `top` of every curve, with a margin; further out is tail."""
+    """From the smallest value to the quantile `top` of every curve, with a margin; further out is tail.
+
+    The quantile is the smallest value that at least that share of the curve does not exceed, so a curve of fewer than
+    100 observations shows them all.
+    """
     curve = frame.filter(pl.col("kind") == "curve")
-    tops = curve.filter(pl.col("cdf") <= top).group_by("series", "source").agg(pl.col("x").max())["x"]
+    tops = (
+        curve.filter(pl.col("cdf") >= pl.min_horizontal(top, pl.col("cdf").max().over("panel", "series", "source")))
+        .group_by("panel", "series", "source")
+        .agg(pl.col("x").min())["x"]
+    )
     values = [float(x) for x in (*tops, *frame.filter(pl.col("kind") != "curve")["x"])]
     low, high = min([*values, *(float(x) for x in curve["x"])]), max(values)
     margin = 0.02 * (high - low or abs(high) or 1.0)

@@ -12,10 +12,10 @@ from crosslayer.figures.style import (
     COLUMN_WIDTH,
     INK,
     LINKS,
-    MUTED,
     AnyChart,
     faceted,
     link_title,
+    marker,
 )
 
 SERIES = ("H3 0-RTT connect", "H3 1-RTT connect", "DoQ handshake", "TCP RTT")
@@ -230,9 +230,7 @@ def saving(frame: pl.DataFrame) -> AnyChart:
     ]
     base = alt.Chart(width=COLUMN_WIDTH - 76, height=44 * len(links))
     ours = base.transform_filter(alt.datum.source == "measured")
-    zero, one = (
-        base.mark_rule(strokeDash=[4, 3], color=MUTED, strokeWidth=1).encode(x=alt.datum(value)) for value in (0, 1)
-    )
+    zero, one = (marker(base, value, strokeDash=[4, 3]) for value in (0, 1))
     chart: AnyChart = alt.layer(
         zero,
         one,

@@ -8,7 +8,7 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import cdf
 from crosslayer.figures.inputs import Inputs
-from crosslayer.figures.style import COLUMN_WIDTH, INK, LINKS, MUTED, TEXT_PX, TEXT_WIDTH, AnyChart, link_title
+from crosslayer.figures.style import COLUMN_WIDTH, INK, LINKS, TEXT_PX, TEXT_WIDTH, AnyChart, link_title, marker
 
 RTT_TOLERANCE_PERCENT = 1.0
 RTT_TOLERANCE_MS = 0.15
@@ -103,7 +103,7 @@ def table2(frame: pl.DataFrame) -> AnyChart:
                 base.mark_bar(color="#e6e6e6", height=alt.RelativeBandSize(0.82)).encode(
                     alt.X("low_tolerance:Q", scale=scale), y, alt.X2("tolerance_percent:Q")
                 ),
-                base.mark_rule(color=MUTED, strokeWidth=1).encode(x=alt.datum(0)),
+                marker(base, 0),
                 base.mark_rule(strokeWidth=1.8, color="#0072b2").encode(
                     alt.X("low_percent:Q", scale=scale), y, alt.X2("high_percent:Q"), tooltip=tooltip
                 ),
@@ -175,7 +175,7 @@ def aa(frame: pl.DataFrame) -> AnyChart:
         median.mark_rect(color="#e6e6e6").encode(
             alt.X(datum=-AA_TOLERANCE_PERCENT, scale=scale), alt.X2(datum=AA_TOLERANCE_PERCENT)
         ),
-        base.mark_rule(color=MUTED, strokeWidth=1).encode(x=alt.datum(0)),
+        marker(base, 0),
         base.transform_filter(alt.datum.kind == "pair")
         .mark_tick(clip=True, color="#0072b2", opacity=0.55, height=18)
         .encode(x, y=alt.value(22), tooltip=tooltip),

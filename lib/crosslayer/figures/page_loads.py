@@ -20,6 +20,7 @@ from crosslayer.figures.style import (
     AnyChart,
     faceted,
     link_title,
+    marker,
 )
 
 SERIES = ("DoQ + H3 0-RTT", "DoQ + H3 1-RTT", "DoH + H3 1-RTT")
@@ -76,7 +77,7 @@ def fig8(frame: pl.DataFrame) -> AnyChart:
     shown = [float(x) for x in frame.filter(pl.col("source") != "difference")["percent"]]
     deltas = [abs(float(x)) for x in frame.filter(pl.col("source") == "difference")["percent"]]
     low, top, reach = min([0.0, *shown]), max([1.0, *shown]), max([1.0, *deltas])
-    increases = alt.Scale(domain=[low, top], scheme="blues")
+    increases, dark = alt.Scale(domain=[low, top], scheme="blues"), low + 0.58 * (top - low)
     points = alt.Scale(domain=[-reach, 0, reach], range=["#5e3c99", "#f7f7f7", "#e66101"])
     texts = {name: pl.col(name).map_elements(_plain, return_dtype=pl.String) for name in ("percent", "low", "high")}
     signed = pl.col("percent").map_elements(_signed, return_dtype=pl.String)
@@ -91,8 +92,8 @@ def fig8(frame: pl.DataFrame) -> AnyChart:
         interval=pl.format("{} – {}", texts["low"], texts["high"]).fill_null(""),
     )
     plots = [
-        _heatmap(frame, "measured", "measured (%)", increases, dark_above=0.55 * top),
-        _heatmap(frame, "published", f"published, {PAPER} (%)", increases, dark_above=0.55 * top),
+        _heatmap(frame, "measured", "measured (%)", increases, dark_above=dark),
+        _heatmap(frame, "published", f"published, {PAPER} (%)", increases, dark_above=dark),
         _heatmap(frame, "difference", "difference (points)", points, dark_above=0.6 * reach),
     ]
     chart: AnyChart = alt.hconcat(*plots, spacing=8).resolve_scale(color="independent")
@@ -126,7 +127,8 @@ def _heatmap(frame: pl.DataFrame, source: str, title: str, scale: alt.Scale, *, 
         alt.Tooltip("high:Q", format="+.2f", title="to"),
         alt.Tooltip("n:Q", title="rounds"),
     ]
-    ink = alt.condition(f"abs(datum.percent) > {dark_above}", alt.value("white"), alt.value(INK))
+    shade = "abs(datum.percent)" if source == "difference" else "datum.percent"
+    ink = alt.condition(f"{shade} > {dark_above}", alt.value("white"), alt.value(INK))
     with_intervals = of_source["low"].drop_nulls().len() > 0
     base = alt.Chart(width=_HEATMAP_WIDTH, height=30 * len(pages)).encode(
         alt.X(
@@ -403,10 +405,9 @@ def differences(frame: pl.DataFrame) -> AnyChart:
         axis=alt.Axis(domain=False, ticks=False, labelFontWeight="bold"),
     )
     ours = base.transform_filter(alt.datum.source == "measured")
-    zero = base.mark_rule(color=MUTED, strokeWidth=1).encode(x=alt.datum(0))
     intervals = ours.transform_filter(alt.datum.low != None).mark_rule(strokeWidth=1.6)  # noqa: E711 - Vega
     layers = alt.layer(
-        zero,
+        marker(base, 0),
         intervals.encode(alt.X("low:Q"), y, alt.X2("high:Q"), color, yOffset=offset, tooltip=tooltip),
         ours.mark_point(filled=True, size=44, opacity=1).encode(x, y, color, shape, yOffset=offset, tooltip=tooltip),
         base.transform_filter(alt.datum.source == "published")

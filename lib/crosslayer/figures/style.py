@@ -165,3 +165,9 @@ def faceted(
 ) -> alt.FacetChart:
     """Small multiples by row or column; their rows are set on the outermost chart."""
     return alt.FacetChart(spec=layers, facet=alt.FacetMapping(row=row, column=column), spacing=spacing)
+
+
+def marker(base: alt.Chart, value: float, **options: Any) -> alt.Chart:
+    """An upright line at a value of x, drawn once and not for every row."""
+    line: alt.Chart = base.transform_sample(1).mark_rule(color=MUTED, strokeWidth=1, **options)
+    return line.encode(x=alt.datum(value))

@@ -226,7 +226,7 @@ def _provenance(dataset: Dataset) -> str:
         "Measured": f"{campaign.started} to {campaign.ended or 'not finished'}",
         "Links": ", ".join(campaign.links),
         "Pages": ", ".join(campaign.pages),
-        "Rounds per cell": f"{fewest} to {most} of {campaign.rounds} planned",
+        "Rounds per cell": f"{most if fewest == most else f'{fewest} to {most}'} of {campaign.rounds} planned",
         "Seed": str(campaign.seed),
         "Link emulated by": campaign.backend,
         "Host": f"{host.cpu}, {host.cores} cores, {host.memory_bytes / 2**30:.1f} GiB, {host.os}, Linux {host.kernel}",

@@ -23,7 +23,7 @@ async function draw() {
     const stage = document.createElement("div");
     try {
       await vegaEmbed(stage, specs[place.dataset.name],
-        { renderer: "svg", actions: false, tooltip: { theme: dark ? "dark" : "light" } });
+        { renderer: "svg", actions: false, logLevel: 1, tooltip: { theme: dark ? "dark" : "light" } });
       place.replaceChildren(stage);
       drawn += 1;
     } catch (error) { console.error(place.dataset.name, error); }  // the picture stays
