@@ -181,6 +181,35 @@ def export(folder: Path) -> None:
     click.echo(str(folder))
 
 
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/reference"))
+@click.option("--out", type=click.Path(path_type=Path), default=Path("figures"), show_default=True, help="Folder.")
+def figures(folder: Path, out: Path) -> None:
+    """Draw every figure of the dataset in FOLDER, and OUT/index.html that shows them all.
+
+    Needs no namespaces, no browser and no root. FOLDER is data/raw/reference unless told otherwise.
+    """
+    from crosslayer.campaign.dataset import Dataset
+    from crosslayer.report import write_figures
+
+    click.echo(str(write_figures(Dataset.open(folder), out)))
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/reference"))
+@click.option("--out", type=click.Path(path_type=Path), help="Also write claims.parquet, .md and .html there.")
+def claims(folder: Path, out: Path | None) -> None:
+    """Hold every published result against the dataset in FOLDER, claim by claim.
+
+    Verdicts: reproduced, direction only, not reproduced, not measured. Needs no namespaces, no browser and no root.
+
+    Exits with 0 whatever the verdicts are: a claim that fails is a result.
+    """
+    from crosslayer.claims_command import run
+
+    run(folder, out, click.echo)
+
+
 def _enter() -> None:
     """Go on in private namespaces, by re-executing this very command."""
     from crosslayer.testbed import private
