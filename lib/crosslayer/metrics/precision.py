@@ -1,0 +1,60 @@
+"""How many rounds a campaign needs, from the variance of a pilot."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from crosslayer.metrics.intervals import medians
+from crosslayer.metrics.observations import CELL
+from crosslayer.metrics.resampling import MIN_ROUNDS
+
+_Z95 = 1.959964
+_Z10 = -1.281552
+
+
+def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.DataFrame:
+    """Rounds after which the 95 % interval of the median PLT is as narrow as asked for.
+
+    The pilot's own interval is the bootstrap's; from there on the half-width falls with the square root of the rounds,
+    as that of a median does asymptotically. A pilot knows its own interval only roughly: its width rests on the
+    observations between its ends, about `1.96 sqrt(rounds)` of them, and scatters like a gamma variable of that shape.
+    `rounds_enough` allows for that.
+
+    Parameters
+    ----------
+    combinations
+        From `crosslayer.metrics.combine`.
+    precision_percent
+        Half-width of the interval wanted, percent of the median.
+
+    Returns
+    -------
+    polars.DataFrame
+        link, page, combination, rounds, median_ms, half_width_percent (all three of the pilot), rounds_needed (best
+        estimate), rounds_enough (with 90 % confidence). The last three are null under `MIN_ROUNDS` rounds; fewer than
+        that are never asked for.
+    """
+    rounds = pl.col("rounds").cast(pl.Float64)
+    shape = _Z95 * rounds.sqrt()
+    # 10th percentile of a gamma variable with mean 1 (Wilson and Hilferty's approximation).
+    least = (1 - 1 / (9 * shape) + _Z10 / (3 * shape.sqrt())).pow(3)
+    needed = rounds * (pl.col("half_width_percent") / precision_percent).pow(2)
+    return (
+        medians(combinations, "plt_ms", [*CELL, "combination"])
+        .with_columns(half_width_percent=(pl.col("high") - pl.col("low")) / 2 / pl.col("median") * 100)
+        .select(
+            *CELL,
+            "combination",
+            "rounds",
+            "half_width_percent",
+            median_ms="median",
+            rounds_needed=_whole(needed),
+            rounds_enough=_whole(needed / least.pow(2)),
+        )
+        .select(*CELL, "combination", "rounds", "median_ms", "half_width_percent", "rounds_needed", "rounds_enough")
+    )
+
+
+def _whole(rounds: pl.Expr) -> pl.Expr:
+    up = rounds.ceil().cast(pl.Int64)
+    return pl.when(up.is_null()).then(None).otherwise(pl.max_horizontal(up, pl.lit(MIN_ROUNDS, pl.Int64)))
