@@ -1,6 +1,6 @@
 """The load procedure: loads an hour, 0-RTT by the server's word, how much earlier its response starts, the A/A test.
 
-    python -m tests.benchmarks.bench_loads [--write] [--rounds 45]
+    python -m tests.benchmarks.bench_loads [--write] [--rounds 45] [--links fiber,4g,dsl]
 
 Must hold (issue "the main job"): at least 1,500 measured loads an hour for example.org on fiber, its DNS exchanges
 included; at least 99 % of the loads meant to be 0-RTT are; their response starts earlier by 0.75 RTT on fiber and
@@ -21,7 +21,6 @@ import polars as pl
 from crosslayer.links import load_profiles
 from tests.benchmarks._common import report
 
-LINKS = ("fiber", "4g", "dsl")
 KEYS = ["round", "link", "page"]
 
 
@@ -52,11 +51,12 @@ def interval(values: list[float]) -> tuple[float, float]:
 def main() -> None:
     """Run one campaign per link and read the numbers off it."""
     rounds = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else 45
+    links = sys.argv[sys.argv.index("--links") + 1].split(",") if "--links" in sys.argv else ["fiber", "4g", "dsl"]
     profiles = load_profiles()
     main_1, main_0 = ((pl.col("variant") == "main") & (pl.col("h3") == name) for name in ("1-rtt", "0-rtt"))
     result: dict[str, Any] = {"rounds": rounds, "links": {}}
     with tempfile.TemporaryDirectory() as folder:
-        for link in LINKS:
+        for link in links:
             loads = campaign(Path(folder) / link, link, rounds)
             zero = loads.filter(main_0)
             seconds = loads["started_s"].max() - loads["started_s"].min()  # type: ignore[operator]

@@ -72,7 +72,7 @@ class Plan:
 
 PROFILES: dict[str, Plan] = {
     "smoke": Plan(links=("fiber", "4g"), pages=("example.org",), rounds=3),
-    "quick": Plan(rounds=5),
+    "quick": Plan(rounds=8),
     "paper": Plan(rounds=3830),
 }
 """Named sizes. `smoke` about 1 min, `quick` under 15 min on two cores, `paper` the full sample size of TNSM 2024."""
