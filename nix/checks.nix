@@ -45,7 +45,7 @@ in
   # The analysis notebooks run on the committed campaign, cell by cell.
   notebooks = inTree "notebooks" [ ] ''
     pytest -p no:cacheprovider tests/notebooks
-    pytest -p no:cacheprovider --nbval-lax notebooks/{link_check,handshakes,dns_overhead,page_loads}.ipynb
+    pytest -p no:cacheprovider --nbval notebooks/{link_check,handshakes,dns_overhead,page_loads}.ipynb
   '';
 
   format = inTree "format" [ pkgs.go_1_26 pkgs.nixfmt ] ''
