@@ -1,0 +1,68 @@
+"""The A/A test of the load procedure, with as many pairs as it takes: two alias hosts, both H3 1-RTT, nothing to find.
+
+    python -m tests.benchmarks.bench_aa [--write] [--pairs 400] [--seconds 900]
+
+Must hold (issue "the main job"): the 95 % interval of the paired PLT difference on fiber lies within -3 % to +3 %.
+One load of example.org varies by several milliseconds on a shared machine; 40 pairs are then too few for that width.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+import time
+
+import numpy as np
+
+from crosslayer import pages
+from crosslayer.browser import Browser, find_browser
+from crosslayer.links import load_profiles
+from crosslayer.testbed import Testbed, private
+from tests.benchmarks._common import report
+
+
+def option(name: str, default: int) -> int:
+    """Value of a command-line option."""
+    return int(sys.argv[sys.argv.index(name) + 1]) if name in sys.argv else default
+
+
+def main() -> None:
+    """Load pair after pair, each in random order, and bootstrap the median of their differences."""
+    private.enter([sys.executable, "-m", "tests.benchmarks.bench_aa", *sys.argv[1:]])
+    pairs, seconds = option("--pairs", 400), option("--seconds", 900)
+    spec_dir = pages.find_spec_dir()
+    specs = pages.load_pages(spec_dir)
+    page = specs["example.org"]
+    draw = random.Random(1)
+    plt_ms: dict[str, list[float]] = {alias: [] for alias in page.aliases[:2]}
+    begin = time.monotonic()
+    with Testbed() as testbed, testbed.serve(specs.values(), spec_dir=spec_dir) as (server, addresses):
+        verdict = testbed.set_link(load_profiles()["fiber"]).verdict
+        with Browser(find_browser(), folder=testbed.folder / "aa", addresses=addresses, spki=server.spki) as browser:
+            while len(plt_ms[page.aliases[0]]) < pairs and time.monotonic() - begin < seconds:
+                for alias in draw.sample(page.aliases[:2], 2):
+                    load = browser.load(
+                        page.host, prime_host=alias, close_connections=lambda: server.close_connections("h3")
+                    )
+                    plt_ms[alias].append(load.plt_ms)
+    first, second = (np.array(plt_ms[alias]) for alias in page.aliases[:2])
+    level = float(np.median(np.concatenate([first, second])))
+    differences = first - second
+    resampled = np.random.default_rng(1).choice(differences, (10_000, len(differences)))
+    low, high = np.quantile(np.median(resampled, axis=1), [0.025, 0.975])
+    quartiles = statistics.quantiles([*first, *second], n=4)
+    report(
+        "aa",
+        {
+            "link": verdict,
+            "pairs": len(differences),
+            "plt_ms": round(level, 2),
+            "plt_interquartile_ms": [round(quartiles[0], 1), round(quartiles[2], 1)],
+            "difference_percent": round(float(np.median(differences)) / level * 100, 2),
+            "interval_percent": [round(float(low) / level * 100, 2), round(float(high) / level * 100, 2)],
+        },
+    )
+
+
+main()
