@@ -378,6 +378,14 @@ def test_share_of_the_first_mode() -> None:
     assert shapes.share_of_first_mode(sample(both)) == pytest.approx(60, abs=2)
     assert shapes.share_of_first_mode(sample(draw.normal(20, 2, 500))) == 100
     assert shapes.modes(sample([5.0] * 10)) == [5.0]
+    assert shapes.modes(sample([67.5178675] * 5 + [67.51786750000001])) == [67.5178675]
+
+
+def test_outliers_do_not_hide_modes() -> None:
+    draw = np.random.default_rng(6)
+    both = np.concatenate([draw.normal(20, 2, 60), draw.normal(33, 2, 40), [30_000.0]])
+    assert shapes.modes(sample(both)) == pytest.approx([20, 33], abs=1.5)
+    assert len(shapes.modes(sample(np.append(draw.normal(50, 1, 99), 30_000.0)))) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from crosslayer.claims.tolerances import MODE_HEIGHT, MODE_VALLEY, STEP_RISE_RTT
 from crosslayer.metrics.resampling import Sample
 
-_GRID = 512
+_GRID = 1024
+_SAME = 1e-6
+"""Relative to their size: values closer to each other than this are one value, whatever floating point makes of it."""
 
 
 def steps(sample: Sample, count: int = 5) -> int:
@@ -51,14 +53,17 @@ def share_of_first_mode(sample: Sample) -> float:
 
 def _modes(values: NDArray[np.float64]) -> tuple[list[tuple[float, float]], list[float]]:
     """Maxima as (x, density), and the valleys between them."""
-    quartiles = np.quantile(values, [0.25, 0.75])
-    spread = min(float(np.std(values)), float(quartiles[1] - quartiles[0]) / 1.349) or float(np.std(values))
-    if spread == 0:
-        return [(float(values[0]), 1.0)], []
+    # A mode has at least a fifth of the highest one's density, so none is in the outermost percent; outliers, which
+    # would spread the grid until it misses the modes, are.
+    first, p25, p75, last = np.quantile(values, [0.01, 0.25, 0.75, 0.99])
+    central = values[(values >= first) & (values <= last)]
+    spread = min(float(np.std(central)), float(p75 - p25) / 1.349) or float(np.std(central))
+    if spread <= _SAME * max(abs(first), abs(last)):
+        return [(float(np.median(values)), 1.0)], []
     width = 0.9 * spread * len(values) ** -0.2
-    grid = np.linspace(values.min() - 3 * width, values.max() + 3 * width, _GRID)
+    grid = np.linspace(first - 3 * width, last + 3 * width, _GRID)
     # Binned: a density of any number of observations costs the same.
-    counts, edges = np.histogram(values, bins=4 * _GRID)
+    counts, edges = np.histogram(central, bins=_GRID)
     centres = (edges[:-1] + edges[1:]) / 2
     density = np.exp(-0.5 * ((grid[:, None] - centres) / width) ** 2) @ counts
     inner = density[1:-1]
