@@ -158,6 +158,21 @@ def test_success_without_its_value(folder: Path) -> None:
         Dataset.open(folder)
 
 
+@pytest.mark.parametrize("missing", ["handshake_ms", "query_ms"])
+def test_a_handshake_without_its_query_and_the_other_way_round(folder: Path, missing: str) -> None:
+    change(folder, "dns_exchanges", lambda rows: with_column(rows, missing, pa.nulls(len(rows), pa.float64())))
+    with pytest.raises(DatasetError, match=f"{missing} has 12 rows that succeeded but have no value"):
+        Dataset.open(folder)
+
+
+def test_a_client_that_cannot_tell_handshake_and_query_apart_has_neither(folder: Path) -> None:
+    for name in ("handshake_ms", "query_ms"):
+        change(
+            folder, "dns_exchanges", lambda rows, name=name: with_column(rows, name, pa.nulls(len(rows), pa.float64()))
+        )
+    assert Dataset.open(folder).table("dns_exchanges").collect()["handshake_ms"].null_count() == 12
+
+
 def test_observation_that_is_there_twice(folder: Path) -> None:
     change(folder, "dns_exchanges", lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]))
     with pytest.raises(DatasetError, match="more than once, first in synthetic, coalescing, fiber"):

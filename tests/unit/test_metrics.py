@@ -46,6 +46,7 @@ def load_rows(h3: str, plt_ms: list[float | None], **more: Any) -> pl.LazyFrame:
         "connect_start_ms": 1.0,
         "connect_ms": 21.0,
         "early_data_accepted": h3 == "0-rtt",
+        "session_resumed": h3 == "0-rtt",
         "error": ["failed" if value is None else None for value in plt_ms],
     } | more
     return _rows(columns, len(plt_ms))
@@ -75,6 +76,13 @@ def test_exchanges_leave_out_failures_warming_other_studies_and_resumption() -> 
 def test_a_load_is_0_rtt_only_if_the_server_says_so() -> None:
     table = load_rows("0-rtt", [10.0, 20.0, 30.0], early_data_accepted=[True, False, None])
     assert metrics.page_loads(table).collect()["plt_ms"].to_list() == [10.0]
+
+
+def test_without_any_word_of_a_server_a_load_is_what_was_asked_for() -> None:
+    """Imported campaigns only: a server that says anything says both."""
+    nothing = pl.Series([None, None], dtype=pl.Boolean)
+    table = load_rows("0-rtt", [10.0, 20.0], early_data_accepted=nothing, session_resumed=nothing)
+    assert metrics.page_loads(table).collect()["plt_ms"].to_list() == [10.0, 20.0]
 
 
 def test_connect_duration_is_end_minus_start() -> None:

@@ -30,6 +30,9 @@ _MEASUREMENTS: dict[str, tuple[str, ...]] = {
     "page_loads": ("plt_ms", "connect_start_ms", "connect_ms", "request_start_ms", "response_start_ms"),
 }
 
+# A client that cannot tell the handshake from the query (DoH of an imported campaign) has neither.
+_TOGETHER = {"handshake_ms": "query_ms", "query_ms": "handshake_ms"}
+
 # A round measures each condition once; these columns say which condition a row is.
 _CONDITION: dict[str, tuple[str, ...]] = {
     "dns_exchanges": ("campaign", "study", "link", "page", "protocol", "resumption", "warming"),
@@ -279,10 +282,16 @@ def _scan(table: str, paths: Iterable[Path]) -> pl.LazyFrame:
     ).select(list(schema))
 
 
+def _expected(name: str) -> pl.Expr:
+    """True for rows that must have a value: those that succeeded, and measured this at all."""
+    succeeded = pl.col("error").is_null()
+    return succeeded & pl.col(_TOGETHER[name]).is_not_null() if name in _TOGETHER else succeeded
+
+
 def _check_values(rows: pl.LazyFrame, table: str, where: Path) -> dict[tuple[str, str], int]:
     """Rounds of each (link, page); raises where a value would spoil a statistic without anybody noticing."""
     real = [column.name for column in TABLES[table] if column.kind is Kind.REAL]
-    absent = ((name, pl.col(name).is_null() & pl.col("error").is_null()) for name in _MEASUREMENTS[table])
+    absent = ((name, pl.col(name).is_null() & _expected(name)) for name in _MEASUREMENTS[table])
     counts = (
         rows.select(
             *((~pl.col(name).is_finite()).sum().alias(f"not finite:{name}") for name in real),

@@ -10,7 +10,8 @@ CELL = ("link", "page")
 ROUND = ("campaign", "round", "link", "page")
 """Columns that name one round of a cell: rows with equal values are paired."""
 
-_UNPROVEN = (pl.col("h3") == "0-rtt") & ~pl.col("early_data_accepted").fill_null(False)
+# Where no server was asked at all (an imported campaign), both are null, and the condition asked for has to do.
+_UNPROVEN = (pl.col("h3") == "0-rtt") & ~pl.col("early_data_accepted").fill_null(pl.col("session_resumed").is_null())
 
 
 def exchanges(table: pl.LazyFrame, *, study: str = "coalescing", resumption: str = "none") -> pl.LazyFrame:
@@ -44,7 +45,8 @@ def tcp_rtts(table: pl.LazyFrame, *, study: str = "coalescing") -> pl.LazyFrame:
 def page_loads(table: pl.LazyFrame, *, study: str = "coalescing", variant: str = "main") -> pl.LazyFrame:
     """Successful page loads of a study, with the browser's connect time.
 
-    A load counts as H3 0-RTT only where the server says that the request came as early data.
+    A load counts as H3 0-RTT only where the server says that the request came as early data; in an imported campaign,
+    which has no word of the server on anything, where 0-RTT was asked for.
 
     Parameters
     ----------
