@@ -197,7 +197,7 @@ def figures(folder: Path, out: Path) -> None:
 
 @cli.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/reference"))
-@click.option("--out", type=click.Path(path_type=Path), help="Also write claims.parquet, .md and .html there.")
+@click.option("--out", type=click.Path(path_type=Path), help="Also write OUT/STUDY/claims.parquet, .md, .html.")
 def claims(folder: Path, out: Path | None) -> None:
     """Hold every published result against the dataset in FOLDER, claim by claim.
 
@@ -208,6 +208,31 @@ def claims(folder: Path, out: Path | None) -> None:
     from crosslayer.claims_command import run
 
     run(folder, out, click.echo)
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--precision", default="1%", show_default=True, help="Half-width of the 95 % interval of the median PLT.")
+def plan(folder: Path, precision: str) -> None:
+    """Say how many rounds each cell needs, from the variance in the pilot campaign in FOLDER."""
+    from crosslayer.plan_command import run
+
+    run(folder, precision, click.echo)
+
+
+@cli.command("import")
+@click.argument("database", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+def import_(database: Path, out: Path) -> None:
+    """Make the dataset OUT from DATABASE, the SQLite file of the harness of Sengupta et al. (TNSM 2024)."""
+    from crosslayer.campaign.dataset import Dataset
+    from crosslayer.campaign.importer import import_database
+    from crosslayer.links import load_profiles
+
+    dataset = Dataset.open(import_database(database, out, load_profiles()))
+    for note in dataset.campaign.notes:
+        click.echo(note, err=True)
+    click.echo(str(out))
 
 
 def _enter() -> None:

@@ -42,6 +42,10 @@ def test_the_doctors_json_says_what_is_missing_and_the_way_out() -> None:
         (["measure", "--pages", "nowhere.org", "--out", "x"], "no page 'nowhere.org'"),
         (["measure", "--plan", "missing.toml"], "cannot be read"),
         (["export", "missing"], "no campaign here"),
+        (["claims", "missing"], "no such dataset folder"),
+        (["plan", "missing"], "no such dataset folder"),
+        (["plan", "missing", "--precision", "1"], "'1' is not a precision"),
+        (["import", "missing.db", "x"], "no such file"),
     ],
 )
 def test_a_bad_call_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: list[str], message: str) -> None:
