@@ -65,15 +65,15 @@ def _python() -> Finding:
     locked = _locked_versions()
     differing = []
     for name in _requirements():
-        version = locked.get(name)
-        if version is None:
+        versions = locked.get(name)
+        if versions is None:
             continue
         try:
             have = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-        if have != version:
-            differing.append(f"{name} {have} (locked {version})")
+        if have not in versions:
+            differing.append(f"{name} {have} (locked {' or '.join(versions)})")
     detail = f"Python {platform.python_version()}"
     if differing:
         return Finding(
@@ -108,11 +108,15 @@ def _flake() -> list[Finding]:
     return [Finding("nix develop", State.OK, f"{detail} [{kept['known_from']}]", needed_for="comfort")]
 
 
-def _locked_versions() -> dict[str, str]:
+def _locked_versions() -> dict[str, list[str]]:
+    """Versions in the lock by name; a package may have several, each for other versions of Python."""
     lock = _ROOT / "requirements.lock"
     if not lock.exists():
         return {}
-    return dict(re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
+    versions: dict[str, list[str]] = {}
+    for name, version in re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)", lock.read_text(encoding="utf-8"), re.MULTILINE):
+        versions.setdefault(name, []).append(version)
+    return versions
 
 
 def _tools() -> list[Finding]:
