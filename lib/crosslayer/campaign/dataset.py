@@ -60,6 +60,7 @@ class Host:
 
     cpu: str
     cores: int
+    """0 where the machine is not known; `cpu` then says so."""
     memory_bytes: int
     kernel: str
     os: str
@@ -227,9 +228,10 @@ class Dataset:
         rounds = measured if fewest >= planned else f"{measured} of {planned}"
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
+        machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         return (
             f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, link by {self.campaign.backend}, "
-            f"measured on {host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}."
+            f"measured on {machine}."
         )
 
 

@@ -411,11 +411,11 @@ def _description(
         "ended": last,
         "backend": "netem",
         "host": {
-            "cpu": "a machine that the database does not name",
+            "cpu": "an unknown machine",
             "cores": 0,
             "memory_bytes": 0,
             "kernel": "unknown",
-            "os": "unknown system",
+            "os": "unknown",
         },
         "versions": {},
         "git": {"revision": None, "clean": None},

@@ -11,8 +11,8 @@ from crosslayer.claims.checks import Outcome, Verdict, number, spaced
 from crosslayer.claims.observed import NotMeasured, Observed
 from crosslayer.claims.tnsm24 import CHECKS
 
-STUDIES = {"IMC22": "the studies single-query and web", "BATENBURG22": "the study authoritative"}
-"""Where the other papers' claims belong."""
+STUDIES = {"IMC22": "the studies single-query and web are", "BATENBURG22": "the study authoritative is"}
+"""Where the other papers' claims belong, as the start of a sentence."""
 
 _COLUMNS: dict[str, Any] = {
     "paper": pl.String,
@@ -77,7 +77,7 @@ def _row(claim: dict[str, str], observed: Observed) -> tuple[Any, ...]:
     chosen = CHECKS.get(identifier)
     if chosen is None:
         study = STUDIES.get(claim["paper"])
-        reason = f"it belongs to {study}, which is not in this dataset" if study else "no check is written for it"
+        reason = f"{study} not in this dataset" if study else "no check is written for it"
         outcome = _not_measured(reason)
     else:
         try:
