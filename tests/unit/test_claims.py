@@ -423,6 +423,14 @@ def test_html_escapes_and_marks_each_row(verdicts: pl.DataFrame) -> None:
     assert text.count('class="reproduced"') == claims.counts(verdicts)["reproduced"]
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2.5, "2.50"), (5.0, "5"), (0.0308, "0.0308"), (0.0, "0"), (630.44, "630.4"), (1234.5, "1234"), (-0.2, "-0.20")],
+)
+def test_numbers_keep_their_digits(value: float, text: str) -> None:
+    assert checks.number(value) == text
+
+
 def test_every_sentence_is_one_and_ends(verdicts: pl.DataFrame) -> None:
     assert verdicts["why"].str.ends_with(".").all()
     assert (verdicts["why"].str.len_chars() > 5).all()

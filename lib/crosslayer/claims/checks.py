@@ -201,7 +201,8 @@ class Ordering:
             said += "" if sure or not right else ", not beyond doubt"
         else:
             said = f"{right} of {len(margins)} comparisons as claimed, {sure} beyond doubt"
-            said += f"; weakest {name}: {signed(deciding.value)}{spaced(self.unit)}" if enough == len(margins) else ""
+            which = "weakest" if enough == len(margins) else f"{enough} needed, that one"
+            said += f"; {which} {name}: {signed(deciding.value)}{spaced(self.unit)}"
         if sure >= enough:
             return _outcome(Verdict.REPRODUCED, said, deciding, self.unit, "")
         verdict = Verdict.DIRECTION_ONLY if right >= enough else Verdict.NOT_REPRODUCED
@@ -275,10 +276,10 @@ def spaced(unit: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number with as many digits as the papers print: 3 significant ones, at most 2 decimals (4 below 0.1)."""
+    """A number with the digits the papers print: two decimals, one from 100 on, none from 1000 on, four below 0.1."""
     size = abs(value)
-    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 0.1 or value == 0 else 4
-    return f"{value:.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:.0f}"
+    digits = 0 if value == round(value) or size >= 1000 else 1 if size >= 100 else 2 if size >= 0.1 else 4
+    return f"{value:.{digits}f}"
 
 
 def signed(value: float) -> str:

@@ -34,7 +34,14 @@ _COLUMNS: dict[str, Any] = {
     "note": pl.String,
 }
 
-_RELATIONS = {"greater": "> ", "less": "< ", "less or equal": "≤ ", "greater or equal": "≥ ", "approximately": "≈ "}
+_RELATIONS = {
+    "greater": "> ",
+    "less": "< ",
+    "much less": "≪ ",
+    "less or equal": "≤ ",
+    "greater or equal": "≥ ",
+    "approximately": "≈ ",
+}
 _UNITS = {"RTT multiples": "RTT", "percent": "%", "percentage points": "points"}
 
 
