@@ -425,7 +425,16 @@ def test_html_escapes_and_marks_each_row(verdicts: pl.DataFrame) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(2.5, "2.50"), (5.0, "5"), (0.0308, "0.0308"), (0.0, "0"), (630.44, "630.4"), (1234.5, "1234"), (-0.2, "-0.20")],
+    [
+        (2.5, "2.50"),
+        (5.0, "5"),
+        (0.0308, "0.0308"),
+        (0.0, "0"),
+        (630.44, "630.4"),
+        (1234.5, "1234"),
+        (-0.2, "-0.20"),
+        (-0.05, "-0.05"),
+    ],
 )
 def test_numbers_keep_their_digits(value: float, text: str) -> None:
     assert checks.number(value) == text

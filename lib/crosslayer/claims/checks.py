@@ -276,10 +276,13 @@ def spaced(unit: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number with the digits the papers print: two decimals, one from 100 on, none from 1000 on, four below 0.1."""
+    """A number with the digits the papers print: two decimals, one from 100 on, none from 1000 on, up to 4 below 0.1."""
     size = abs(value)
-    digits = 0 if value == round(value) or size >= 1000 else 1 if size >= 100 else 2 if size >= 0.1 else 4
-    return f"{value:.{digits}f}"
+    if value == round(value) or size >= 1000:
+        return f"{value:.0f}"
+    if size < 0.1:
+        return f"{value:.4f}".rstrip("0").removesuffix(".")
+    return f"{value:.{1 if size >= 100 else 2}f}"
 
 
 def signed(value: float) -> str:
