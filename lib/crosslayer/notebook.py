@@ -24,14 +24,20 @@ import polars as pl
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import Image, Markdown, clear_output, display
 
-from crosslayer import published, report
+from crosslayer import claims, published, report
+from crosslayer.campaign import STUDIES
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures import FIGURES, Drawing, Figure, Inputs, draw
 from crosslayer.figures.style import COLUMN_WIDTH
 
-STUDIES = ("coalescing",)
 NOTEBOOKS = ("link_check", "handshakes", "dns_overhead", "page_loads")
+QUESTIONS = {
+    "question_serialisation": "serialisation",
+    "question_early_data": "early-data",
+    "question_key_share": "key-share",
+}
+"""Notebooks that answer one question each, and the study each of them measures."""
 REFERENCE = "data/raw/reference"
 
 CANNOT_MEASURE = 3
@@ -83,7 +89,7 @@ def start(
                 f"there is no study {name!r}", where="studies", next_step=f"Choose from: {', '.join(STUDIES)}."
             )
     root = find_root()
-    return Run(root, profile, _existing(root, campaign) if campaign else None, root / figures)
+    return Run(root, profile, tuple(wanted), _existing(root, campaign) if campaign else None, root / figures)
 
 
 def open_page(namespace: Mapping[str, Any], *, campaign: str, figures: str, notice: str) -> Page:
@@ -115,12 +121,62 @@ def open_page(namespace: Mapping[str, Any], *, campaign: str, figures: str, noti
     return page
 
 
+def open_question(
+    namespace: Mapping[str, Any], *, study: str, campaign: str, profile: str, figures: str, notice: str
+) -> Page:
+    """Begin a notebook that answers one question: measure its study, or open a dataset of it.
+
+    Parameters
+    ----------
+    namespace
+        `globals()` of the notebook.
+    study
+        What the question needs measured.
+    campaign
+        Dataset folder; empty to measure. Where this machine cannot, the committed campaign is opened and the page
+        says so.
+    profile
+        Size of the campaign to measure.
+    figures
+        Folder for the figures.
+    notice
+        Shown on top where it is not empty.
+
+    Raises
+    ------
+    NotebookError
+        For an unknown parameter, a dataset of another study, or where measuring failed.
+    DatasetError
+        Where the dataset cannot be analysed.
+    """
+    _quiet_errors()
+    _check_parameters(namespace, campaign=campaign, profile=profile, figures=figures, notice=notice)
+    root = find_root()
+    folder = _existing(root, campaign) if campaign else None
+    if folder is None:
+        folder, why_not = _measure(study, profile, root)
+        if folder is None:
+            folder = root / "data" / "raw" / study
+            notice = f"This machine cannot measure, so the committed campaign is shown. {why_not} {notice}".strip()
+    page = Page(Dataset.open(folder), root / figures)
+    if page.dataset.campaign.study != study:
+        raise NotebookError(
+            f"is a campaign of the study {page.dataset.campaign.study}, not of {study}",
+            where=str(folder),
+            next_step=f"Give data/raw/{study}, or an empty campaign to measure one.",
+        )
+    _show_top(page.dataset, notice)
+    return page
+
+
 @dataclass
 class Run:
     """`run_all.ipynb`: a dataset, the notebooks on it, and the page of all figures."""
 
     root: Path
     profile: str
+    studies: tuple[str, ...]
+    """What may be measured; of the others, the committed campaigns are analysed."""
     campaign: Path | None
     """Dataset folder; None until it is measured."""
     figures: Path
@@ -136,27 +192,39 @@ class Run:
         NotebookError
             Where measuring failed; finished rounds are safe, running again goes on from there.
         """
-        if self.campaign is None:
-            folder = self.root / "data" / "raw" / f"{STUDIES[0]}-{self.profile}"
-            self.campaign, why_not = _measure(STUDIES[0], self.profile, folder, self.root)
+        if self.campaign is None and STUDIES[0] in self.studies:
+            self.campaign, why_not = _measure(STUDIES[0], self.profile, self.root)
             if self.campaign is None:
-                self.campaign = self.root / REFERENCE
                 self.notice = f"This machine cannot measure, so the reference campaign is shown. {why_not}"
+        elif self.campaign is None:
+            self.notice = f"The study {STUDIES[0]} was not asked for, so its reference campaign is shown."
+        self.campaign = self.campaign or self.root / REFERENCE
         _show_top(self._dataset, self.notice)
 
     def notebook(self, name: str) -> None:
         """Run one notebook by papermill and show its figures; the executed copy goes to `build/notebooks`.
+
+        A notebook that answers a question measures its study where that is among the studies asked for, and analyses
+        the committed campaign otherwise.
 
         Raises
         ------
         NotebookError
             For a parameter the notebook does not have, or with the error of the cell that failed.
         """
+        if (study := QUESTIONS.get(name)) is None:
+            self._execute(name, campaign=str(self._dataset.folder), notice=self.notice)
+        elif study in self.studies:
+            self._execute(name, campaign="", profile=self.profile)
+        else:
+            self._execute(name)
+
+    def _execute(self, name: str, **parameters: str) -> None:
         import papermill
         from papermill.exceptions import PapermillExecutionError
 
         source, target = self.root / "notebooks" / f"{name}.ipynb", self.root / "build" / "notebooks" / f"{name}.ipynb"
-        parameters = {"campaign": str(self._dataset.folder), "figures": str(self.figures), "notice": self.notice}
+        parameters |= {"figures": str(self.figures)}
         known = papermill.inspect_notebook(str(source))
         if unknown := sorted(set(parameters) - set(known)):
             raise NotebookError(
@@ -186,9 +254,13 @@ class Run:
                 _show_picture(picture.read_bytes(), figure)
 
     def report(self) -> None:
-        """Write `index.html` with every figure of this campaign, and say where it is."""
+        """Check the claims, write `index.html` with them and every figure, and say what came out and where it is."""
+        verdicts = report.check_claims(self._dataset)
+        report.save_claims(verdicts, self._dataset, self.figures)
         path = report.write_index(self._dataset, self.figures, notice=self.notice)
-        display(Markdown(f"All figures on one page: `{_relative(path, self.root)}`"))  # type: ignore[no-untyped-call]
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(verdicts).items())
+        text = f"Claims: {counts}.\n\nFigures and claims on one page: `{_relative(path, self.root)}`"
+        display(Markdown(text))  # type: ignore[no-untyped-call]
 
     @cached_property
     def _dataset(self) -> Dataset:
@@ -221,6 +293,13 @@ class Page:
         if drawing.figure.table is None:
             raise NotebookError("has no table", where=name, next_step="Show the figure; its CSV has every number.")
         display(Markdown(_as_markdown(drawing.figure.table(drawing.frame))))  # type: ignore[no-untyped-call]
+
+    def verdict(self, name: str) -> None:
+        """Answer the question of a figure's study, in a sentence computed from its numbers."""
+        drawing = self._drawing(name)
+        if drawing.figure.verdict is None:
+            raise NotebookError("answers no question", where=name)
+        display(Markdown(f"**Verdict.** {drawing.figure.verdict(drawing.frame)}"))  # type: ignore[no-untyped-call]
 
     def _drawing(self, name: str) -> Drawing:
         if name not in FIGURES:
@@ -286,8 +365,9 @@ def _quiet_errors() -> None:
     shell.set_custom_exc((CrosslayerError,), handler)  # type: ignore[no-untyped-call]
 
 
-def _measure(study: str, profile: str, folder: Path, root: Path) -> tuple[Path | None, str]:
+def _measure(study: str, profile: str, root: Path) -> tuple[Path | None, str]:
     """Dataset folder, or None and why this machine cannot measure."""
+    folder = root / "data" / "raw" / f"{study}-{profile}"
     if sys.platform != "linux":
         return None, "Measuring needs Linux."
     command = [sys.executable, "-m", "crosslayer", "measure"]

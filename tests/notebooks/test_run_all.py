@@ -15,11 +15,11 @@ from papermill.exceptions import PapermillExecutionError
 
 import synthetic
 from crosslayer.figures import FIGURES
-from crosslayer.notebook import NOTEBOOKS
+from crosslayer.notebook import NOTEBOOKS, QUESTIONS
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-ALL = ("run_all", *NOTEBOOKS)
+ALL = ("run_all", *NOTEBOOKS, *QUESTIONS)
 
 
 def read(name: str) -> Any:
@@ -41,12 +41,13 @@ def test_a_notebook_holds_imports_parameters_and_calls(name: str) -> None:
                     assert isinstance(statement.value, ast.Call)
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize("name", [*NOTEBOOKS, *QUESTIONS])
 def test_a_notebook_shows_the_figures_that_belong_to_it(name: str) -> None:
     source = "\n".join(cell.source for cell in read(name).cells if cell.cell_type == "code")
     shown = re.findall(r'page\.show\("([^"]+)"\)', source)
     assert sorted(shown) == sorted(figure.name for figure in FIGURES.values() if figure.notebook == name)
     assert set(re.findall(r'page\.table\("([^"]+)"\)', source)) == {name for name in shown if FIGURES[name].table}
+    assert set(re.findall(r'page\.verdict\("([^"]+)"\)', source)) == {name for name in shown if FIGURES[name].verdict}
 
 
 def run_all(tmp_path: Path, **parameters: Any) -> Any:
@@ -64,10 +65,12 @@ def test_run_all_makes_every_figure_and_the_page(tmp_path: Path) -> None:
     dataset = synthetic.write(tmp_path / "dataset", rounds=7, failures=0.02)
     executed = run_all(tmp_path, campaign=str(dataset), figures=str(tmp_path / "figures"))
     page = (tmp_path / "figures" / "index.html").read_text()
-    for name in FIGURES:
+    for name, figure in FIGURES.items():
         for ending in ("svg", "png", "json", "csv"):
-            assert (tmp_path / "figures" / "coalescing" / f"{name}.{ending}").stat().st_size > 0
+            assert (tmp_path / "figures" / figure.study / f"{name}.{ending}").stat().st_size > 0
         assert f'<figure id="{name}"' in page
+    assert '<tr id="T079"' in page
+    assert (tmp_path / "figures" / "coalescing" / "claims.parquet").stat().st_size > 0
     pictures = [out for cell in executed.cells for out in cell.get("outputs", []) if "image/png" in out.get("data", {})]
     assert len(pictures) == len(FIGURES)
     errors = [out for cell in executed.cells for out in cell.get("outputs", []) if out.get("name") == "stderr"]

@@ -66,7 +66,7 @@ def fake_crosslayer(folder: Path, body: str) -> str:
 
 def measure(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Path | None, str]:
     monkeypatch.setattr(sys, "executable", fake_crosslayer(folder, body))
-    return notebook._measure("coalescing", "smoke", folder / "out", folder)
+    return notebook._measure("coalescing", "smoke", folder)
 
 
 def test_the_last_line_of_output_is_the_dataset(
@@ -94,14 +94,17 @@ def test_a_failed_measurement_is_an_error_with_its_message(tmp_path: Path, monke
 
 def test_the_arguments_are_those_of_crosslayer_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, _ = measure(tmp_path, 'echo "$*"', monkeypatch)
-    assert str(folder) == f"-m crosslayer measure --study coalescing --profile smoke --out {tmp_path}/out"
+    assert (
+        str(folder)
+        == f"-m crosslayer measure --study coalescing --profile smoke --out {tmp_path}/data/raw/coalescing-smoke"
+    )
 
 
 KERNEL = """
 import pathlib, sys
 from crosslayer import notebook
 sys.executable = sys.argv[1]
-notebook._measure("coalescing", "smoke", pathlib.Path("out"), pathlib.Path("/"))
+notebook._measure("coalescing", "smoke", pathlib.Path("/"))
 """
 
 
@@ -144,11 +147,31 @@ def test_measuring_falls_back_to_the_reference_campaign_and_says_so(
     monkeypatch.setattr(notebook, "_measure", lambda *_: (None, "There is no Chromium."))
     shown: list[object] = []
     monkeypatch.setattr(notebook, "display", lambda *objects: shown.extend(objects))
-    run = notebook.Run(tmp_path, "smoke", None, tmp_path / "figures")
+    run = notebook.Run(tmp_path, "smoke", ("coalescing",), None, tmp_path / "figures")
     run.measure()
     assert run.campaign == tmp_path / notebook.REFERENCE
     assert run.notice.startswith("This machine cannot measure, so the reference campaign is shown.")
     assert "There is no Chromium." in shown[0].data  # type: ignore[attr-defined]
+
+
+def test_a_study_that_was_not_asked_for_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import synthetic
+
+    synthetic.write(tmp_path / notebook.REFERENCE, links=["fiber"], pages=["example.org"], rounds=2)
+    monkeypatch.setattr(notebook, "display", lambda *_: None)
+    run = notebook.Run(tmp_path, "smoke", ("key-share",), None, tmp_path / "figures")
+    run.measure()
+    assert run.campaign == tmp_path / notebook.REFERENCE
+    assert run.notice == "The study coalescing was not asked for, so its reference campaign is shown."
+
+
+def test_a_question_refuses_a_dataset_of_another_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import synthetic
+
+    folder = synthetic.write(tmp_path / "d", links=["fiber"], pages=["example.org"], rounds=2)
+    parameters = {"campaign": str(folder), "profile": "quick", "figures": "figures", "notice": ""}
+    with pytest.raises(NotebookError, match="campaign of the study coalescing, not of key-share"):
+        notebook.open_question({}, study="key-share", **parameters)
 
 
 def test_tables_are_markdown_with_four_digits_and_no_null() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.plan import PROFILES, Cell, Plan, changed, check_names, load_plan
+from crosslayer.campaign.plan import STUDIES, Cell, Plan, changed, check_names, load_plan, sized
 
 CONDITIONS = ["a", "b", "c", "d", "e", "f"]
 
@@ -47,8 +47,23 @@ def test_the_self_check_rides_on_one_cell_only() -> None:
 
 
 def test_quick_covers_the_papers_cells() -> None:
-    assert len(PROFILES["quick"].cells) == 15
-    assert PROFILES["quick"].rounds >= 3
+    assert len(sized("coalescing", "quick").cells) == 15
+    assert sized("coalescing", "quick").rounds >= 3
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_study_has_its_sizes(study: str) -> None:
+    smoke, quick, paper = (sized(study, size) for size in ("smoke", "quick", "paper"))
+    assert smoke.study == quick.study == paper.study == study
+    assert set(smoke.cells) < set(quick.cells) == set(paper.cells)
+    assert smoke.rounds < quick.rounds < paper.rounds
+
+
+def test_an_unknown_study_or_size_is_named() -> None:
+    with pytest.raises(CampaignError, match="no study 'single'"):
+        sized("single", "quick")
+    with pytest.raises(CampaignError, match="no size 'huge'"):
+        sized("coalescing", "huge")
 
 
 @pytest.mark.parametrize(

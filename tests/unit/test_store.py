@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -124,3 +126,14 @@ def test_exporting_a_folder_without_a_campaign_says_so(tmp_path: Path) -> None:
     with pytest.raises(CampaignError, match="no campaign here"):
         open_existing(tmp_path)
     assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_a_store_that_is_older_than_a_column_gets_it(tmp_path: Path) -> None:
+    with Store(tmp_path, PLAN) as store:
+        store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
+        db.execute("ALTER TABLE dns_exchanges DROP COLUMN variant")
+    with Store(tmp_path, PLAN) as store:
+        export(store, tmp_path)
+        assert store.done() == {("fiber", "example.org", 0)}
+        assert store.rows("dns_exchanges") == []

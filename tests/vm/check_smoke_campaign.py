@@ -14,11 +14,11 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslayer.campaign import PROFILES
+from crosslayer.campaign import sized
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.errors import CrosslayerError
 
-PLAN = PROFILES["smoke"]
+PLAN = sized("coalescing", "smoke")
 PROTOCOLS = {"DoUDP", "DoH", "DoQ"}
 BACKEND = "netem"
 

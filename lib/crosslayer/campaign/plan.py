@@ -11,7 +11,7 @@ from typing import Any
 
 from crosslayer.campaign.errors import CampaignError
 
-STUDIES = ("coalescing",)
+STUDIES = ("coalescing", "serialisation", "early-data", "key-share")
 _ALL_LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 _ALL_PAGES = ("example.org", "wikipedia.org", "instagram.com")
 
@@ -70,16 +70,42 @@ class Plan:
         return {**asdict(self), "links": list(self.links), "pages": list(self.pages)}
 
 
-PROFILES: dict[str, Plan] = {
-    "smoke": Plan(links=("fiber", "4g"), pages=("example.org",), rounds=3),
-    "quick": Plan(rounds=8),
-    "paper": Plan(rounds=3830),
-}
-"""Named sizes. `smoke` about 1 min, `quick` under 15 min on two cores, `paper` the full sample size of TNSM 2024."""
+SIZES = ("smoke", "quick", "paper")
+"""Named sizes. `smoke` about 1 min, `quick` under 15 min on two cores, `paper` the sample size of the paper."""
+
+_UPLINKS = ("dsl", "dsl-uplink-x2", "dsl-uplink-x4", "dsl-uplink-x16")
+_ONE_PAGE = ("example.org",)
+
+
+def sized(study: str, size: str) -> Plan:
+    """The plan of a study in one of the named sizes.
+
+    Raises
+    ------
+    CampaignError
+        For a study or size that does not exist.
+    """
+    for kind, name, known in (("study", study, STUDIES), ("size", size, SIZES)):
+        if name not in known:
+            raise CampaignError(f"there is no {kind} '{name}'", next_step=f"Choose one of: {', '.join(known)}.")
+    match study:
+        case "coalescing":
+            whole, rounds = Plan(), {"smoke": 3, "quick": 8, "paper": 3830}
+            few = replace(whole, links=("fiber", "4g"), pages=_ONE_PAGE)
+        case "serialisation":
+            whole, rounds = Plan(study=study, links=_UPLINKS, pages=_ONE_PAGE, aa_cell=False), {"smoke": 3, "quick": 20}
+            few = replace(whole, links=_UPLINKS[::2])
+        case _:
+            whole, rounds = Plan(study=study, pages=_ONE_PAGE, aa_cell=False), {"smoke": 3, "quick": 20}
+            few = replace(whole, links=("fiber", "dsl"))
+    if size == "smoke":
+        return replace(few, rounds=rounds[size])
+    # The papers did not measure these studies; as many rounds as intervals of half a millisecond take.
+    return replace(whole, rounds=rounds.get(size, 100))
 
 
 def load_plan(file: Path) -> Plan:
-    """Read a plan from a TOML file whose keys are the fields of `Plan`.
+    """Read a plan from a TOML file whose keys are the fields of `Plan`; those left out are as in `quick` of its study.
 
     Raises
     ------
@@ -94,7 +120,7 @@ def load_plan(file: Path) -> Plan:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CampaignError(f"is not TOML: {error}", where=str(file), next_step="Mend that line.") from error
-    return changed(Plan(), values, where=str(file))
+    return changed(sized(str(values.get("study", "coalescing")), "quick"), values, where=str(file))
 
 
 def changed(plan: Plan, values: dict[str, Any], *, where: str = "plan") -> Plan:

@@ -19,12 +19,20 @@ from crosslayer.campaign.coalescing import Coalescing
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.export import export
 from crosslayer.campaign.plan import Cell, Plan, check_names
+from crosslayer.campaign.questions import EarlyData, KeyShare, Serialisation
 from crosslayer.campaign.store import Rows, Store
+from crosslayer.campaign.study import Bench, Study
 from crosslayer.links import Profile, load_profiles
 from crosslayer.testbed import LinkCheck, Testbed
 from crosslayer.testbed.server import find_server_binary
 
 _ROOM_BYTES = 50_000_000
+_STUDIES: dict[str, type[Study]] = {
+    "coalescing": Coalescing,
+    "serialisation": Serialisation,
+    "early-data": EarlyData,
+    "key-share": KeyShare,
+}
 
 
 def measure(plan: Plan, folder: Path, *, backend: str = "auto", say: Callable[[str], None] = print) -> Path:
@@ -71,7 +79,8 @@ def measure(plan: Plan, folder: Path, *, backend: str = "auto", say: Callable[[s
             with Testbed(backend) as testbed, testbed.serve(served, spec_dir=spec_dir) as (server, addresses):
                 store.set_fact("backend", testbed.backend.name)
                 _note_versions(store, testbed, programs)
-                with Coalescing(plan, campaign, specs, server, addresses, programs, testbed.folder) as study:
+                bench = Bench(plan, campaign, specs, server, addresses, programs, testbed.folder)
+                with _STUDIES[plan.study](bench) as study:
                     _rounds(plan, campaign, store, testbed, study, profiles, todo, say)
             store.set_fact("ended", _now())
         else:
@@ -85,7 +94,7 @@ def _rounds(
     campaign: str,
     store: Store,
     testbed: Testbed,
-    study: Coalescing,
+    study: Study,
     profiles: dict[str, Profile],
     todo: list[tuple[int, Cell]],
     say: Callable[[str], None],
@@ -113,7 +122,7 @@ def _rounds(
 
 
 def _round(
-    plan: Plan, campaign: str, testbed: Testbed, study: Coalescing, profile: Profile, number: int, cell: Cell
+    plan: Plan, campaign: str, testbed: Testbed, study: Study, profile: Profile, number: int, cell: Cell
 ) -> tuple[Rows, int]:
     """One repetition of one cell: the link's check, then every condition once."""
     changed = testbed.profile is None or testbed.profile.name != profile.name

@@ -72,6 +72,7 @@ DNS_EXCHANGES = (
     _t("protocol", "DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ", required=True),
     _t("resumption", "none, ticket (PSK) or early-data (0-RTT)", required=True),
     _b("warming", "true for the exchange that only fetched the ticket: recorded, never analysed"),
+    _t("variant", "main or null for the study's conditions, else what the client did otherwise"),
     _POSITION,
     _STARTED,
     _r("handshake_ms", "start of the connection to the end of its handshake; 0 for DoUDP and for early data"),

@@ -89,6 +89,10 @@ class Store:
         for table, columns in TABLES.items():
             body = ", ".join(f'"{c.name}" {_SQL_KIND[c.kind]}{" NOT NULL" if c.required else ""}' for c in columns)
             self._db.execute(f'CREATE TABLE IF NOT EXISTS "{table}" ({body})')
+            known = {name for _, name, *_ in self._db.execute(f'PRAGMA table_info("{table}")')}
+            for column in columns:
+                if column.name not in known:  # younger than this store
+                    self._db.execute(f'ALTER TABLE "{table}" ADD COLUMN "{column.name}" {_SQL_KIND[column.kind]}')
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS rounds (link TEXT, page TEXT, round INTEGER, PRIMARY KEY (link, page, round))"
         )

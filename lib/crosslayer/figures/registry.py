@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from crosslayer.errors import CrosslayerError
-from crosslayer.figures import cdf, dns_overhead, handshakes, link_check, page_loads
+from crosslayer.figures import cdf, dns_overhead, handshakes, link_check, page_loads, questions
 from crosslayer.figures.inputs import Inputs
 from crosslayer.figures.style import COLUMN_WIDTH, PAPER, TEXT_WIDTH, AnyChart, framed
 
@@ -46,6 +46,8 @@ class Figure:
     width: int = COLUMN_WIDTH
     whole: bool = False
     """A CDF figure that shows its tails too; the others end at the 99th percentile and say so."""
+    verdict: Callable[[pl.DataFrame], str] | None = None
+    """Answers the question that its study asks, in a sentence made from its rows."""
 
     @property
     def heading(self) -> str:
@@ -318,10 +320,61 @@ _FIGURES = (
         _measured_beside_published,
         TEXT_WIDTH,
     ),
+    Figure(
+        "dsl-serialisation",
+        "A DoQ query beyond one RTT, and the bytes on the uplink",
+        "",
+        "serialisation",
+        "question_serialisation",
+        "Median time a query takes beyond the link's RTT against the time that the bytes sent up to it (the padded "
+        "second flight of the handshake, and the query) occupy the uplink, on DSL with its own uplink and with 2, 4 "
+        "and 16 times its rate.",
+        f"Dashed: one ms of bytes, one ms of delay. Hollow: {PAPER}'s 1.37 RTT on DSL, were its datagrams of our size. "
+        "Bars: 95 % intervals.",
+        questions.serialisation_data,
+        questions.serialisation,
+        questions.serialisation_table,
+        verdict=questions.serialisation_verdict,
+    ),
+    Figure(
+        "early-data-mechanism",
+        "What a resumed load saves, by what the server does with early data",
+        "",
+        "early-data",
+        "question_early_data",
+        "Saving over a load with a full handshake in the same round, against the link's RTT: early data answered as it "
+        "arrives, early data answered after the handshake, and a resumed session without early data.",
+        f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {PAPER} Figs. 10 and 11.",
+        questions.early_data_data,
+        questions.early_data,
+        questions.early_data_table,
+        TEXT_WIDTH,
+        verdict=questions.early_data_verdict,
+    ),
+    Figure(
+        "key-share-cost",
+        "What the post-quantum key share costs",
+        "",
+        "key-share",
+        "question_key_share",
+        "Exchange on a new connection with the key share X25519MLKEM768, which browsers send today, minus the one with "
+        "X25519 in the same round.",
+        "Marks: medians; bars: 95 % intervals. Upright ticks: the further bytes of the exchange at the link's rates.",
+        questions.key_share_data,
+        questions.key_share,
+        questions.key_share_table,
+        TEXT_WIDTH,
+        verdict=questions.key_share_verdict,
+    ),
 )
 
 FIGURES: dict[str, Figure] = {figure.name: figure for figure in _FIGURES}
-"""Every figure by name, in the order of the paper."""
+"""Every figure of every study by name; those of a study in the order of the paper."""
+
+
+def of_study(study: str) -> dict[str, Figure]:
+    """The figures of one study."""
+    return {name: figure for name, figure in FIGURES.items() if figure.study == study}
 
 
 def draw(figure: Figure, inputs: Inputs, provenance: str) -> Drawing:
@@ -349,7 +402,7 @@ def draw(figure: Figure, inputs: Inputs, provenance: str) -> Drawing:
             next_step="Measure fewer links or pages in one campaign, or draw the links apart.",
         )
     tail = cdf.tail_note(frame) if set(cdf.SCHEMA) <= set(frame.columns) and not figure.whole else ""
-    lacks = inputs.lacks()
+    lacks = inputs.lacks() if figure.study == "coalescing" else ""
     chart = framed(
         figure.chart(frame), figure.heading, [figure.note, _samples(frame), tail, lacks, provenance], figure.width
     )

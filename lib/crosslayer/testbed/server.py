@@ -304,6 +304,17 @@ class Server:
         """Replace the session-ticket keys of every TLS listener: tickets issued before are refused from now on."""
         self._command("rotate-ticket-keys")
 
+    def set_early_data(self, mode: str) -> None:
+        """What becomes of early data on connections from now on.
+
+        Parameters
+        ----------
+        mode
+            `on` answers it as it arrives; `off` refuses it, and tickets offer none; `late` accepts it and answers when
+            the handshake is complete.
+        """
+        self._command("early-data", mode=mode)
+
     def stats(self) -> dict[str, dict[str, int]]:
         """Counts per listener: `open` QUIC connections, and `connections`, `requests`, `queries` since the start."""
         answer = self._command("stats")

@@ -20,6 +20,7 @@ type control struct {
 type command struct {
 	Command  string `json:"command"`
 	Listener string `json:"listener"`
+	Mode     string `json:"mode"`
 }
 
 // reply is what every answer begins with.
@@ -97,6 +98,13 @@ func (c *control) execute(line []byte) any {
 		}{reply{OK: true}, s.connections.close(cmd.Listener)}
 	case "rotate-ticket-keys":
 		s.tickets.rotate()
+		return reply{OK: true}
+	case "early-data":
+		mode, err := parseEarlyData(cmd.Mode)
+		if err != nil {
+			return refusal(err)
+		}
+		s.mode.Store(int32(mode))
 		return reply{OK: true}
 	case "stats":
 		totals := s.events.totals()

@@ -66,11 +66,8 @@ func (s *server) serveDoQStream(conn *connection, stream *quic.Stream, from orig
 	if err != nil {
 		return err
 	}
-	if query.Opcode != dns.OpcodeQuery {
-		// Anything else may change state and must not be replayed (RFC 9250, section 4.5).
-		if err := conn.awaitHandshake(stream.Context()); err != nil {
-			return err
-		}
+	if !s.mayAnswer(stream.Context(), conn, query.Opcode == dns.OpcodeQuery) {
+		return errors.New("the handshake failed")
 	}
 	if from.handshakeComplete {
 		conn.report()

@@ -89,16 +89,19 @@ func notify() *dns.Msg {
 	return m
 }
 
-// exchanges are requests of every kind; do sends one, as early data where there is a ticket, calls sent and returns
-// what shows that it was answered.
-var exchanges = []struct {
+// earlyExchange is a request; do sends it, as early data where there is a ticket, calls sent and returns what shows
+// that it was answered.
+type earlyExchange struct {
 	name     string
 	listener string
 	alpn     string
 	early    bool // answered before the end of the handshake
 	event    string
 	do       func(t *testing.T, c client, address string, sent func()) any
-}{
+}
+
+// exchanges are requests of every kind.
+var exchanges = []earlyExchange{
 	{"DoQ query", "doq/udp", "doq", true, "query", func(t *testing.T, c client, address string, sent func()) any {
 		stream := send(t, c.dial(t, address, "doq"), question(testHost, dns.TypeA))
 		sent()
@@ -177,45 +180,63 @@ func earlyPost(t *testing.T, c client, address, path string, body []byte, sent f
 func TestEarlyData(t *testing.T) {
 	s := start(t, nil, "")
 	for _, exchange := range exchanges {
-		t.Run(exchange.name, func(t *testing.T) {
-			c := s.client()
-			want := exchange.do(t, c, s.addresses[exchange.listener], func() {}) // in full; it also brings the ticket
-			eventually(t, "a ticket", func() bool {
-				session, ok := c.tls.ClientSessionCache.Get(testHost)
-				return ok && session != nil
-			})
-			r := newRelay(t, s.addresses[exchange.listener], true)
-			answered := make(chan any, 1)
-			go func() { answered <- exchange.do(t, c, r.address(), r.requestSent) }()
+		t.Run(exchange.name, func(t *testing.T) { testEarlyData(t, s, exchange) })
+	}
+}
 
-			var got any
-			if exchange.early {
-				select {
-				case got = <-answered:
-				case <-time.After(5 * time.Second):
-					t.Fatal("not answered before the end of the handshake")
-				}
-			} else {
-				eventually(t, "early data from the client", func() bool { return r.saw(earlyPacket) })
-				select {
-				case got = <-answered:
-					t.Fatalf("answered %v before the end of the handshake", got)
-				case <-time.After(soon):
-				}
-				r.release()
-				select {
-				case got = <-answered:
-				case <-time.After(5 * time.Second):
-					t.Fatal("not answered after the handshake")
-				}
-			}
-			if !equal(got, want) {
-				t.Errorf("early data was answered %v, a full handshake %v", got, want)
-			}
-			if event := s.lastEvent(exchange.event); event["handshake_complete"] != false || event["resumed"] != true {
-				t.Errorf("event %v", event)
-			}
-		})
+// Told to answer late, the server lets everything wait for the end of the handshake, and still calls it early data.
+func TestEarlyDataLate(t *testing.T) {
+	s := start(t, nil, "")
+	var answer reply
+	s.command(`{"command": "early-data", "mode": "late"}`, &answer)
+	if !answer.OK {
+		t.Fatal(answer.Error)
+	}
+	for _, exchange := range exchanges {
+		exchange.early = false
+		t.Run(exchange.name, func(t *testing.T) { testEarlyData(t, s, exchange) })
+	}
+}
+
+// testEarlyData sends an exchange as early data through a relay that holds back the end of the handshake.
+func testEarlyData(t *testing.T, s *running, exchange earlyExchange) {
+	t.Helper()
+	c := s.client()
+	want := exchange.do(t, c, s.addresses[exchange.listener], func() {}) // in full; it also brings the ticket
+	eventually(t, "a ticket", func() bool {
+		session, ok := c.tls.ClientSessionCache.Get(testHost)
+		return ok && session != nil
+	})
+	r := newRelay(t, s.addresses[exchange.listener], true)
+	answered := make(chan any, 1)
+	go func() { answered <- exchange.do(t, c, r.address(), r.requestSent) }()
+
+	var got any
+	if exchange.early {
+		select {
+		case got = <-answered:
+		case <-time.After(5 * time.Second):
+			t.Fatal("not answered before the end of the handshake")
+		}
+	} else {
+		eventually(t, "early data from the client", func() bool { return r.saw(earlyPacket) })
+		select {
+		case got = <-answered:
+			t.Fatalf("answered %v before the end of the handshake", got)
+		case <-time.After(soon):
+		}
+		r.release()
+		select {
+		case got = <-answered:
+		case <-time.After(5 * time.Second):
+			t.Fatal("not answered after the handshake")
+		}
+	}
+	if !equal(got, want) {
+		t.Errorf("early data was answered %v, a full handshake %v", got, want)
+	}
+	if event := s.lastEvent(exchange.event); event["handshake_complete"] != false || event["resumed"] != true {
+		t.Errorf("event %v", event)
 	}
 }
 

@@ -111,7 +111,11 @@ func (r manifestResource) load(folder string) (*resource, error) {
 	if len(body) != r.WireBytes {
 		return nil, fmt.Errorf("file %q has %d bytes, the manifest says %d", r.File, len(body), r.WireBytes)
 	}
-	return &resource{header: headerFor(r.ContentType, r.ContentEncoding, len(body)), body: body}, nil
+	header := headerFor(r.ContentType, r.ContentEncoding, len(body))
+	if r.Host != "" {
+		header["Access-Control-Allow-Origin"] = []string{"*"} // a browser takes no font of another origin without it
+	}
+	return &resource{header: header, body: body}, nil
 }
 
 // headerFor is the header of every page response. Nothing is cached: each load fetches everything.

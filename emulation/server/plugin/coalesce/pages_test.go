@@ -42,6 +42,12 @@ func TestLoadSite(t *testing.T) {
 	if _, ok := pages["two.example"]["/"].header["Content-Encoding"]; ok {
 		t.Error("an encoding nobody asked for")
 	}
+	if allowed := pages["cdn.example"]["/x"].header["Access-Control-Allow-Origin"]; len(allowed) != 1 || allowed[0] != "*" {
+		t.Errorf("a resource of another origin allows %v", allowed)
+	}
+	if _, ok := root.header["Access-Control-Allow-Origin"]; ok {
+		t.Error("a resource of the page's own origin is open to others")
+	}
 }
 
 func TestLoadSiteRefuses(t *testing.T) {

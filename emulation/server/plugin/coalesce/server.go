@@ -8,6 +8,7 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/coredns/caddy"
@@ -31,6 +32,7 @@ var noError = map[string]quic.ApplicationErrorCode{
 // server is the plugin's own listeners and its control socket.
 type server struct {
 	options
+	mode        atomic.Int32 // of early data now; the option is the one at the start
 	config      *dnsserver.Config
 	tls         *tls.Config // nil without certificate
 	tickets     *ticketKeys
@@ -56,6 +58,7 @@ func newServer(opts options, config *dnsserver.Config, common *shared) *server {
 		options: opts, config: config, tickets: common.tickets, events: common.events,
 		connections: newConnections(common.events),
 	}
+	s.mode.Store(int32(opts.earlyData))
 	if config.TLSConfig != nil {
 		s.tls = config.TLSConfig.Clone()
 	}
@@ -168,7 +171,9 @@ func (s *server) startH3(pages site) error {
 		return err
 	}
 	h3Server := &http3.Server{
-		Handler: &web{listener: listenerH3, dns: "doh3", site: pages, resolve: s.resolve, events: s.events},
+		Handler: &web{
+			listener: listenerH3, dns: "doh3", site: pages, resolve: s.resolve, events: s.events, mayAnswer: s.mayAnswer,
+		},
 		ConnContext: func(ctx context.Context, conn *quic.Conn) context.Context {
 			return context.WithValue(ctx, connectionKey{}, s.connections.track(listenerH3, conn))
 		},
@@ -184,7 +189,11 @@ func (s *server) listenQUIC(name, address, alpn string, config *quic.Config) (*q
 		return nil, err
 	}
 	config.MaxIdleTimeout = s.idleTimeout
-	config.Allow0RTT = s.earlyData
+	config.GetConfigForClient = func(*quic.ClientInfo) (*quic.Config, error) {
+		now := config.Clone()
+		now.Allow0RTT = s.earlyDataMode() != earlyDataOff
+		return now, nil
+	}
 	tlsConfig := s.tls.Clone()
 	tlsConfig.NextProtos = []string{alpn}
 	transport := &quic.Transport{
@@ -198,6 +207,18 @@ func (s *server) listenQUIC(name, address, alpn string, config *quic.Config) (*q
 	}
 	s.opened(name, udp.LocalAddr(), func() error { return errors.Join(transport.Close(), udp.Close()) })
 	return listener, nil
+}
+
+// earlyDataMode says what becomes of early data now.
+func (s *server) earlyDataMode() earlyDataMode { return earlyDataMode(s.mode.Load()) }
+
+// mayAnswer returns when what arrived on a connection may be answered, false where that never comes. safe says that
+// a replay of it does no harm; anything else waits for the handshake (RFC 8470, section 3; RFC 9250, section 4.5).
+func (s *server) mayAnswer(ctx context.Context, conn *connection, safe bool) bool {
+	if safe && s.earlyDataMode() != earlyDataLate {
+		return true
+	}
+	return conn.awaitHandshake(ctx) == nil
 }
 
 func (s *server) opened(listener string, address net.Addr, closer func() error) {

@@ -27,7 +27,7 @@ type options struct {
 	control     string
 	events      string
 	retry       bool
-	earlyData   bool
+	earlyData   earlyDataMode
 	idleTimeout time.Duration
 }
 
@@ -65,7 +65,7 @@ func setup(c *caddy.Controller) error {
 
 // parse reads the server block; bare is true for the form without a block.
 func parse(c *caddy.Controller) (opts options, bare bool, err error) {
-	opts = options{earlyData: true, idleTimeout: 30 * time.Second}
+	opts = options{idleTimeout: 30 * time.Second}
 	bare = true
 	seen := map[string]bool{}
 	for i := 0; c.Next(); i++ {
@@ -112,7 +112,7 @@ func (o *options) set(property, value string) (err error) {
 	case "retry":
 		o.retry, err = onOff(property, value)
 	case "early_data":
-		o.earlyData, err = onOff(property, value)
+		o.earlyData, err = parseEarlyData(value)
 	case "idle_timeout":
 		o.idleTimeout, err = time.ParseDuration(value)
 		if err == nil && o.idleTimeout <= 0 {

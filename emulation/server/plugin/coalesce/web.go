@@ -23,6 +23,8 @@ type web struct {
 	site     site
 	resolve  func(context.Context, origin, net.Addr, net.Addr, *dns.Msg) *dns.Msg
 	events   *eventLog
+	// mayAnswer waits until what came over QUIC may be answered; false where that never comes.
+	mayAnswer func(ctx context.Context, conn *connection, safe bool) bool
 }
 
 type connectionKey struct{}
@@ -63,7 +65,7 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // respond decides on the response, after the handshake where the request must not be replayed (RFC 8470, section 3).
 func (h *web) respond(x exchange) (int, *resource) {
 	safe := x.Method == http.MethodGet || x.Method == http.MethodHead
-	if !safe && !x.awaitHandshake() {
+	if !h.mayAnswerNow(x, safe) {
 		return failure(http.StatusTooEarly)
 	}
 	if x.URL.Path == doh.Path {
@@ -87,7 +89,7 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 	if err != nil {
 		return failure(http.StatusBadRequest)
 	}
-	if query.Opcode != dns.OpcodeQuery && !x.awaitHandshake() {
+	if query.Opcode != dns.OpcodeQuery && !h.mayAnswerNow(x, false) {
 		return failure(http.StatusTooEarly)
 	}
 	local, _ := x.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -112,9 +114,9 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 	}}
 }
 
-// awaitHandshake blocks a request that came as early data until the handshake is over; false where it failed.
-func (x exchange) awaitHandshake() bool {
-	return x.conn == nil || x.conn.awaitHandshake(x.Context()) == nil
+// mayAnswerNow waits until a request may be answered; over TCP there is no early data.
+func (h *web) mayAnswerNow(x exchange, safe bool) bool {
+	return x.conn == nil || h.mayAnswer(x.Context(), x.conn, safe)
 }
 
 func failure(status int) (int, *resource) {

@@ -1,0 +1,247 @@
+"""What a study is to the campaign: conditions, one observation at a time, rows of the tables.
+
+`Study` is what the run calls; `Exchanges` and `Loads` are what studies measure with.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from crosslayer import dns
+from crosslayer.browser import Browser, BrowserError, BrowserPrograms, PageLoad
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.schema import DNS_EXCHANGES
+from crosslayer.campaign.store import Rows
+from crosslayer.pages import PageSpec
+from crosslayer.testbed import network
+from crosslayer.testbed.server import RequestEvent, Server
+
+_LOADS_PER_PROCESS = 400
+"""Chromium is started anew after so many loads, so that none is measured in a process that has grown old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a study measures on: the plan, and the running testbed."""
+
+    plan: Plan
+    campaign: str
+    """Identifier of the campaign."""
+    pages: dict[str, PageSpec]
+    server: Server
+    addresses: dict[str, str]
+    """IPv4 address of every host name."""
+    programs: BrowserPrograms
+    folder: Path
+    """Private temporary folder."""
+
+
+class Study(ABC):
+    """Measures the conditions of a study, one at a time."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def conditions(self, cell: Cell) -> list[str]:
+        """What a round of this cell measures, in no particular order."""
+
+    @abstractmethod
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """The table of a condition's row, and the columns that tell it from other conditions."""
+
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Do everything once without recording it, so that imports and caches are not in the first round."""
+
+    @abstractmethod
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """One observation as rows by table; a failure is a row with its error."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what is kept between observations."""
+
+    def row(self, condition: str, cell: Cell, round_number: int, position: int) -> dict[str, Any]:
+        """The columns of an observation that are known before it is made."""
+        return {
+            "campaign": self.bench.campaign,
+            "round": round_number,
+            "link": cell.link,
+            "study": self.bench.plan.study,
+            "page": cell.page,
+            "position": position,
+        } | self.place(condition)[1]
+
+    def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
+        """The row of an observation that could not be made at all."""
+        row = self.row(condition, cell, round_number, position) | {"started_s": time.time(), "error": why}
+        return {self.place(condition)[0]: [row]}
+
+
+class Exchanges:
+    """DNS exchanges and TCP connects against the testbed's server."""
+
+    def __init__(self, server: Server) -> None:
+        self._resolver = dns.Server(network.SERVER_ADDRESS, server_name="localhost", ca_file=server.ca_file)
+        self._capture = dns.Capture()
+
+    def close(self) -> None:
+        """Close the capture."""
+        self._capture.close()
+
+    def exchange(self, name: str, protocol: dns.Protocol, settings: dns.Settings | None = None) -> dict[str, Any]:
+        """Resolve a name on a new connection with a full handshake; columns of `dns_exchanges`."""
+        result = dns.exchange(self._resolver, dns.Question(name), protocol, settings=settings, capture=self._capture)
+        return {column: getattr(result, column) for column in _EXCHANGE_COLUMNS}
+
+    def tcp_rtt(self, address: str) -> dict[str, Any]:
+        """One TCP connect; columns of `tcp_rtts`."""
+        started = time.time()
+        try:
+            return {"started_s": started, "rtt_ms": dns.tcp_rtt(dns.Server(address))}
+        except dns.DnsError as error:
+            return {"started_s": started, "error": str(error)}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadKind:
+    """One kind of page load: the columns that name it, what it needs, and what the server must have seen."""
+
+    h3: str
+    """`1-rtt` or `0-rtt`."""
+    variant: str
+    primed_alias: int | None
+    """Number of the page's alias that is primed; None primes the page's own host, whose ticket then resumes."""
+    early_data: str = "on"
+    """What the server does with early data, see `Server.set_early_data`."""
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Columns of `page_loads` that tell it from other kinds."""
+        return {"h3": self.h3, "variant": self.variant, "coupling": "decoupled"}
+
+
+class Loads:
+    """Page loads in a Chromium that is kept between them.
+
+    Parameters
+    ----------
+    bench
+        Where they are measured.
+    name
+        Tells this Chromium's folder from those of others in the same run.
+    flags
+        Further switches of Chromium.
+    """
+
+    def __init__(self, bench: Bench, *, name: str = "browser", flags: tuple[str, ...] = ()) -> None:
+        self._bench = bench
+        self._name = name
+        self._flags = flags
+        self._browser: Browser | None = None
+        self._processes = 0
+
+    def close(self) -> None:
+        """End Chromium."""
+        if self._browser is not None:
+            self._browser.close()
+            self._browser = None
+
+    def open(self) -> Browser:
+        """The Chromium of the next load, warmed up by one that is not recorded."""
+        if self._browser is not None and self._browser.loads >= _LOADS_PER_PROCESS:
+            self.close()
+        if self._browser is None:
+            self._processes += 1
+            self._browser = Browser(
+                self._bench.programs,
+                folder=self._bench.folder / f"{self._name}-{self._processes}",
+                addresses=self._bench.addresses,
+                spki=self._bench.server.spki,
+                extra_flags=self._flags,
+            )
+            self._load(self._browser, self._bench.pages[self._bench.plan.pages[0]], 0)
+        return self._browser
+
+    def load(self, row: dict[str, Any], page: PageSpec, kind: LoadKind) -> Rows:
+        """One measured load: a row of `page_loads` and those of its resources.
+
+        Parameters
+        ----------
+        row
+            The columns known before (`Study.row`).
+        page
+            What is loaded.
+        kind
+            How, and what the server has to say of it for the row to be free of error.
+        """
+        started = time.time()
+        server = self._bench.server
+        try:
+            browser = self.open()
+            server.set_early_data(kind.early_data)
+            server.events()  # what came before is not evidence for this load
+            load = self._load(browser, page, kind.primed_alias)
+        except BrowserError as error:
+            self.close()
+            return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
+        row = row | _columns(load) | self._evidence(page, kind)
+        place = {key: row[key] for key in ("campaign", "round", "link", "study", "page", "h3", "variant", "position")}
+        return {"page_loads": [row], "resources": [place | asdict(resource) for resource in load.resources]}
+
+    def _load(self, browser: Browser, page: PageSpec, primed_alias: int | None) -> PageLoad:
+        return browser.load(
+            page.host,
+            prime_host=page.host if primed_alias is None else page.aliases[primed_alias],
+            close_connections=lambda: self._bench.server.close_connections("h3"),
+        )
+
+    def _evidence(self, page: PageSpec, kind: LoadKind) -> dict[str, Any]:
+        """What the server says of the measured load: was the request early data, was the session resumed."""
+        requests = [
+            event
+            for event in self._bench.server.events()
+            if isinstance(event, RequestEvent)
+            and event.listener == "h3"
+            and event.path == "/"
+            and event.host == page.host
+        ]
+        if not requests:
+            return {"error": "the server saw no request of this load over HTTP/3"}
+        early, resumed = not requests[-1].handshake_complete, requests[-1].resumed
+        evidence: dict[str, Any] = {"early_data_accepted": early, "session_resumed": resumed}
+        if early != (kind.h3 == "0-rtt"):
+            meant, seen = ("1-RTT", "early data") if early else ("0-RTT", "no early data")
+            evidence["error"] = f"meant to be {meant}, but the server saw {seen}"
+        elif resumed != (kind.primed_alias is None):
+            meant, seen = ("full", "a resumed one") if resumed else ("resumed", "a full one")
+            evidence["error"] = f"the handshake was meant to be {meant}, but the server saw {seen}"
+        return evidence
+
+
+_EXCHANGE_COLUMNS = tuple(
+    column.name for column in DNS_EXCHANGES if column.name in {field.name for field in fields(dns.Exchange)}
+)
+_LOAD_COLUMNS = (
+    "started_s", "setup_ms", "plt_ms", "fcp_ms", "connect_start_ms", "connect_ms", "secure_connection_start_ms",
+    "fetch_start_ms", "domain_lookup_start_ms", "domain_lookup_end_ms", "request_start_ms", "response_start_ms",
+    "response_end_ms", "dom_interactive_ms", "dom_content_loaded_ms", "dom_complete_ms", "transfer_bytes", "navigation",
+)  # fmt: skip
+
+
+def _columns(load: PageLoad) -> dict[str, Any]:
+    return {name: getattr(load, name) for name in _LOAD_COLUMNS} | {"resource_count": len(load.resources)}

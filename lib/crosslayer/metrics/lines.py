@@ -1,0 +1,72 @@
+"""A straight line through medians, with the uncertainty of its slope.
+
+Where a duration is made of round-trips and of bytes at a rate, its median grows along a line, and the slope says of
+how many. Rounds are resampled: in each resample the medians are taken anew and the line is drawn through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from crosslayer.metrics.resampling import RESAMPLES, Estimate, Reals, Sample, drawn
+
+
+def line(
+    frame: pl.LazyFrame, x: str, y: str, by: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[Estimate, Estimate] | None:
+    """Least-squares line through the medians of groups.
+
+    Parameters
+    ----------
+    frame
+        Observations with `campaign` and `round`; the rounds of all groups are resampled together.
+    x
+        Column of the abscissa; its median in a group is where the group stands.
+    y
+        Column of the observations.
+    by
+        Columns that name a group.
+    resamples, seed
+        Of the bootstrap.
+
+    Returns
+    -------
+    tuple of Estimate, or None
+        Slope (unit of y over unit of x) and intercept (unit of y). None where fewer than two abscissas differ.
+    """
+    rows = (
+        frame.filter(pl.col(x).is_not_null(), pl.col(y).is_not_null())
+        .select(*by, "campaign", "round", x=pl.col(x), y=pl.col(y))
+        .collect(engine="streaming")
+        .with_columns(cluster=pl.struct("campaign", "round").rank("dense") - 1)
+        .sort(*by, "cluster", "y")
+    )
+    groups = list(rows.group_by(by, maintain_order=True))
+    places = np.array([float(np.median(group["x"].to_numpy())) for _, group in groups])
+    if len(np.unique(places)) < 2:
+        return None
+    samples = [Sample(group["y"].to_numpy(), group["cluster"].to_numpy().astype(np.intp)) for _, group in groups]
+    rounds = int(rows["cluster"].max()) + 1  # type: ignore[arg-type]
+    # The last row is the line through the medians themselves, the others those of the resamples.
+    blocks = [
+        np.stack([sample.quantiles(0.5, weights) for sample in samples], axis=1)
+        for weights in drawn(rounds, rows.height, resamples, seed)
+    ]
+    medians = np.concatenate([*blocks, np.array([[sample.quantile(0.5) for sample in samples]])])
+    slopes, intercepts = _through(places, medians)
+    n, fewest = min(sample.size for sample in samples), min(sample.rounds for sample in samples)
+    slope, intercept = (
+        Estimate(float(values[-1]), n, fewest, values[:-1] if blocks else None) for values in (slopes, intercepts)
+    )
+    return slope, intercept
+
+
+def _through(x: Reals, y: NDArray[np.float64]) -> tuple[Reals, Reals]:
+    """Slope and intercept of each row of y, shape (lines, points)."""
+    centred = x - x.mean()
+    slopes = np.asarray(y @ centred / (centred @ centred))
+    return slopes, np.asarray(y.mean(axis=1) - slopes * x.mean())

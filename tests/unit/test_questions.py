@@ -1,0 +1,177 @@
+"""The open questions: verdicts follow the numbers, lines have their slope, and what is missing is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from crosslayer import metrics, published
+from crosslayer.campaign.schema import TABLES, Kind
+from crosslayer.figures import FIGURES, Inputs, draw
+
+RTT_MS = {"fiber": 14.77, "dsl": 42.36, "dsl-uplink-x4": 42.36, "4g": 91.85}
+UP_MBIT = {"fiber": 109.1, "dsl": 0.842152, "dsl-uplink-x4": 3.368608, "4g": 21.18}
+QUESTIONS = {"serialisation": "dsl-serialisation", "early-data": "early-data-mechanism", "key-share": "key-share-cost"}
+ROUNDS = 30
+
+
+def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
+    kinds: dict[Kind, Any] = {
+        Kind.INTEGER: pl.Int64(),
+        Kind.REAL: pl.Float64(),
+        Kind.TEXT: pl.String(),
+        Kind.BOOLEAN: pl.Boolean(),
+        Kind.JSON: pl.String(),
+        Kind.REAL_LIST: pl.List(pl.Float64()),
+    }
+    return pl.LazyFrame(rows, schema={column.name: kinds[column.kind] for column in TABLES[name]})
+
+
+def inputs(links: list[str], **tables: list[dict[str, Any]]) -> Inputs:
+    checks = [
+        {"campaign": "c", "round": 0, "link": link, "nominal_rtt_ms": RTT_MS[link], "nominal_up_mbit": UP_MBIT[link]}
+        | {"nominal_down_mbit": 10 * UP_MBIT[link]}
+        for link in links
+    ]
+    made = {name: table(name, tables.get(name, [])) for name in ("dns_exchanges", "tcp_rtts", "page_loads")}
+    return Inputs(
+        **made, link_checks=table("link_checks", checks), published=published.load(), links=tuple(links), pages=("p",)
+    )
+
+
+def row(study: str, link: str, number: int) -> dict[str, Any]:
+    return {"campaign": "c", "round": number, "link": link, "study": study, "page": "p"}
+
+
+def doq(links: list[str], ms_per_ms: float, constant_ms: float = 0.0) -> Inputs:
+    """DoQ queries that wait for a second flight of one padded datagram, and for a processing time of 0.6 ms."""
+    noise = np.random.default_rng(1)
+    rows = []
+    for link in links:
+        for datagram, padding in ((1200, 128), (1400, 128), (1200, 1024)):
+            frames = (8 + datagram + 34) + (8 + 11 + 4 + 2 + 2 + 16 + padding + 34)
+            wait = ms_per_ms * frames * 8 / UP_MBIT[link] / 1e3 + constant_ms + 0.6
+            for number in range(ROUNDS):
+                main = (datagram, padding) == (1200, 128)
+                rows.append(
+                    row("serialisation", link, number)
+                    | {"protocol": "DoQ", "resumption": "none", "query_ms": RTT_MS[link] + wait + noise.normal(0, 0.2)}
+                    | {"variant": "main" if main else f"datagram-{datagram}-padding-{padding}"}
+                    | {"handshake_sent_bytes": 2 * (datagram + 8), "handshake_sent_packets": 2}
+                )
+    return inputs(links, dns_exchanges=rows)
+
+
+def loads(study: str, kinds: dict[tuple[str, str], float], rtts: dict[tuple[str, str], float]) -> Inputs:
+    """Loads whose response starts after a constant and a multiple of the RTT, by (h3, variant)."""
+    noise = np.random.default_rng(1)
+    rows = []
+    for link in ("fiber", "dsl", "4g"):
+        for kind, constant in kinds.items():
+            for number in range(ROUNDS):
+                start = constant + rtts[kind] * RTT_MS[link] + noise.normal(0, 0.3)
+                rows.append(
+                    row(study, link, number)
+                    | {"h3": kind[0], "variant": kind[1], "early_data_accepted": kind[0] == "0-rtt"}
+                    | {"session_resumed": True, "connect_start_ms": 1.0, "connect_ms": start - 10}
+                    | {"response_start_ms": start, "plt_ms": start + 20}
+                )
+    return inputs(["fiber", "dsl", "4g"], page_loads=rows)
+
+
+def answer(study: str, of: Inputs) -> str:
+    figure = FIGURES[QUESTIONS[study]]
+    drawing = draw(figure, of, "Campaign synthetic.")
+    drawing.chart.to_dict()
+    assert figure.table is not None
+    assert figure.verdict is not None
+    figure.table(drawing.frame)
+    return figure.verdict(drawing.frame)
+
+
+def test_a_line_has_the_slope_of_the_medians_within_its_interval() -> None:
+    noise = np.random.default_rng(5)
+    frame = pl.LazyFrame(
+        [
+            {
+                "campaign": "c",
+                "round": number,
+                "group": group,
+                "x": float(group),
+                "y": 2.0 * group + 1 + noise.normal(0, 0.5),
+            }
+            for group in range(5)
+            for number in range(60)
+        ]
+    )
+    found = metrics.line(frame, "x", "y", ["group"])
+    assert found is not None
+    slope, intercept = found
+    assert slope.interval is not None
+    assert intercept.interval is not None
+    assert slope.interval[0] < 2.0 < slope.interval[1]
+    assert slope.interval[1] - slope.interval[0] < 0.3
+    assert intercept.interval[0] < 1.0 < intercept.interval[1]
+
+
+def test_a_line_needs_two_places() -> None:
+    frame = pl.LazyFrame({"campaign": ["c"] * 8, "round": list(range(8)), "g": 1, "x": [1.0] * 8, "y": [2.0] * 8})
+    assert metrics.line(frame, "x", "y", ["g"]) is None
+
+
+def test_serialisation_that_explains_the_delay_is_confirmed() -> None:
+    frame = FIGURES["dsl-serialisation"].data(doq(["dsl", "dsl-uplink-x4"], 1.0))
+    slope, intercept = (frame.filter(source=name).row(0, named=True) for name in ("slope", "intercept"))
+    assert slope["median"] == pytest.approx(1.0, abs=0.02)
+    assert slope["low"] < slope["median"] < slope["high"]
+    assert intercept["median"] == pytest.approx(0.6, abs=0.1)
+    assert answer("serialisation", doq(["dsl", "dsl-uplink-x4"], 1.0)).startswith("Yes. Each ms")
+
+
+def test_a_delay_that_does_not_go_with_the_rate_is_not_serialisation() -> None:
+    said = answer("serialisation", doq(["dsl", "dsl-uplink-x4"], 0.0, constant_ms=15))
+    assert said.startswith("Not by bytes alone")
+
+
+def test_early_data_saves_round_trips_where_it_is_answered_early() -> None:
+    kinds = {("1-rtt", "main"): 6.0, ("1-rtt", "resumed"): 3.0, ("0-rtt", "late"): 3.0, ("0-rtt", "main"): 3.0}
+    rtts = {("1-rtt", "main"): 2.0, ("1-rtt", "resumed"): 2.0, ("0-rtt", "late"): 2.0, ("0-rtt", "main"): 1.0}
+    of = loads("early-data", kinds, rtts)
+    frame = FIGURES["early-data-mechanism"].data(of)
+    slopes = dict(frame.filter(source="slope", measure="start of the response").select("series", "median").iter_rows())
+    assert slopes["H3 0-RTT"] == pytest.approx(1.0, abs=0.02)
+    assert slopes["H3 0-RTT answered late"] == pytest.approx(0.0, abs=0.02)
+    assert slopes["resumed, no early data"] == pytest.approx(0.0, abs=0.02)
+    assert "1.00 [" in answer("early-data", of)
+
+
+def test_a_key_share_costs_what_it_was_made_to() -> None:
+    noise = np.random.default_rng(1)
+    rows = [
+        row("key-share", link, number)
+        | {"protocol": protocol, "resumption": "none", "variant": variant}
+        | {"handshake_ms": 20 + cost + noise.normal(0, 0.3), "total_ms": 40 + cost + noise.normal(0, 0.3)}
+        | {"handshake_sent_bytes": 1288 * datagrams, "handshake_sent_packets": datagrams}
+        | {"handshake_received_bytes": 1288, "handshake_received_packets": 1}
+        | {f"query_{way}_{what}": 0 for way in ("sent", "received") for what in ("bytes", "packets")}
+        for link in ("fiber", "dsl")
+        for protocol in ("DoQ", "DoT")
+        for variant, cost, datagrams in (("x25519", 0.0, 2), ("x25519mlkem768", 2.0, 3))
+        for number in range(ROUNDS)
+    ]
+    of = inputs(["fiber", "dsl"], dns_exchanges=rows)
+    frame = FIGURES["key-share-cost"].data(of)
+    cost = frame.filter(source="measured", link="fiber", protocol="DoQ", measure="handshake").row(0, named=True)
+    assert cost["median"] == pytest.approx(2.0, abs=0.2)
+    assert cost["low"] < 2.0 < cost["high"]
+    expected = frame.filter(source="expected", link="dsl", protocol="DoQ")["median"][0]
+    assert expected == pytest.approx((1288 + 34) * 8 / 842.152, rel=1e-6)
+    assert "of which the bytes are 12.6 ms" in answer("key-share", of)
+
+
+@pytest.mark.parametrize("study", QUESTIONS)
+def test_a_question_without_its_data_is_not_answered(study: str) -> None:
+    assert answer(study, inputs(["fiber", "dsl"])).startswith("Not answered")
