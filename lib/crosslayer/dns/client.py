@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import ClassVar, Self
 
+from cryptography import x509
+
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.message import Query
 from crosslayer.dns.model import ENCRYPTED, Protocol, Server, Settings
@@ -53,7 +55,7 @@ class Client(ABC):
         session: Session | None = None,
         early_data: bool = False,
     ) -> None:
-        if self.protocol in ENCRYPTED and not (server.server_name and server.ca_file):
+        if self.protocol in ENCRYPTED and not (server.server_name and (server.ca_file or not server.verify)):
             raise DnsError(
                 f"{self.protocol} needs the name and the CA of its server",
                 where=f"server {server.address}",
@@ -147,6 +149,22 @@ class Client(ABC):
     @property
     def retry_received(self) -> bool | None:
         """The server sent a Retry packet; None outside QUIC."""
+        return None
+
+    @property
+    def agreed_alpn(self) -> str | None:
+        """Application protocol agreed on by ALPN; None without one or before the handshake ended."""
+        return None
+
+    @property
+    def certificate(self) -> x509.Certificate | None:
+        """The certificate the server showed; None without TLS, before the handshake ended, and in a resumed session.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be read, which only a client that does not verify gets to see.
+        """
         return None
 
     @abstractmethod

@@ -18,7 +18,8 @@ def request(
 ) -> tuple[list[tuple[str, str]], bytes]:
     """Header fields and body of the request for a query (RFC 8484, section 4.1)."""
     port = server.ports[protocol]
-    authority = server.server_name if port == _HTTPS_PORT else f"{server.server_name}:{port}"
+    host = f"[{server.server_name}]" if ":" in server.server_name else server.server_name
+    authority = host if port == _HTTPS_PORT else f"{host}:{port}"
     get = settings.http_method == "GET"
     encoded = base64.urlsafe_b64encode(query.wire).rstrip(b"=").decode()
     headers = [

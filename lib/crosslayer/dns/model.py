@@ -24,6 +24,11 @@ def _is_address(text: str) -> bool:
     return True
 
 
+def is_host_name(text: str) -> bool:
+    """True for a host name in its ASCII form, without a final dot (RFC 1123, section 2.1)."""
+    return _HOST_NAME.fullmatch(text) is not None
+
+
 class Protocol(StrEnum):
     """DNS transport."""
 
@@ -98,11 +103,13 @@ class Server:
     server_name: str = ""
     """Name in SNI, in the HTTP authority and in the certificate; needed by the encrypted transports."""
     ca_file: Path | None = None
-    """PEM file of the CA the certificate is verified against; needed by the encrypted transports."""
+    """PEM file of the CA the certificate is verified against; needed by the encrypted transports that verify."""
     ports: Mapping[Protocol, int] = field(default_factory=lambda: DEFAULT_PORTS)
     """Port of each transport."""
     path: str = "/dns-query"
     """Path of DoH and DoH3."""
+    verify: bool = True
+    """False takes any certificate and needs no CA: to look at servers, never to trust or to measure them."""
 
     def __post_init__(self) -> None:
         if not _is_address(self.address):
@@ -111,7 +118,7 @@ class Server:
                 where=f"server {self.address!r}",
                 next_step="Give the server's address, not a name.",
             )
-        if self.server_name and not (_is_address(self.server_name) or _HOST_NAME.fullmatch(self.server_name)):
+        if self.server_name and not (_is_address(self.server_name) or is_host_name(self.server_name)):
             raise DnsError(
                 "not a host name", where=f"server_name {self.server_name!r}", next_step="Use the certificate's name."
             )

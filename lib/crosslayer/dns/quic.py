@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import ClassVar
 
+from cryptography import x509
+
 from crosslayer.dns.client import Client
 from crosslayer.dns.message import Query
 from crosslayer.dns.model import Protocol, Server, Settings
@@ -70,6 +72,16 @@ class QuicClient(Client):
     def retry_received(self) -> bool | None:
         """The server sent a Retry packet."""
         return self._core.retry_received
+
+    @property
+    def agreed_alpn(self) -> str | None:
+        """Application protocol agreed on."""
+        return self._core.agreed_alpn
+
+    @property
+    def certificate(self) -> x509.Certificate | None:
+        """The certificate the server showed."""
+        return self._core.certificate
 
     def wait_for_ticket(self) -> None:
         """Listen for a ticket that did not come with the answer."""

@@ -44,6 +44,7 @@ INITIAL_RTT_S = 0.5
 
 _GROUPS = {Group.P256: TlsGroup.SECP256R1, Group.X25519: TlsGroup.X25519}
 _VERSION_NAMES: dict[int, str] = {QuicProtocolVersion.VERSION_1: "v1", QuicProtocolVersion.VERSION_2: "v2"}
+_ALERTS: dict[int, str] = {alert.value: alert.name for alert in AlertDescription}
 _DOQ_NO_ERROR = 0x0
 
 
@@ -103,7 +104,8 @@ class QuicCore(ABC):
     """
 
     protocol: ClassVar[Protocol]
-    alpn: ClassVar[str]
+    alpns: ClassVar[tuple[str, ...]]
+    """Application protocols offered, the preferred one first."""
     no_error: ClassVar[int]
     """Code of a connection closed without fault."""
 
@@ -117,7 +119,7 @@ class QuicCore(ABC):
         """What ended the connection; None while it lives."""
         self.session = Session()
         """What the server left for the next connection."""
-        self._verifier = server_verifier(server)
+        self._verifier = server_verifier(server) if server.verify else None
         ticket = session.ticket if isinstance(session.ticket, SessionTicket) else None
         if ticket is not None and not early_data:
             # aioquic offers early data whenever the ticket allows it.
@@ -125,7 +127,7 @@ class QuicCore(ABC):
         self._quic = _Connection(
             QuicConfiguration(
                 is_client=True,
-                alpn_protocols=[self.alpn],
+                alpn_protocols=list(self.alpns),
                 server_name=server.server_name,
                 session_ticket=ticket,
                 token=session.token,
@@ -151,6 +153,16 @@ class QuicCore(ABC):
     def retry_received(self) -> bool:
         """The server asked for address validation by a Retry packet."""
         return bool(self._quic._retry_count)
+
+    @property
+    def agreed_alpn(self) -> str | None:
+        """Application protocol agreed on; None before the handshake ended, or where the server named none."""
+        return self._quic.tls.alpn_negotiated if self.handshake_complete else None
+
+    @property
+    def certificate(self) -> x509.Certificate | None:
+        """The certificate the server showed; None before the handshake ended, and in a resumed session."""
+        return self._quic.tls._peer_certificate if self.handshake_complete else None
 
     def start(self, now: float) -> None:
         """Make the client's hello."""
@@ -217,17 +229,17 @@ class QuicCore(ABC):
     def _complete(self, event: HandshakeCompleted) -> None:
         self.session_resumed = event.session_resumed
         self.early_data_accepted = event.early_data_accepted
-        if not event.session_resumed:
-            self._verify()
+        if self._verifier is not None and not event.session_resumed:
+            self._verify(self._verifier)
         self.handshake_complete = self.error is None
 
-    def _verify(self) -> None:
+    def _verify(self, verifier: ServerVerifier) -> None:
         """Check the certificate; a resumed session has none, its ticket came from a connection that was checked."""
         leaf = self._quic.tls._peer_certificate
         try:
             if leaf is None:
                 raise VerificationError("the server sent none")
-            self._verifier.verify(leaf, self._quic.tls._peer_certificate_chain)
+            verifier.verify(leaf, self._quic.tls._peer_certificate_chain)
         except VerificationError as error:
             self.error = f"certificate: {error}"
             self._quic.close(
@@ -245,6 +257,9 @@ def _close_reason(event: ConnectionTerminated) -> str:
     if event.reason_phrase == "Idle timeout":
         return "timeout"
     reason = f" {event.reason_phrase}" if event.reason_phrase else ""
+    alert = _ALERTS.get(event.error_code - QuicErrorCode.CRYPTO_ERROR)
+    if alert is not None:
+        reason = f" (TLS alert {alert}){reason}"
     return f"quic: connection closed, code {event.error_code:#x}{reason}"
 
 
@@ -252,7 +267,7 @@ class DoQCore(QuicCore):
     """DoQ: one query per stream, each message with its length."""
 
     protocol = Protocol.DOQ
-    alpn = "doq"
+    alpns: ClassVar[tuple[str, ...]] = ("doq",)
     no_error = _DOQ_NO_ERROR
 
     def __init__(self, server: Server, settings: Settings, *, session: Session, early_data: bool) -> None:
@@ -291,7 +306,7 @@ class DoH3Core(QuicCore):
     """DoH3: one request per query."""
 
     protocol = Protocol.DOH3
-    alpn = "h3"
+    alpns = ("h3",)
     no_error = H3ErrorCode.H3_NO_ERROR
 
     def __init__(self, server: Server, settings: Settings, *, session: Session, early_data: bool) -> None:

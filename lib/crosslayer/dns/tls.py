@@ -8,6 +8,8 @@ import time
 from contextlib import suppress
 from typing import ClassVar
 
+from cryptography import x509
+
 from crosslayer.dns.errors import unreadable_ca
 from crosslayer.dns.message import Query
 from crosslayer.dns.model import Group, Protocol, Server, Settings
@@ -20,7 +22,7 @@ _READ_BYTES = 65536
 
 
 def client_context(server: Server, settings: Settings, *, alpn: str | None) -> ssl.SSLContext:
-    """A context that trusts the server's CA alone and offers one key share.
+    """A context that trusts the server's CA alone, or any certificate where nothing is verified, with one key share.
 
     Raises
     ------
@@ -28,10 +30,14 @@ def client_context(server: Server, settings: Settings, *, alpn: str | None) -> s
         If the CA file cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        context.load_verify_locations(server.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise unreadable_ca(server.ca_file, error) from None
+    if server.verify:
+        try:
+            context.load_verify_locations(server.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise unreadable_ca(server.ca_file, error) from None
+    else:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     if alpn is not None:
         context.set_alpn_protocols([alpn])
     context.set_ecdh_curve(_OPENSSL_GROUPS[settings.group])
@@ -82,6 +88,17 @@ class TlsClient(DoTcpClient):
     def tls_version(self) -> str | None:
         """TLS version."""
         return self._tls.version() if self._secured else None
+
+    @property
+    def agreed_alpn(self) -> str | None:
+        """Application protocol agreed on."""
+        return self._tls.selected_alpn_protocol() if self._secured else None
+
+    @property
+    def certificate(self) -> x509.Certificate | None:
+        """The certificate the server showed."""
+        der = self._tls.getpeercert(binary_form=True) if self._secured else None
+        return x509.load_der_x509_certificate(der) if der else None
 
     def wait_for_ticket(self) -> None:
         """Listen for a TLS 1.3 session ticket that did not come with the answer."""
