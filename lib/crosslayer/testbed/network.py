@@ -8,10 +8,12 @@ Both bridges stand in the namespace `link`; a backend joins them there.
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import ipaddress
 import socket
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 from pyroute2 import IPRoute, NetNS, netns
@@ -23,7 +25,10 @@ LINK = "link"
 SERVER = "server"
 CLIENT_ADDRESS = "10.53.0.1"
 SERVER_ADDRESS = "10.53.0.2"
+NETWORK = ipaddress.ip_network("10.53.0.0/16")
+"""Every address of the testbed is in it."""
 _HOSTS = ipaddress.ip_network("10.53.1.0/24")
+_MACHINES = ipaddress.ip_network("10.53.0.64/26")
 _MAC = {CLIENT: "02:00:00:00:00:01", SERVER: "02:00:00:00:00:02"}
 
 
@@ -42,27 +47,71 @@ def build() -> None:
             ip.link(
                 "add", ifname=bridge_of(side), kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0
             )
-            # The far end carries the side's name inside its namespace, where nothing else is called so.
-            ip.link("add", ifname=f"to-{side}", kind="veth", peer={"ifname": "eth0", "net_ns_fd": side})
-            ip.link("set", index=index(ip, f"to-{side}"), master=index(ip, bridge_of(side)))
-            with private.namespace(LINK):
-                real_packets(f"to-{side}")
-            _up(ip, f"to-{side}")
+            far = SERVER if side == CLIENT else CLIENT
+            far_address = SERVER_ADDRESS if side == CLIENT else CLIENT_ADDRESS
+            _plug_in(ip, side, side, address=address, mac=_MAC[side], far_address=far_address, far_mac=_MAC[far])
             _up(ip, bridge_of(side))
-            with private.namespace(side):
-                real_packets("eth0")
-            with NetNS(side) as inside:
-                _up(inside, "lo")
-                device = index(inside, "eth0")
-                inside.link("set", index=device, address=_MAC[side])
-                _up(inside, "eth0")
-                inside.addr("add", index=device, address=address, prefixlen=24)
-                far = SERVER if side == CLIENT else CLIENT
-                far_address = SERVER_ADDRESS if side == CLIENT else CLIENT_ADDRESS
-                # ARP would cross the link too and double the first packet's delay.
-                inside.neigh("add", ifindex=device, dst=far_address, lladdr=_MAC[far], state="permanent")
-                if side == CLIENT:
+            if side == CLIENT:
+                with NetNS(side) as inside:
                     inside.route("add", dst=str(_HOSTS), gateway=SERVER_ADDRESS)
+
+
+@contextlib.contextmanager
+def machine(number: int) -> Iterator[tuple[str, str]]:
+    """One more machine at the far end, beside the server, for the time of the block.
+
+    Parameters
+    ----------
+    number
+        From 0; each at most once at a time.
+
+    Yields
+    ------
+    tuple of str
+        Its namespace and its IPv4 address.
+
+    Raises
+    ------
+    FileExistsError
+        Where there is a machine of that number.
+    """
+    name, address = f"machine-{number}", str(_MACHINES[number])
+    mac = f"02:00:00:00:01:{number:02x}"
+    netns.create(name)
+    _without_ipv6(name)
+    with NetNS(LINK) as ip:
+        _plug_in(ip, name, SERVER, address=address, mac=mac, far_address=CLIENT_ADDRESS, far_mac=_MAC[CLIENT])
+    with NetNS(CLIENT) as client:
+        known = {"ifindex": index(client, "eth0"), "dst": address, "lladdr": mac, "state": "permanent"}
+        client.neigh("add", **known)
+    try:
+        yield name, address
+    finally:
+        with NetNS(CLIENT) as client:
+            client.neigh("del", **known)
+        with NetNS(LINK) as ip:
+            ip.link("del", index=index(ip, f"to-{name}"))
+        netns.remove(name)
+
+
+def _plug_in(ip: IPRoute, name: str, side: str, *, address: str, mac: str, far_address: str, far_mac: str) -> None:
+    """A cable from a namespace to the bridge of a side, and the namespace's own end of it."""
+    # The far end is called the same in every namespace, where nothing else is called so.
+    ip.link("add", ifname=f"to-{name}", kind="veth", peer={"ifname": "eth0", "net_ns_fd": name})
+    ip.link("set", index=index(ip, f"to-{name}"), master=index(ip, bridge_of(side)))
+    with private.namespace(LINK):
+        real_packets(f"to-{name}")
+    _up(ip, f"to-{name}")
+    with private.namespace(name):
+        real_packets("eth0")
+    with NetNS(name) as inside:
+        _up(inside, "lo")
+        device = index(inside, "eth0")
+        inside.link("set", index=device, address=mac)
+        _up(inside, "eth0")
+        inside.addr("add", index=device, address=address, prefixlen=24)
+        # ARP would cross the link too and double the first packet's delay.
+        inside.neigh("add", ifindex=device, dst=far_address, lladdr=far_mac, state="permanent")
 
 
 def add_hosts(names: list[str]) -> dict[str, str]:

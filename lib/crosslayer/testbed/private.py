@@ -124,6 +124,15 @@ def set_namespace(name: str) -> None:
             raise TestbedError(f"cannot enter namespace: {os.strerror(ctypes.get_errno())}", where=name)
 
 
+def in_namespace(name: str) -> bool:
+    """True where the calling thread is in the named network namespace of a testbed."""
+    try:
+        there, here = Path("/run/netns", name).stat(), Path("/proc/thread-self/ns/net").stat()
+    except OSError:
+        return False
+    return ROOT.is_dir() and (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+
 @contextlib.contextmanager
 def namespace(name: str) -> Iterator[None]:
     """Run the block in the named network namespace; sockets opened in it stay there."""
