@@ -45,6 +45,8 @@ _TOOLS = {
     "tc": ("iproute2", "measuring", "netem"),
     "kdig": ("knot-dnsutils (Nix: knot-dns)", "comfort", "an independent DNS client"),
     "tcpdump": ("tcpdump", "comfort", "packet captures"),
+    "named": ("bind9 (Nix: bind)", "comfort", "BIND 9, a resolver for `crosslayer discover` to find"),
+    "kresd": ("knot-resolver (Nix: knot-resolver_5)", "comfort", "Knot Resolver, another one"),
 }
 _NIX = "`nix develop` has it too."
 _ROOT = Path(__file__).parents[2]

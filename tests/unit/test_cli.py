@@ -46,6 +46,9 @@ def test_the_doctors_json_says_what_is_missing_and_the_way_out() -> None:
         (["plan", "missing"], "no such dataset folder"),
         (["plan", "missing", "--precision", "1"], "'1' is not a precision"),
         (["import", "missing.db", "x"], "no such file"),
+        (["discover", "192.0.2.0/24"], "is a network, and networks are not probed"),
+        (["discover", "--outside"], "there is no target"),
+        (["discover", "--out", "x/y.csv"], "cannot be written"),
     ],
 )
 def test_a_bad_call_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -1,0 +1,322 @@
+"""Resolvers of several kinds in the testbed, each on a machine of its own at the far end, waiting to be found."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from crosslayer.discover.errors import DiscoverError
+from crosslayer.discover.support import Host
+from crosslayer.discover.targets import Target
+from crosslayer.testbed import TestbedError, network, private
+from crosslayer.testbed.certificates import Certificates, make_certificates
+from crosslayer.testbed.server import find_server_binary, zone_text
+
+NAME = "www.example.org"
+"""The name every emulated resolver knows."""
+ADDRESS = "10.53.1.1"
+"""The address they answer with."""
+
+_OUTSIDE = "For hosts outside see --outside in `crosslayer discover -h`."
+_READY_TIMEOUT_S = 20.0
+_POLL_S = 0.02
+_STOP_TIMEOUT_S = 5.0
+
+Socket = tuple[str, int]
+"""`tcp` or `udp`, and a port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of resolver."""
+
+    name: str
+    program: str
+    """Its command; `crosslayer-server` for our own."""
+    package: str
+    """The Debian package that has it; empty for our own."""
+    listens: frozenset[Socket]
+    """What it has open when it is ready."""
+    configure: Callable[[Path, Certificates, Path], list[str]]
+    """Writes its configuration into a folder, with certificates and a zone file; returns its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A kind that is not here, or did not start."""
+
+    name: str
+    why: str
+    next_step: str
+
+
+@dataclass(slots=True)
+class Population:
+    """The resolvers that wait to be found."""
+
+    addresses: dict[str, str] = field(default_factory=dict)
+    """IPv4 address of each kind, by its name."""
+    absent: list[Absent] = field(default_factory=list)
+
+    def hosts(self, targets: Sequence[Target]) -> list[Host]:
+        """Targets as hosts of the testbed; all resolvers where there are none.
+
+        Raises
+        ------
+        DiscoverError
+            For an address outside the testbed, and a name no resolver in it has.
+        """
+        if not targets:
+            return [Host(name, address) for name, address in self.addresses.items()]
+        return [Host(target.text, target.address or self._address_of(target.text)) for target in map(_inside, targets)]
+
+    def _address_of(self, name: str) -> str:
+        if name in self.addresses:
+            return self.addresses[name]
+        for absent in self.absent:
+            if absent.name == name:
+                raise DiscoverError(absent.why, where=name, next_step=absent.next_step)
+        raise DiscoverError(
+            f"there is no resolver '{name}' in the testbed",
+            where="TARGETS",
+            next_step=f"There are: {', '.join(self.addresses)}. {_OUTSIDE}",
+        )
+
+
+def _inside(target: Target) -> Target:
+    if target.address and ipaddress.ip_address(target.address) not in network.NETWORK:
+        raise DiscoverError(
+            f"{target.address} is not in the testbed ({network.NETWORK}), and nothing outside it is probed",
+            where="TARGETS",
+            next_step=_OUTSIDE,
+        )
+    return target
+
+
+@contextlib.contextmanager
+def population() -> Iterator[Population]:
+    """Start a resolver of every kind there is on this machine, and stop them all at the end.
+
+    In the client's namespace of a testbed only.
+
+    Yields
+    ------
+    Population
+        Once all that can be had are ready. What is missing, or does not start, is told in it and is no failure.
+
+    Raises
+    ------
+    DiscoverError
+        Where another population is in this testbed already.
+    """
+    found = Population()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=private.ROOT)))
+        zone = folder / "zone"
+        zone.write_text(zone_text({NAME: ADDRESS}), encoding="utf-8")
+        starting = []
+        for number, kind in enumerate(KINDS):
+            program = _find(kind)
+            if isinstance(program, Absent):
+                found.absent.append(program)
+                continue
+            try:
+                machine, address = stack.enter_context(network.machine(number))
+            except FileExistsError:
+                raise DiscoverError(
+                    "the testbed has emulated resolvers already",
+                    where="crosslayer discover",
+                    next_step="Wait for the other discover on this link to end.",
+                ) from None
+            starting.append(stack.enter_context(_Resolver(kind, program, machine, address, folder, zone)))
+        deadline_s = time.monotonic() + _READY_TIMEOUT_S
+        for resolver in starting:
+            trouble = resolver.wait_until_ready(deadline_s)
+            if trouble is None:
+                found.addresses[resolver.kind.name] = resolver.address
+            else:
+                found.absent.append(Absent(resolver.kind.name, "did not start", trouble))
+        yield found
+
+
+def _find(kind: Kind) -> Path | Absent:
+    """A kind's program, or why there is none."""
+    if not kind.package:
+        try:
+            return find_server_binary()
+        except TestbedError as error:
+            return Absent(kind.name, error.what, error.next_step)
+    found = shutil.which(kind.program)
+    if found is None:
+        way = f"Install {kind.package}: `make setup`, or work in `nix develop`."
+        return Absent(kind.name, f"there is no `{kind.program}` on this machine", way)
+    return Path(found)
+
+
+class _Resolver(contextlib.AbstractContextManager["_Resolver"]):
+    """One running resolver."""
+
+    def __init__(self, kind: Kind, program: Path, machine: str, address: str, folder: Path, zone: Path) -> None:
+        self.kind = kind
+        self.address = address
+        self._machine = machine
+        own = folder / kind.name
+        own.mkdir()
+        certificates = make_certificates(own, [kind.name, NAME], [address])
+        # A copy: AppArmor lets the program at its usual place read its usual folders only.
+        copy = shutil.copy2(program, own / kind.program)
+        self._log = own / "log"
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                private.command_in(machine, [str(copy), *kind.configure(own, certificates, zone)]),
+                cwd=own,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def __exit__(self, *_fault: object) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def wait_until_ready(self, deadline_s: float) -> str | None:
+        """Wait until it listens to all its ports; what it said last where it does not."""
+        while not self.kind.listens <= _listening(self._machine):
+            if self._process.poll() is not None or time.monotonic() > deadline_s:
+                words = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                return f"Its last words: {words[-1]}" if words else "It said nothing."
+            time.sleep(_POLL_S)  # the kernel tells nobody when a port is bound
+        return None
+
+
+def _listening(machine: str) -> set[Socket]:
+    with private.namespace(machine):
+        tables = {
+            protocol: [Path(f"/proc/thread-self/net/{protocol}{family}") for family in ("", "6")]
+            for protocol in ("tcp", "udp")
+        }
+        return {
+            (protocol, port)
+            for protocol, paths in tables.items()
+            for path in paths
+            if path.exists()
+            for port in bound_ports(path.read_text(encoding="ascii"))
+        }
+
+
+_TCP_LISTEN, _UDP_UNCONNECTED = "0A", "07"
+
+
+def bound_ports(table: str) -> set[int]:
+    """Local ports of the sockets that wait for clients in a text of /proc/net/tcp, udp, tcp6 or udp6 (proc(5))."""
+    rows = (line.split() for line in table.splitlines()[1:])
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] in (_TCP_LISTEN, _UDP_UNCONNECTED)}
+
+
+# The kinds
+
+
+def _coalesce(
+    folder: Path, certificates: Certificates, zone: Path, *, server_block: str, properties: Mapping[str, str]
+) -> list[str]:
+    """Our server: CoreDNS with the plugin `coalesce`."""
+    corefile = folder / "Corefile"
+    lines = [
+        f"{server_block} {{",
+        f"    tls {certificates.certificate_file} {certificates.key_file}",
+        "    errors",
+        "    coalesce {",
+        *(f"        {name} {value}" for name, value in properties.items()),
+        "    }",
+        "    minimal",
+        f"    file {zone} .",
+        "}",
+    ]
+    corefile.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return ["-conf", str(corefile)]
+
+
+def _bind(folder: Path, certificates: Certificates, zone: Path, *, tls_versions: str) -> list[str]:
+    """BIND 9.18 and later: the zone is all it knows, and nothing is asked of anybody."""
+    configuration = folder / "named.conf"
+    configuration.write_text(
+        f"""\
+tls emulated {{
+    cert-file "{certificates.certificate_file}";
+    key-file "{certificates.key_file}";
+    protocols {{ {tls_versions} }};
+}};
+options {{
+    directory "{folder}";
+    pid-file none;
+    lock-file none;
+    recursion no;
+    dnssec-validation no;
+    listen-on {{ any; }};
+    listen-on port 853 tls emulated {{ any; }};
+    listen-on port 443 tls emulated http default {{ any; }};
+    listen-on-v6 {{ none; }};
+}};
+controls {{ }};
+zone "." {{ type primary; file "{zone}"; }};
+""",
+        encoding="utf-8",
+    )
+    return ["-g", "-4", "-n", "1", "-c", str(configuration)]
+
+
+def _knot_resolver(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
+    """Knot Resolver 5: one name from its hints."""
+    configuration = folder / "kresd.conf"
+    configuration.write_text(
+        f"""\
+net.ipv6 = false
+for port, kind in pairs({{ [53] = 'dns', [853] = 'tls', [443] = 'doh2' }}) do
+    net.listen('0.0.0.0', port, {{ kind = kind }})
+end
+net.tls('{certificates.certificate_file}', '{certificates.key_file}')
+trust_anchors.remove('.')
+cache.size = 1 * MB
+modules = {{ 'hints > iterate' }}
+hints['{NAME}'] = '{ADDRESS}'
+""",
+        encoding="utf-8",
+    )
+    return ["-n", "-c", str(configuration), str(folder)]
+
+
+_DNS = frozenset({("udp", 53), ("tcp", 53)})
+_TLS = frozenset({("tcp", 853), ("tcp", 443)})
+
+
+def _ours(name: str, server_block: str, listens: frozenset[Socket], **properties: str) -> Kind:
+    configure = partial(_coalesce, server_block=server_block, properties=properties)
+    return Kind(name, "crosslayer-server", "", listens, configure)
+
+
+KINDS: tuple[Kind, ...] = (
+    _ours("coalesce", ". tls://.", _DNS | _TLS | {("udp", 443), ("udp", 853)}, https=":443", h3=":443", doq=":853"),
+    _ours(
+        "coalesce-retry", ".", _DNS | {("udp", 443), ("udp", 784)}, h3=":443", doq=":784", retry="on", early_data="off"
+    ),
+    _ours("coalesce-8853", ".", _DNS | {("udp", 8853)}, doq=":8853"),
+    # What a probe finds and ALPN tells apart: a web server at a port of DoQ.
+    _ours("http3-853", ".:5300", frozenset({("udp", 853)}), h3=":853"),
+    Kind("bind9", "named", "bind9", _DNS | _TLS, partial(_bind, tls_versions="TLSv1.2; TLSv1.3;")),
+    Kind("bind9-tls12", "named", "bind9", _DNS | _TLS, partial(_bind, tls_versions="TLSv1.2;")),
+    Kind("knot-resolver", "kresd", "knot-resolver", _DNS | _TLS, _knot_resolver),
+)
+"""Every kind, in the order of their addresses."""

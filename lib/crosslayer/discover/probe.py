@@ -1,0 +1,95 @@
+"""The probe for QUIC, and its answer: a packet of a version nobody has, and Version Negotiation. Pure.
+
+Kosek et al. (IMC 2022, section 2) sent a QUIC Initial of version 0. That version marks Version Negotiation packets
+themselves, which a server must not answer (RFC 9000, section 6.1; RFC 8999, section 6) and present servers do not. So
+the version here is one of those reserved to force negotiation (RFC 9000, section 15); the rest is the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+FORCING_VERSION = 0x1A2A3A4A
+"""Of the pattern 0x?a?a?a?a, which no server supports (RFC 9000, section 15)."""
+PROBE_BYTES = 1200
+"""Smallest UDP payload whose version a server must look at (RFC 9000, sections 6.1 and 14.1)."""
+CONNECTION_ID_BYTES = 8
+"""A server may ignore what begins a connection with fewer (RFC 9000, section 7.2)."""
+
+_LONG_HEADER = 0x80
+_INITIAL = 0xC0
+_RESERVED_MASK = 0x0F0F0F0F
+_RESERVED = 0x0A0A0A0A
+_DRAFT_MASK = 0xFFFFFF00
+_DRAFT = 0xFF000000
+_NAMES = {0x00000001: "v1", 0x6B3343CF: "v2"}
+
+
+def encode_probe(destination_id: bytes, source_id: bytes) -> bytes:
+    """The probe: an Initial's long header of `FORCING_VERSION`, padded with zeros to `PROBE_BYTES`.
+
+    Parameters
+    ----------
+    destination_id, source_id
+        Connection IDs, `CONNECTION_ID_BYTES` random bytes each; the answer must bring them back.
+    """
+    header = struct.pack("!BI", _INITIAL, FORCING_VERSION)
+    for connection_id in (destination_id, source_id):
+        header += bytes([len(connection_id)]) + connection_id
+    return header.ljust(PROBE_BYTES, b"\0")
+
+
+def decode_version_negotiation(datagram: bytes, *, destination_id: bytes, source_id: bytes) -> tuple[int, ...]:
+    """Versions a Version Negotiation packet offers in answer to a probe.
+
+    Parameters
+    ----------
+    datagram
+        What came back, from its first byte.
+    destination_id, source_id
+        Those of the probe: they come back swapped (RFC 9000, section 17.2.1).
+
+    Returns
+    -------
+    tuple of int
+        In the server's order, reserved versions included.
+
+    Raises
+    ------
+    ValueError
+        Saying why the datagram is not an answer to the probe.
+    """
+    if len(datagram) < 5:
+        raise ValueError("shorter than a long header")
+    first, version = struct.unpack_from("!BI", datagram)
+    if not first & _LONG_HEADER:
+        raise ValueError("no long header")
+    if version != 0:
+        raise ValueError(f"a packet of version {version:#010x}")
+    rest = datagram[5:]
+    for expected, name in ((source_id, "destination"), (destination_id, "source")):
+        length = rest[0] if rest else 0
+        if not rest or len(rest) < 1 + length:
+            raise ValueError(f"ends inside the {name} connection ID")
+        if rest[1 : 1 + length] != expected:
+            raise ValueError(f"another {name} connection ID")
+        rest = rest[1 + length :]
+    if not rest or len(rest) % 4:
+        raise ValueError(f"{len(rest)} bytes are no list of versions")
+    versions = struct.unpack(f"!{len(rest) // 4}I", rest)
+    if FORCING_VERSION in versions:
+        raise ValueError("offers the version it refuses")  # RFC 9000, section 6.2
+    return versions
+
+
+def version_names(versions: Iterable[int]) -> tuple[str, ...]:
+    """What to call versions: v1, v2, draft-29, 0x51303530; each once, those reserved for negotiation left out."""
+    names = [_name(version) for version in versions if version & _RESERVED_MASK != _RESERVED]
+    return tuple(dict.fromkeys(names))
+
+
+def _name(version: int) -> str:
+    if version & _DRAFT_MASK == _DRAFT:
+        return f"draft-{version & 0xFF:02}"
+    return _NAMES.get(version, f"{version:#010x}")

@@ -1,0 +1,240 @@
+"""What a host speaks: every transport tried once, with the clients of the studies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from aioquic.tls import SessionTicket
+from cryptography import x509
+
+from crosslayer.discover.doq import AnyDoQClient
+from crosslayer.discover.negotiate import Endpoint, negotiate
+from crosslayer.discover.pace import Pace
+from crosslayer.discover.probe import version_names
+from crosslayer.dns import (
+    DEFAULT_PORTS,
+    Client,
+    DnsError,
+    Protocol,
+    Question,
+    Server,
+    Settings,
+    build_query,
+    check_answer,
+    client_for,
+)
+
+DOQ_PORTS = (784, 853, 8853)
+"""UDP ports DoQ had in its drafts and has now (IMC22, section 2)."""
+ENDPOINTS: tuple[tuple[Protocol, int], ...] = (
+    *((protocol, port) for protocol, port in DEFAULT_PORTS.items() if protocol is not Protocol.DOQ),
+    *((Protocol.DOQ, port) for port in DOQ_PORTS),
+)
+"""What is looked for: a transport at a port."""
+QUIC_PORTS = tuple(sorted({port for protocol, port in ENDPOINTS if protocol in (Protocol.DOH3, Protocol.DOQ)}))
+PACKETS: Mapping[Protocol, int] = MappingProxyType(
+    {
+        Protocol.DOUDP: 2,
+        Protocol.DOTCP: 8,
+        Protocol.DOT: 20,
+        Protocol.DOH: 20,
+        Protocol.DOH3: 10,
+        Protocol.DOQ: 10,
+    }
+)
+"""Packets a connection is charged with before it starts: more than it sends where none is lost."""
+_WORKERS = 8
+"""Hosts looked at side by side: one that is silent costs a timeout for each transport."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One address to look at."""
+
+    target: str
+    """What was listed: the name asked for by SNI and in HTTP, or the address."""
+    address: str
+
+
+def _column(description: str) -> Any:
+    return field(metadata={"description": description})
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Whether one address speaks one transport at one port: a row of the support matrix.
+
+    Null is what is not known, because the transport does not have it or the connection did not get there.
+    """
+
+    target: str = _column("address or host name as it was listed")
+    address: str = _column("IP address looked at")
+    transport: str = _column("DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ")
+    port: int = _column("UDP or TCP port")
+    supported: bool = _column("true where a DNS answer came back, whatever its response code")
+    rcode: str | None = _column("response code of the answer")
+    quic_versions: tuple[str, ...] = _column("QUIC versions the port offered by Version Negotiation; empty: no answer")
+    quic_version: str | None = _column("QUIC version of the connection")
+    tls_version: str | None = _column("TLS version of the connection")
+    alpn: str | None = _column("application protocol agreed on; DoT offers none")
+    session_ticket: bool | None = _column("the server sent a session ticket")
+    early_data_offered: bool | None = _column("the ticket allows early data; null over TCP, where OpenSSL does not say")
+    retry_received: bool | None = _column("the server validated the address by a Retry packet")
+    address_token: bool | None = _column("the server sent an address-validation token for the next connection")
+    certificate_subject: str | None = _column(
+        "subject of the certificate, its first name where it has none; not verified"
+    )
+    error: str | None = _column("null where the transport is supported, else what happened instead")
+
+
+def discover(
+    hosts: list[Host],
+    *,
+    question: Question,
+    packets_per_s: float,
+    timeout_s: float,
+    progress: Callable[[int], object] = lambda _done: None,
+) -> Generator[list[Support], None, None]:
+    """Look at hosts: probes for QUIC first, then every transport that may be there, one after the other on each host.
+
+    DoQ and DoH3 are tried only where the port answered a probe, as in IMC22, section 2.
+
+    Parameters
+    ----------
+    hosts
+        Each address once.
+    question
+        What to ask.
+    packets_per_s
+        Rate limit over all hosts together, packets sent per second.
+    timeout_s
+        Time to wait for an answer to a probe, to a connection, to a query, seconds each.
+    progress
+        Told how many of the `checks(hosts)` are done, as they are.
+
+    Yields
+    ------
+    list of Support
+        The rows of one host in the order of `ENDPOINTS`; hosts as they get ready.
+
+    Raises
+    ------
+    CrosslayerError
+        If the rate, the timeout or the question is not one.
+    """
+    pace = Pace(packets_per_s)
+    settings = Settings(timeout_s=timeout_s, udp_retransmit_s=timeout_s / 2, padding_block_bytes=0)
+    build_query(question, Protocol.DOUDP, settings)
+    offers = negotiate(
+        [(host.address, port) for port in QUIC_PORTS for host in hosts], pace, timeout_s=timeout_s, progress=progress
+    )
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        try:
+            under_way = [pool.submit(examine, host, offers, question, settings, pace) for host in hosts]
+            for done in as_completed(under_way):
+                rows = done.result()
+                progress(len(rows))
+                yield rows
+        finally:
+            pace.stop()  # whoever goes on waiting is no longer wanted
+            pool.shutdown(cancel_futures=True)
+
+
+def checks(hosts: list[Host]) -> int:
+    """How many checks `discover` makes."""
+    return len({host.address for host in hosts}) * len(QUIC_PORTS) + len(hosts) * len(ENDPOINTS)
+
+
+def examine(
+    host: Host, offers: Mapping[Endpoint, tuple[int, ...]], question: Question, settings: Settings, pace: Pace
+) -> list[Support]:
+    """The rows of one host.
+
+    Parameters
+    ----------
+    offers
+        QUIC versions by address and port, as `negotiate` gives them.
+    """
+    rows = []
+    for protocol, port in ENDPOINTS:
+        if protocol not in (Protocol.DOH3, Protocol.DOQ):
+            rows.append(_look(host, protocol, port, (), question, settings, pace))
+        elif versions := version_names(offers.get((host.address, port), ())):
+            rows.append(_look(host, protocol, port, versions, question, settings, pace))
+        else:
+            rows.append(_row(host, protocol, port, error="no answer to Version Negotiation"))
+    return rows
+
+
+def _look(
+    host: Host,
+    protocol: Protocol,
+    port: int,
+    versions: tuple[str, ...],
+    question: Question,
+    settings: Settings,
+    pace: Pace,
+) -> Support:
+    """One connection, one query."""
+    server = Server(host.address, host.target, ports={**DEFAULT_PORTS, protocol: port}, verify=False)
+    client = AnyDoQClient(server, settings) if protocol is Protocol.DOQ else client_for(protocol, server, settings)
+    query = build_query(question, protocol, settings)
+    error: str | None = None
+    rcode: str | None = None
+    pace.wait(PACKETS[protocol])
+    with client:
+        try:
+            client.connect()
+            answer = check_answer(client.query(query), query)
+            rcode, error = answer.rcode, answer.error
+            with suppress(DnsError):
+                client.wait_for_ticket()
+        except DnsError as fault:
+            error = fault.what
+        if rcode is not None and error in (f"rcode {rcode}", "truncated"):
+            error = None  # it is a DNS server, which is all that is asked here
+        return _row(host, protocol, port, quic_versions=versions, rcode=rcode, error=error, **_facts(client))
+
+
+def _facts(client: Client) -> dict[str, Any]:
+    """What a connection showed of its server."""
+    session, quic = client.session, client.protocol in (Protocol.DOH3, Protocol.DOQ)
+    secured = client.tls_version is not None
+    ticket = session.ticket
+    return {
+        "quic_version": client.quic_version if secured else None,
+        "tls_version": client.tls_version,
+        "alpn": client.agreed_alpn,
+        "session_ticket": ticket is not None if secured else None,
+        "early_data_offered": (
+            isinstance(ticket, SessionTicket) and bool(ticket.max_early_data_size) if secured and quic else None
+        ),
+        "retry_received": client.retry_received if secured else None,
+        "address_token": bool(session.token) if secured and quic else None,
+        "certificate_subject": certificate_subject(client),
+    }
+
+
+def certificate_subject(client: Client) -> str | None:
+    """Subject of the certificate a client was shown (RFC 4514), or the first of its names where that is empty."""
+    try:
+        certificate = client.certificate
+        if certificate is None:
+            return None
+        if subject := certificate.subject.rfc4514_string():
+            return subject
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return str(next(iter(names)).value)
+    except (ValueError, StopIteration, x509.ExtensionNotFound) as fault:
+        return f"unreadable: {fault}"
+
+
+def _row(host: Host, protocol: Protocol, port: int, **known: Any) -> Support:
+    unknown = dict.fromkeys(Support.__dataclass_fields__) | {"quic_versions": ()}
+    identity = {"target": host.target, "address": host.address, "transport": str(protocol), "port": port}
+    return Support(**{**unknown, **known, **identity, "supported": known["error"] is None})

@@ -1,0 +1,127 @@
+"""The support matrix as a table for a terminal, as JSON, Parquet and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import typing
+from collections.abc import Iterable
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from crosslayer.discover.errors import DiscoverError
+from crosslayer.discover.support import Support
+from crosslayer.dns import Protocol
+
+ENDINGS = (".parquet", ".csv")
+"""Kinds of file `write` knows."""
+
+_MARKS = (
+    ("session_ticket", "ticket"),
+    ("early_data_offered", "0-RTT"),
+    ("retry_received", "Retry"),
+    ("address_token", "token"),
+)
+_HEADINGS = ("", "transport", "port", "TLS", "ALPN", "QUIC offered", "offers", "certificate")
+
+
+def records(rows: Iterable[Support]) -> list[dict[str, Any]]:
+    """Rows as JSON has them."""
+    return [asdict(row) | {"quic_versions": list(row.quic_versions)} for row in rows]
+
+
+def check_path(path: Path) -> None:
+    """See that `write` will be able to write there, before anything is probed.
+
+    Raises
+    ------
+    DiscoverError
+        For an ending `write` does not know, or a folder that is not there.
+    """
+    if path.suffix not in ENDINGS:
+        raise DiscoverError(
+            "is neither Parquet nor CSV", where=str(path), next_step=f"End the name with {' or '.join(ENDINGS)}."
+        )
+    if path.is_dir() or not path.parent.is_dir():
+        raise DiscoverError("cannot be written", where=str(path), next_step="Name a file in a folder that is there.")
+
+
+def write(rows: list[Support], path: Path) -> None:
+    """Write the matrix as Parquet, with a description of each column, or as CSV.
+
+    Raises
+    ------
+    DiscoverError
+        Where the file cannot be written.
+    """
+    try:
+        if path.suffix == ".csv":
+            path.write_text(_csv(rows), encoding="utf-8")
+        else:
+            _write_parquet(rows, path)
+    except OSError as error:
+        raise DiscoverError(
+            f"cannot be written ({error.strerror})", where=str(path), next_step="Choose another file with --out."
+        ) from error
+
+
+def text(rows: list[Support]) -> str:
+    """The matrix for a terminal: for each address what it speaks, and what answered without being DNS."""
+    lines: list[tuple[str, ...]] = [_HEADINGS]
+    nothing: list[str] = []
+    by_host: dict[tuple[str, str], list[Support]] = {}
+    for row in rows:
+        by_host.setdefault((row.target, row.address), []).append(row)
+    for (target, address), of_host in by_host.items():
+        name = target if target == address else f"{target} ({address})"
+        shown = [row for row in of_host if row.supported or row.quic_versions]
+        if not shown:
+            nothing.append(name)
+        for place, row in enumerate(shown):
+            lines.append((name if place == 0 else "", *_cells(row)))
+    table = _aligned(lines) if len(lines) > 1 else []
+    doq = {row.address for row in rows if row.supported and row.transport == Protocol.DOQ}
+    found = {row.address for row in rows if row.supported}
+    table.append(f"{len(found)} of {len({row.address for row in rows})} addresses answer DNS, {len(doq)} of them DoQ.")
+    if nothing:
+        table.append(f"Nothing at {', '.join(nothing)}.")
+    return "\n".join(table)
+
+
+def _cells(row: Support) -> tuple[str, ...]:
+    marks = " ".join(mark for name, mark in _MARKS if getattr(row, name))
+    known = (row.tls_version or "", row.alpn or "", " ".join(row.quic_versions), marks, row.certificate_subject or "")
+    if row.supported:
+        return (row.transport, str(row.port), *known)
+    return (f"no {row.transport}", str(row.port), *known[:3], "", f"{row.error}")
+
+
+def _aligned(lines: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def _csv(rows: list[Support]) -> str:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [column.name for column in fields(Support)], lineterminator="\n")
+    writer.writeheader()
+    for record in records(rows):
+        writer.writerow(record | {"quic_versions": " ".join(record["quic_versions"])})
+    return out.getvalue()
+
+
+def _write_parquet(rows: list[Support], path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), tuple[str, ...]: pa.list_(pa.string())}
+    hints = typing.get_type_hints(Support)
+    columns = []
+    for column in fields(Support):
+        hint = hints[column.name]
+        optional = type(None) in typing.get_args(hint)
+        plain = typing.get_args(hint)[0] if optional else hint
+        columns.append(pa.field(column.name, types[plain], nullable=optional, metadata=dict(column.metadata)))
+    schema = pa.schema(columns, metadata={"table": "resolver_support"})
+    pq.write_table(pa.Table.from_pylist(records(rows), schema=schema), path, compression="zstd")

@@ -1,0 +1,117 @@
+"""What is probed: listed addresses and host names, one by one, never networks. No network here."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from crosslayer.discover.errors import DiscoverError
+from crosslayer.dns.model import is_host_name
+
+_ONE_BY_ONE = "List the addresses one by one, and only those you may probe; --file takes a file of them."
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One target as it was listed."""
+
+    text: str
+    """Address in its canonical form, or host name in lower case."""
+    address: str | None
+    """The address; None for a host name."""
+
+
+def parse_targets(words: Iterable[str], *, where: str = "TARGETS") -> list[Target]:
+    """Targets from words, each once, in their order.
+
+    Raises
+    ------
+    DiscoverError
+        For the first word that is not one address or one host name.
+    """
+    return list(dict.fromkeys(parse_target(word, where=where) for word in words))
+
+
+def read_targets(path: Path) -> list[Target]:
+    """Targets from a file: one a line; what follows `#` and empty lines do not count.
+
+    Raises
+    ------
+    DiscoverError
+        Where the file cannot be read, or with the line that is not a target.
+    """
+    if not path.is_file():  # also a pipe: the file is read again inside the private namespaces
+        raise DiscoverError("is not a file", where=str(path), next_step="Give a text file with one target a line.")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise DiscoverError(
+            f"cannot be read: {reason}", where=str(path), next_step="Give a text file with one target a line."
+        ) from None
+    targets: list[Target] = []
+    for number, line in enumerate(lines, start=1):
+        if word := line.partition("#")[0].strip():
+            targets.append(parse_target(word, where=f"{path}, line {number}"))
+    return list(dict.fromkeys(targets))
+
+
+def parse_target(word: str, *, where: str) -> Target:
+    """One target.
+
+    Raises
+    ------
+    DiscoverError
+        Saying what the word is instead: a network, a range, a URL, an address with a port, a group of hosts.
+    """
+    address = _address(word)
+    if address is not None:
+        if getattr(address, "scope_id", None):
+            raise DiscoverError(f"'{word}' has a zone", where=where, next_step="Give an address without %ZONE.")
+        if address.is_multicast or address.is_unspecified or str(address) == "255.255.255.255":
+            raise DiscoverError(f"'{word}' is not the address of one host", where=where, next_step=_ONE_BY_ONE)
+        return Target(str(address), str(address))
+    if "://" in word:
+        raise DiscoverError(f"'{word}' is a URL", where=where, next_step="Give its host name alone.")
+    if _is_network(word):
+        raise DiscoverError(f"'{word}' is a network, and networks are not probed", where=where, next_step=_ONE_BY_ONE)
+    if _is_range(word):
+        raise DiscoverError(f"'{word}' is a range, and ranges are not probed", where=where, next_step=_ONE_BY_ONE)
+    if _has_port(word):
+        raise DiscoverError(
+            f"'{word}' has a port or brackets",
+            where=where,
+            next_step="Leave them out: each transport is looked for on its own ports.",
+        )
+    name = word.removesuffix(".").lower()
+    if not is_host_name(name) or name.rpartition(".")[2].isdecimal():
+        raise DiscoverError(
+            f"'{word}' is neither an address nor a host name",
+            where=where,
+            next_step="Give a complete IPv4 or IPv6 address, or a name in its ASCII form.",
+        )
+    return Target(name, None)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _is_network(word: str) -> bool:
+    network, slash, _prefix = word.partition("/")
+    return bool(slash) and _address(network) is not None
+
+
+def _is_range(word: str) -> bool:
+    first, dash, _last = word.partition("-")
+    return "*" in word or (bool(dash) and _address(first) is not None)
+
+
+def _has_port(word: str) -> bool:
+    host, colon, port = word.rpartition(":")
+    return "[" in word or (bool(colon) and ":" not in host and port.isdecimal())
