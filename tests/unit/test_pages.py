@@ -28,6 +28,20 @@ PUBLISHED = {
     },
 }
 
+# Lookups of the pages the paper's authors loaded in a pilot, by the page that stands for each.
+WEB_LOOKUPS = {
+    "login-form": 1,  # instagram.com
+    "encyclopedia": 1,  # wikipedia.org
+    "social-network": 3,  # facebook.com
+    "shop": 3,  # amazon.com
+    "professional-network": 4,  # linkedin.com
+    "device-maker": 4,  # apple.com
+    "search-engine": 5,  # google.com
+    "news-portal": 6,  # baidu.com
+    "video-portal": 7,  # youtube.com
+    "software-maker": 8,  # microsoft.com
+}
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pages.BuiltPage]:
@@ -48,7 +62,14 @@ def plain(resource: pages.BuiltResource) -> bytes:
 
 def test_pages_of_the_study_are_specified() -> None:
     specs = pages.load_pages(SITES)
-    assert list(specs) == ["example.org", "instagram.com", "warmup", "wikipedia.org"]
+    assert len(specs) == 14
+    assert [page.name for page in pages.of_study(specs, "coalescing")] == [
+        "example.org",
+        "wikipedia.org",
+        "instagram.com",
+    ]
+    assert all(page.lookups == 1 for page in pages.of_study(specs, "coalescing"))
+    assert specs["warmup"].study == ""
     assert specs["example.org"].host == "www.example.org"
     assert specs["warmup"].host == "www.warmup.example"
     assert specs["instagram.com"].hosts == (
@@ -56,6 +77,38 @@ def test_pages_of_the_study_are_specified() -> None:
         "alias-1.instagram.com",
         "alias-2.instagram.com",
     )
+
+
+def test_web_pages_rise_in_lookups_and_weight() -> None:
+    web = pages.of_study(pages.load_pages(SITES), "web")
+    assert {page.name: page.lookups for page in web} == WEB_LOOKUPS
+    assert [page.name for page in web] == list(WEB_LOOKUPS)
+    weights = [page.wire_bytes for page in web]
+    assert weights == sorted(set(weights))
+    for page in web:
+        assert {r.origin for r in page.resources} == {"", *page.origins}
+        assert all(host.endswith(".example") for host in page.hosts)
+    # The last link of a chain is farther from the document on the pages with more lookups.
+    longest = [max(depth(page, resource) for resource in page.resources) for page in web]
+    assert longest == [2, 2, 2, 2, 3, 3, 3, 3, 4, 5]
+
+
+def depth(page: pages.PageSpec, resource: pages.ResourceSpec) -> int:
+    """Resources that must have come before this one."""
+    by_key = {r.key: r for r in page.resources}
+    return 1 + depth(page, by_key[resource.after]) if resource.after else 0
+
+
+def test_table_of_the_readme_is_that_of_the_specifications() -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (SITES / "README.md").read_text().splitlines()
+        if line.startswith("| `")
+    ]
+    assert [(row[0], row[2], row[3], row[4]) for row in rows] == [
+        (f"`{page.name}`", str(page.lookups), str(len(page.resources)), f"{page.wire_bytes:,}")
+        for page in pages.of_study(pages.load_pages(SITES), "web")
+    ]
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -133,7 +186,7 @@ def test_pictures_are_whole_png_files(built: dict[str, pages.BuiltPage]) -> None
             assert list(chunks) == [b"IHDR", b"paDd", b"IDAT", b"IEND"]
             width, height, _, colour = struct.unpack_from(">IIBB", chunks[b"IHDR"])
             assert len(zlib.decompress(chunks[b"IDAT"])) == height * (1 + width * {2: 3, 6: 4}[colour])
-    assert count == 9
+    assert count == 97
 
 
 # Determinism
@@ -190,12 +243,48 @@ def test_made_code_is_the_same_on_every_machine(table: dict[str, str | int], dig
     assert hashlib.sha256(_make.make(table)).hexdigest() == digest
 
 
-def test_made_pictures_depend_on_their_seed() -> None:
-    def scene(seed: int) -> bytes:
-        return _make.make({"kind": "scene", "width": 40, "height": 60, "seed": seed, "grain": 2})
+def test_made_fonts_have_the_checksums_and_glyphs_they_state() -> None:
+    file = _make.make({"kind": "font", "name": "Test", "stroke": 90})
+    assert sum(struct.unpack(f">{len(file) // 4}I", file)) % (1 << 32) == 0xB1B0AFBA  # OpenType, section "head"
+    (count,) = struct.unpack_from(">4xH", file)
+    tables = {}
+    for number in range(count):
+        tag, checksum, offset, length = struct.unpack_from(">4sIII", file, 12 + 16 * number)
+        tables[tag] = file[offset : offset + length]
+        if tag != b"head":
+            padded = tables[tag] + bytes(-length % 4)
+            assert sum(struct.unpack(f">{len(padded) // 4}I", padded)) % (1 << 32) == checksum, tag
+    assert list(tables) == sorted(tables)
+    (glyphs,) = struct.unpack_from(">4xH", tables[b"maxp"])
+    ends = struct.unpack(f">{glyphs + 1}I", tables[b"loca"])
+    assert ends[-1] == len(tables[b"glyf"])
+    assert list(ends) == sorted(ends)
+    assert len(tables[b"hmtx"]) == 4 * glyphs
+    # Format 4: each of the glyphs but .notdef belongs to one character.
+    (doubled,) = struct.unpack_from(">18xH", tables[b"cmap"])
+    codes = struct.unpack_from(f">{doubled // 2}H", tables[b"cmap"], 26)
+    shifts = struct.unpack_from(f">{doubled // 2}H", tables[b"cmap"], 28 + 2 * doubled)
+    found = {chr(code): (code + shift) % 65536 for code, shift in zip(codes[:-1], shifts[:-1], strict=True)}
+    assert sorted(found.values()) == list(range(1, glyphs))
+    assert set("Hamburgefonstiv 0123456789.,!?’–") <= set(found)
+    assert ends[found[" "]] == ends[found[" "] + 1]  # the space is empty
+    assert ends[found["g"]] < ends[found["g"] + 1]
 
-    assert scene(1) == scene(1)
-    assert scene(1) != scene(5)
+
+def test_made_fonts_depend_on_their_stroke() -> None:
+    thin, bold = (_make.make({"kind": "font", "name": "Test", "stroke": stroke}) for stroke in (70, 130))
+    assert thin != bold
+    assert thin == _make.make({"kind": "font", "name": "Test", "stroke": 70})
+
+
+def test_made_pictures_depend_on_their_seed() -> None:
+    for kind in ("scene", "landscape", "portrait", "product"):
+
+        def picture(seed: int, kind: str = kind) -> bytes:
+            return _make.make({"kind": kind, "width": 40, "height": 60, "seed": seed, "grain": 2})
+
+        assert picture(1) == picture(1)
+        assert picture(1) != picture(5)
 
 
 # Building only what changed
@@ -338,9 +427,14 @@ def making(table: str) -> str:
 BAD_SPECS = {
     "not TOML": ("title = ]", r"page\.toml: cannot be read as TOML.*line 1.*Correct the file"),
     "unknown key": (page_text(extra='hosts = "x"'), r"page\.toml: unknown key 'hosts'. Did you mean 'host'\?"),
-    "far unknown key": (page_text(extra="zzz = 1"), r"unknown key 'zzz'. Known keys: title, host, aliases"),
+    "far unknown key": (page_text(extra="zzz = 1"), r"unknown key 'zzz'. Known keys: title, study, host, aliases"),
     "missing key": ('title = "t"\n', r"key 'host' is missing"),
     "wrong type": (page_text(extra='aliases = "a.test"'), r"'aliases' is 'a\.test'. Write a list"),
+    "unknown study": (page_text(extra='study = "net"'), r"'study' is 'net'. Known studies: coalescing, web"),
+    "idle origin": (
+        page_text(extra='origins = ["cdn.test"]'),
+        r"'origins' has 'cdn\.test', from which no resource comes.*Remove it",
+    ),
     "wrong host": (page_text(host="WWW.Example"), r"'host' has 'WWW\.Example'. Write host names in lower case"),
     "wrong alias": (page_text(extra="aliases = [1]"), r"'aliases' has 1"),
     "alias twice": (page_text(extra='aliases = ["www.one.test"]'), r"stands twice"),

@@ -8,7 +8,7 @@ clock or a network.
 
 from crosslayer.pages._build import BuiltPage, BuiltResource, build
 from crosslayer.pages._errors import PageError
-from crosslayer.pages._spec import PageSpec, ResourceSpec, find_spec_dir, load_pages
+from crosslayer.pages._spec import PageSpec, ResourceSpec, find_spec_dir, load_pages, of_study
 
 __all__ = [
     "BuiltPage",
@@ -19,4 +19,5 @@ __all__ = [
     "build",
     "find_spec_dir",
     "load_pages",
+    "of_study",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from crosslayer.pages import _pictures, _scripts
+from crosslayer.pages import _fonts, _pictures, _scripts
 
 LARGEST = 5_000
 """Largest number a parameter may have: a guard against builds that never end."""
@@ -31,9 +31,13 @@ MAKERS: Mapping[str, Maker] = MappingProxyType(
         "emblem": Maker(_pictures.emblem, {**_SIZE, "seed": int, "grain": int}),
         "phone": Maker(_pictures.phone, _SIZE),
         "scene": Maker(_pictures.scene, {**_SIZE, "seed": int, "grain": int}),
+        "landscape": Maker(_pictures.landscape, {**_SIZE, "seed": int, "grain": int}),
+        "portrait": Maker(_pictures.portrait, {**_SIZE, "seed": int, "grain": int}),
+        "product": Maker(_pictures.product, {**_SIZE, "seed": int, "grain": int}),
         "sprite": Maker(_pictures.sprite, {"cell": int, "points": int, "seed": int}),
         "modules": Maker(_scripts.modules, {"name": str, "count": int, "seed": int}),
         "messages": Maker(_scripts.messages, {"name": str, "count": int, "seed": int}),
+        "font": Maker(_fonts.font, {"name": str, "stroke": int}),
         "styles": Maker(_scripts.styles, {"count": int, "seed": int}),
     }
 )

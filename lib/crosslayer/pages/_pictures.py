@@ -47,6 +47,11 @@ class _Canvas:
             row[at + channel] = round((colour[channel] * alpha + row[at + channel] * below) / total)
         row[at + 3] = round(255 * total)
 
+    def fill(self, colour: Callable[[int], _Colour]) -> None:
+        """Fill the whole canvas, each row with a colour of its own."""
+        for y, row in enumerate(self.rows):
+            row[:] = bytes((*colour(y), 255)) * self.width
+
     def box(
         self, left: float, top: float, right: float, bottom: float, radius: float,
         colour: _Colour | Callable[[int], _Colour], opacity: float = 1.0,
@@ -70,6 +75,16 @@ class _Canvas:
                 cover = radius + 0.5 - math.hypot(over_x, over_y)
                 if cover > 0:
                     self.blend(x, y, tone, min(cover, 1.0) * opacity)
+
+    def shadow(self, middle_x: float, middle_y: float, across: float, along: float) -> None:
+        """Darken an ellipse, most at its middle."""
+        for y in range(max(0, int(middle_y - along)), min(self.height, math.ceil(middle_y + along))):
+            rest = 1 - ((y + 0.5 - middle_y) / along) ** 2
+            reach = across * math.sqrt(max(0.0, rest))
+            for x in range(max(0, int(middle_x - reach)), min(self.width, math.ceil(middle_x + reach))):
+                depth = rest - ((x + 0.5 - middle_x) / across) ** 2
+                if depth > 0:
+                    self.blend(x, y, (40, 36, 32), 0.35 * depth)
 
     def grain(self, amount: int, seed: int) -> None:
         """Change the brightness of each visible pixel by up to half of `amount`, up or down."""
@@ -227,10 +242,27 @@ def scene(*, width: int, height: int, seed: int, grain: int) -> bytes:
     grain
         Film grain, in steps of brightness.
     """
+    canvas, pick = _landscape(width, height, seed)
+    canvas.grain(grain, seed)
+    _viewer(canvas, pick)
+    return canvas.png()
+
+
+def landscape(*, width: int, height: int, seed: int, grain: int) -> bytes:
+    """PNG of a landscape photograph; parameters as of `scene`."""
+    canvas, _pick = _landscape(width, height, seed)
+    canvas.grain(grain, seed)
+    return canvas.png()
+
+
+def _landscape(width: int, height: int, seed: int) -> tuple[_Canvas, Callable[[], float]]:
+    """Sky, sun and four ranges of hills, and the random choices to go on with."""
     canvas = _Canvas(width, height)
     pick = random.Random(f"scene {seed}").random
     zenith, horizon, sun, *ranges = (_colour(c) for c in _SCENES[seed % len(_SCENES)])
     sun_x, sun_y = width * (0.3 + 0.4 * pick()), height * (0.3 + 0.12 * pick())
+    scale = min(width, height)
+    lit = range(max(0, int(sun_x - scale / 2)), min(width, math.ceil(sun_x + scale / 2)))
     tops: list[list[tuple[int, int]]] = [[] for _ in range(height)]
     for number in range(len(ranges)):
         for x, top in enumerate(_ridge(width, height, 0.5 + 0.13 * number, pick)):
@@ -245,14 +277,12 @@ def scene(*, width: int, height: int, seed: int, grain: int) -> bytes:
         for channel in range(3):
             row[channel::4] = nearest.translate(bytes(tone[channel] for tone in tones).ljust(256, b"\0"))
         row[3::4] = b"\xff" * width
-        for x in range(width):
-            glow = math.hypot(x - sun_x, y - sun_y) / width
+        for x in lit if abs(y - sun_y) < scale / 2 else ():
+            glow = math.hypot(x - sun_x, y - sun_y) / scale
             if glow < 0.5 and not nearest[x]:
-                disc = min(1.0, max(0.75 * (0.5 - glow), (0.085 - glow) * width + 0.5))
+                disc = min(1.0, max(0.75 * (0.5 - glow), (0.085 - glow) * scale + 0.5))
                 row[4 * x : 4 * x + 3] = bytes(_mix(tones[0], sun, disc))
-    canvas.grain(grain, seed)
-    _viewer(canvas, pick)
-    return canvas.png()
+    return canvas, pick
 
 
 def _ridge(width: int, height: int, level: float, pick: Callable[[], float]) -> Sequence[float]:
@@ -285,6 +315,120 @@ def _viewer(canvas: _Canvas, pick: Callable[[], float]) -> None:
         left = width - 82 + 38 * number
         canvas.box(left, height - 48, left + 32, height - 16, 16, white, 0.28)
         canvas.box(left + 9, height - 39, left + 23, height - 25, 7, white, 0.9)
+
+
+def portrait(*, width: int, height: int, seed: int, grain: int) -> bytes:
+    """PNG of a person's head and shoulders, drawn flat as on profile pictures.
+
+    Parameters
+    ----------
+    width, height
+        Size in pixels.
+    seed
+        Start of the random choices.
+    grain
+        Film grain, in steps of brightness.
+    """
+    canvas = _Canvas(width, height)
+    pick = random.Random(f"portrait {seed}").random
+    wall, skin, hair, cloth = (
+        _colour(tones[int(pick() * len(tones))])
+        for tones in (
+            ("d8e2dc", "ffe5d9", "cdb4db", "bde0fe", "f1dca7", "c9d6c3", "e2c2b3", "a9c5d6"),
+            ("f1c9a5", "d9a074", "a8724a", "7a4a2c", "f6d7bd", "c68958"),
+            ("2b2118", "4a2f1d", "6b4423", "1c1c22", "8d6a43", "9a9a96"),
+            ("31572c", "264653", "9b2226", "6d597a", "bc6c25", "33415c", "457b9d", "3d405b"),
+        )
+    )
+    unit, middle = min(width, height) / 100, width / 2
+    bottom = height + 0.0
+    long_hair = pick() < 0.5
+
+    def part(left: float, up: float, right: float, down: float, radius: float, tone: _Colour) -> None:
+        """A part in hundredths of the smaller side: across from the middle, up from the lower edge."""
+        canvas.box(
+            middle + left * unit, bottom - up * unit, middle + right * unit, bottom - down * unit, radius * unit, tone
+        )
+
+    canvas.fill(lambda y: _mix(wall, (255, 255, 255), 0.35 * (1 - y / height)))
+    if long_hair:
+        part(-25, 86, 25, 18, 22, hair)
+    part(-9, 44, 9, 16, 8, _mix(skin, (60, 30, 20), 0.18))
+    part(-38, 28, 38, -40, 24, cloth)
+    part(-9, 30, 9, 20, 5, _mix(skin, (60, 30, 20), 0.18))
+    part(-19, 80, 19, 34, 19, skin)
+    part(-21, 85, 21, 66, 9.4, hair)
+    if not long_hair:
+        part(-21, 74, -16, 56, 2.4, hair)
+        part(16, 74, 21, 56, 2.4, hair)
+    canvas.grain(grain, seed)
+    return canvas.png()
+
+
+# Things for sale as rounded boxes: left, top, right, bottom, radius in hundredths of the picture's smaller side, and a
+# tone: main, shade, light, black, or the ground where something is cut out.
+_PRODUCTS: tuple[tuple[tuple[float, float, float, float, float, str], ...], ...] = (
+    ((56, 40, 80, 68, 12, "m"), (62, 46, 74, 62, 6, "g"), (26, 28, 64, 80, 7, "m"), (30, 34, 33, 72, 1.5, "l")),
+    ((47, 40, 53, 80, 1, "b"), (34, 77, 66, 82, 2.5, "b"), (28, 16, 72, 46, 12, "m"), (28, 40, 72, 46, 2, "s")),
+    ((43, 12, 57, 20, 2, "b"), (45, 18, 55, 36, 2, "m"), (35, 32, 65, 84, 9, "m"), (35, 50, 65, 70, 0.5, "l"),
+     (39, 54, 61, 57, 1, "b"), (39, 61, 54, 63, 1, "s")),
+    ((22, 18, 78, 74, 27.5, "b"), (28, 24, 72, 76, 21.5, "g"), (20, 60, 80, 74.5, 0.5, "g"), (18, 50, 34, 80, 7, "m"),
+     (66, 50, 82, 80, 7, "m"), (30, 52, 34, 78, 2, "s"), (66, 52, 70, 78, 2, "s")),
+    ((31, 58, 35, 86, 1.5, "b"), (65, 58, 69, 86, 1.5, "b"), (32, 14, 68, 54, 7, "m"), (28, 52, 72, 62, 4, "s")),
+    ((22, 20, 78, 76, 27.5, "b"), (26, 24, 74, 72, 23.5, "l"), (49, 32, 51, 49, 1, "b"), (49, 46.5, 64, 49, 1.2, "m"),
+     (47, 45, 53, 51, 3, "b")),
+    ((18, 26, 82, 68, 4, "b"), (21, 29, 79, 64, 1.5, "m"), (21, 50, 79, 64, 1.5, "s"), (12, 67, 88, 72, 2.5, "l"),
+     (42, 67, 58, 69, 1, "b")),
+    ((40, 8, 60, 92, 6, "s"), (30, 30, 70, 70, 11, "b"), (34, 34, 66, 66, 8, "m"), (49, 38, 51, 51, 1, "l"),
+     (49, 49, 61, 51, 1, "l")),
+    ((33, 10, 67, 86, 7, "b"), (35, 12, 65, 84, 5.4, "m"), (35, 52, 65, 84, 5.4, "s"), (45, 14, 55, 16.4, 1.2, "b")),
+    ((33, 12, 67, 84, 8, "m"), (38, 46, 62, 70, 11.9, "b"), (43, 51, 57, 65, 6.9, "s"), (43, 20, 57, 34, 6.9, "b")),
+    ((38, 10, 62, 30, 9, "b"), (42, 14, 58, 30, 6, "g"), (24, 52, 32, 80, 3, "s"), (68, 52, 76, 80, 3, "s"),
+     (28, 18, 72, 84, 14, "m"), (33, 52, 67, 78, 6, "s"), (47, 50, 53, 60, 1, "l")),
+    ((29, 16, 71, 84, 2, "m"), (29, 16, 35, 84, 2, "s"), (41, 28, 65, 32, 1, "l"), (41, 37, 57, 40, 1, "l")),
+)  # fmt: skip
+
+
+def product(*, width: int, height: int, seed: int, grain: int) -> bytes:
+    """PNG of a thing for sale on a plain ground.
+
+    Parameters
+    ----------
+    width, height
+        Size in pixels; the thing fills the smaller one.
+    seed
+        Picks the thing (the remainder modulo 12: mug, lamp, bottle, headphones, chair, clock, laptop, watch,
+        telephone, loudspeaker, backpack, book), its colour and the ground.
+    grain
+        Film grain, in steps of brightness.
+    """
+    canvas = _Canvas(width, height)
+    pick = random.Random(f"product {seed}").random
+    mains = ("c8553d", "2a6f97", "588157", "e0a458", "6d597a", "3d5a80", "bc4749", "468189", "d68c45", "5f6f52")
+    grounds = (("f4f1ec", "d9d4cb"), ("eef2f5", "cfd8df"), ("f6efe6", "e3d2bd"), ("eaf0ea", "cbd8cc"))
+    main = _colour(mains[int(pick() * len(mains))])
+    above, below = (_colour(c) for c in grounds[int(pick() * len(grounds))])
+    unit, left, top = min(width, height) / 100, (width - min(width, height)) / 2, (height - min(width, height)) / 2
+
+    def ground(y: int) -> _Colour:
+        return _mix(above, below, y / height)
+
+    tones: dict[str, _Colour | Callable[[int], _Colour]] = {
+        "m": lambda y: _mix(_mix(main, (255, 255, 255), 0.22), main, y / height),
+        "s": _mix(main, (20, 22, 30), 0.35),
+        "l": _mix(main, (255, 255, 255), 0.8),
+        "b": _colour("2b2d33"),
+        "g": ground,
+    }
+    canvas.fill(ground)
+    parts = _PRODUCTS[seed % len(_PRODUCTS)]
+    canvas.shadow(left + 50 * unit, top + (max(part[3] for part in parts) - 1) * unit, 36 * unit, 5 * unit)
+    for x, y, right, bottom, radius, tone in parts:
+        canvas.box(
+            left + x * unit, top + y * unit, left + right * unit, top + bottom * unit, radius * unit, tones[tone]
+        )
+    canvas.grain(grain, seed)
+    return canvas.png()
 
 
 def sprite(*, cell: int, points: int, seed: int) -> bytes:

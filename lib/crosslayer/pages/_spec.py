@@ -24,11 +24,15 @@ CONTENT_TYPES = {
     ".json": "application/json",
     ".svg": "image/svg+xml",
     ".png": "image/png",
+    ".ttf": "font/ttf",
 }
 """Content type by suffix of the source or path; other types are stated with `content_type`."""
 
+STUDIES = ("coalescing", "web")
+"""Studies that have pages of their own (`study` of a specification)."""
+
 _HOST = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
-_PAGE_KEYS = {"title": str, "host": str, "aliases": list, "origins": list, "resource": list}
+_PAGE_KEYS = {"title": str, "study": str, "host": str, "aliases": list, "origins": list, "resource": list}
 _RESOURCE_KEYS = {
     "path": str,
     "origin": str,
@@ -83,6 +87,8 @@ class PageSpec:
     """Name of the page and of its folder, e.g. `example.org`."""
     title: str
     """What the page is, one line."""
+    study: str
+    """Study the page was made for, a member of `STUDIES`; empty where it is for none."""
     host: str
     """Host name of the page."""
     aliases: tuple[str, ...]
@@ -98,6 +104,11 @@ class PageSpec:
     def wire_bytes(self) -> int:
         """Bodies of all resources on the wire, in bytes."""
         return sum(resource.wire_bytes for resource in self.resources)
+
+    @property
+    def lookups(self) -> int:
+        """DNS lookups of a load that finds no address cached: one for each host name it fetches from."""
+        return 1 + len(self.origins)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -161,6 +172,13 @@ def load_pages(spec_dir: Path) -> dict[str, PageSpec]:
     return pages
 
 
+def of_study(pages: Mapping[str, PageSpec], study: str) -> tuple[PageSpec, ...]:
+    """Pages made for a study (a member of `STUDIES`), by number of lookups, then by bytes on the wire."""
+    return tuple(
+        sorted((page for page in pages.values() if page.study == study), key=lambda p: (p.lookups, p.wire_bytes))
+    )
+
+
 def _check_hosts(pages: Mapping[str, PageSpec]) -> None:
     owners: dict[str, PageSpec] = {}
     for page in pages.values():
@@ -189,6 +207,8 @@ def _load_page(folder: Path) -> PageSpec:
 
     where = str(file)
     _check_keys(table, _PAGE_KEYS, required={"title", "host", "resource"}, where=where)
+    if table.get("study", STUDIES[0]) not in STUDIES:
+        raise PageError(f"'study' is {table['study']!r}", where=where, next_step=f"Known studies: {', '.join(STUDIES)}")
     host = _host(table["host"], "host", where)
     aliases = _hosts(table.get("aliases", []), "aliases", where)
     origins = _hosts(table.get("origins", []), "origins", where)
@@ -199,7 +219,24 @@ def _load_page(folder: Path) -> PageSpec:
             next_step="Name each host once",
         )
     resources = [_load_resource(entry, number, folder, origins) for number, entry in enumerate(table["resource"])]
-    return PageSpec(folder.name, table["title"], host, aliases, origins, _in_order(resources, where), folder)
+    # A name nothing is fetched from is never looked up, and `lookups` would count it.
+    for origin in origins:
+        if all(resource.origin != origin for resource in resources):
+            raise PageError(
+                f"'origins' has {origin!r}, from which no resource comes",
+                where=where,
+                next_step="Remove it, or give a resource this 'origin'",
+            )
+    return PageSpec(
+        name=folder.name,
+        title=table["title"],
+        study=table.get("study", ""),
+        host=host,
+        aliases=aliases,
+        origins=origins,
+        resources=_in_order(resources, where),
+        folder=folder,
+    )
 
 
 def _load_resource(entry: Any, number: int, folder: Path, origins: Collection[str]) -> ResourceSpec:

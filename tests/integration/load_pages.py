@@ -1,0 +1,131 @@
+"""Loads every page of the web study in Chromium through the testbed and writes down what happened.
+
+    python -m tests.integration.load_pages RESULT.json [SCREENSHOTS]
+
+Chromium resolves by itself, over DoUDP, as the study lets it; the link is a bare wire. A program of its own because it
+re-executes itself in private namespaces; `test_web_pages` starts it and judges the result.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
+
+from crosslayer import pages
+from crosslayer.browser import find_browser
+from crosslayer.links import load_profiles
+from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server
+
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-http-cache",
+    "--enable-quic",
+    "--window-size=1280,900",
+    # What Chromium asks for on its own account; every other name goes to the resolver.
+    "--host-resolver-rules=MAP *.google.com ~NOTFOUND, MAP *.googleapis.com ~NOTFOUND",
+)
+REPORT = """
+return {
+  load_ms: performance.getEntriesByType('navigation')[0].loadEventStart,
+  fcp_ms: performance.getEntriesByName('first-contentful-paint').map(p => p.startTime)[0],
+  entries: [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')].map(
+    e => ({url: e.name, start_ms: e.startTime, end_ms: e.responseEnd, bytes: e.encodedBodySize,
+           protocol: e.nextHopProtocol})),
+  broken_images: [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src),
+  fonts: [...document.fonts].map(f => f.status),
+  title: document.title,
+}
+"""
+TOO_WIDE = """
+return [...document.body.querySelectorAll('*')].filter(
+  e => e.getClientRects().length && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))
+"""
+WIDTHS = (1280, 600)
+
+
+def start_browser(server: Server, folder: Path) -> webdriver.Chrome:
+    """Chromium in the client's namespace, with a profile below `folder`."""
+    programs = find_browser()
+    options = Options()
+    options.binary_location = programs.browser
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for flag in (
+        *FLAGS,
+        f"--user-data-dir={folder / 'profile'}",
+        f"--ignore-certificate-errors-spki-list={server.spki}",
+        f"--origin-to-force-quic-on={','.join(f'{host}:443' for host in server.addresses)}",
+    ):
+        options.add_argument(flag)
+    options.add_experimental_option("prefs", {"net.network_prediction_options": 2})
+    return webdriver.Chrome(service=Service(programs.driver), options=options)
+
+
+def load(driver: webdriver.Chrome, server: Server, page: pages.PageSpec) -> dict[str, Any]:
+    """One load of a page: what the browser reports, and what the server saw of it."""
+    driver.set_window_size(WIDTHS[0], 900)
+    server.events()
+    driver.get(f"https://{page.host}/")
+    WebDriverWait(driver, 60, poll_frequency=0.02).until(
+        lambda d: d.execute_script(
+            "return performance.getEntriesByType('navigation')[0].loadEventEnd > 0"
+            " && performance.getEntriesByName('first-contentful-paint').length > 0"
+        )
+    )
+    found: dict[str, Any] = driver.execute_script(REPORT)
+    found["too_wide"] = {}
+    for width in WIDTHS:
+        driver.set_window_size(width, 900)
+        found["too_wide"][width] = driver.execute_script(TOO_WIDE)
+    found["log"] = driver.get_log("browser")
+    # Read last, so that a request after the load event is seen too.
+    events = server.events()
+    found["queries"] = [[e.name.rstrip("."), e.type] for e in events if isinstance(e, QueryEvent)]
+    found["requests"] = [[f"https://{e.host}{e.path}", e.status] for e in events if isinstance(e, RequestEvent)]
+    found["connections"] = [e.server_name for e in events if isinstance(e, ConnectionEvent) and e.listener == "h3"]
+    return found
+
+
+def main() -> None:
+    """Load the pages one after the other in one browser: no two share a host name, so each finds its names unknown."""
+    private.enter([sys.executable, "-m", "tests.integration.load_pages", *sys.argv[1:]])
+    result = Path(sys.argv[1])
+    screenshots = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    spec_dir = pages.find_spec_dir()
+    specs = pages.of_study(pages.load_pages(spec_dir), "web")
+    with Testbed("plain") as testbed, testbed.serve(specs, spec_dir=spec_dir) as (server, _addresses):
+        private.use_resolver(network.SERVER_ADDRESS)
+        testbed.set_link(load_profiles()["local"])
+        driver = start_browser(server, testbed.folder)
+        try:
+            found = {}
+            for page in specs:
+                found[page.name] = load(driver, server, page)
+                if screenshots:
+                    for width in WIDTHS:
+                        driver.set_window_size(width, 900)
+                        height = driver.execute_script("return document.documentElement.scrollHeight + 150")
+                        driver.set_window_size(width, height)
+                        time.sleep(0.5)  # for whoever looks at the picture, transitions are over
+                        driver.save_screenshot(str(screenshots / f"{page.name}-{width}.png"))
+        finally:
+            driver.quit()
+    result.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
