@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from crosslayer import pages
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import STUDIES, Cell, Plan, changed, check_names, load_plan, sized
 
+PAGES = pages.load_pages(Path(__file__).parents[2] / "sites")
 CONDITIONS = ["a", "b", "c", "d", "e", "f"]
 
 
@@ -99,6 +101,13 @@ def test_a_plan_file(tmp_path: Path) -> None:
 
 def test_unknown_links_and_pages_are_refused_before_anything_starts() -> None:
     with pytest.raises(CampaignError, match="no link profile 'fibre'"):
-        check_names(Plan(links=("fibre",)), links={"fiber"}, pages={"example.org"})
+        check_names(Plan(links=("fibre",)), links={"fiber"}, pages=PAGES)
     with pytest.raises(CampaignError, match="no page 'x'"):
-        check_names(Plan(links=("fiber",), pages=("x",)), links={"fiber"}, pages={"example.org"})
+        check_names(Plan(links=("fiber",), pages=("x",)), links={"fiber"}, pages=PAGES)
+    check_names(Plan(links=("fiber",)), links={"fiber"}, pages=PAGES)
+
+
+@pytest.mark.parametrize("name", ["warmup", "login-form", "shop"])
+def test_pages_that_no_load_can_prime_are_refused(name: str) -> None:
+    with pytest.raises(CampaignError, match=f"page '{name}' cannot be loaded .* example.org, instagram.com, wikipedia"):
+        check_names(Plan(links=("fiber",), pages=(name,)), links={"fiber"}, pages=PAGES)

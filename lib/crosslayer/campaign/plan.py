@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from crosslayer.campaign.errors import CampaignError
+from crosslayer.pages import PageSpec
 
 STUDIES = ("coalescing", "serialisation", "early-data", "key-share")
 _ALL_LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 _ALL_PAGES = ("example.org", "wikipedia.org", "instagram.com")
+_ALIASES = 2
+"""Alias host names a page needs: one primed for H3 1-RTT, the other by the A/A self-check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +165,8 @@ def changed(plan: Plan, values: dict[str, Any], *, where: str = "plan") -> Plan:
     return replace(plan, **clean)
 
 
-def check_names(plan: Plan, *, links: Collection[str], pages: Collection[str]) -> None:
-    """Refuse a plan that names a link or page that does not exist.
+def check_names(plan: Plan, *, links: Collection[str], pages: Mapping[str, PageSpec]) -> None:
+    """Refuse a plan that names a link or page that does not exist, or a page that its loads cannot prime.
 
     Raises
     ------
@@ -176,3 +179,13 @@ def check_names(plan: Plan, *, links: Collection[str], pages: Collection[str]) -
                 raise CampaignError(
                     f"there is no {kind} '{name}'", where="plan", next_step=f"Choose from: {', '.join(sorted(known))}."
                 )
+    # Nor would priming an alias of a page of several origins make its load 1-RTT: the other origins have tickets then.
+    fit = [name for name, page in pages.items() if len(page.aliases) >= _ALIASES and page.lookups == 1]
+    for name in plan.pages:
+        if name not in fit:
+            raise CampaignError(
+                f"page '{name}' cannot be loaded as the study '{plan.study}' does: that takes {_ALIASES} aliases "
+                "and no further origins",
+                where="plan",
+                next_step=f"Choose from: {', '.join(sorted(fit))}.",
+            )
