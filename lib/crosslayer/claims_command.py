@@ -32,7 +32,8 @@ class ClaimsError(CrosslayerError):
 def verdicts_of(dataset: Dataset) -> pl.DataFrame:
     """Every published result held against a dataset; columns as `crosslayer.claims.check` gives them."""
     tables = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")
-    return claims.check(**{name: dataset.table(name) for name in tables}, claims=published.load().claims)
+    frames = {name: dataset.table(name) for name in tables}
+    return claims.check(**frames, claims=published.load().claims, study=dataset.campaign.study)
 
 
 def write(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[Path]:

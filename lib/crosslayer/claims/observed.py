@@ -39,6 +39,8 @@ class NotMeasured(Exception):  # noqa: N818 - an answer, not a fault
 class Observed:
     """Observations of the study `coalescing`, by series and cell.
 
+    A subclass is that of another study: it has its own `series`, `rtt_ms` and `pages`, and estimates them the same way.
+
     Parameters
     ----------
     dns_exchanges, tcp_rtts, page_loads, link_checks
@@ -61,7 +63,7 @@ class Observed:
     ) -> None:
         self._failures = metrics.failures(dns_exchanges, tcp_rtts, page_loads)
         self._rtts = dict(metrics.nominal_rtts(link_checks).collect().iter_rows())
-        rows = _series(dns_exchanges, tcp_rtts, page_loads).collect(engine="streaming")
+        rows = self.series(dns_exchanges, tcp_rtts, page_loads).collect(engine="streaming")
         rounds = rows.select("campaign", "round").unique().sort("campaign", "round").with_row_index("cluster")
         self._rounds = rounds.height
         self._weights: Counts | None = None
@@ -73,6 +75,17 @@ class Observed:
             self._cells[series, link, page] = (cell["value_ms"].to_numpy(), cell["cluster"].to_numpy().astype(np.intp))
         self._samples: dict[_Key, Sample] = {}
         self._estimates: dict[tuple[_Key, float], Estimate] = {}
+
+    @staticmethod
+    def series(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
+        """Every observation that counts: campaign, round, link, page, series, value_ms (or the unit of its series)."""
+        return _series(dns_exchanges, tcp_rtts, page_loads)
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Links with observations, by ascending nominal RTT."""
+        found = {link for _, link, _ in self._cells}
+        return tuple(link for link in self._rtts if link in found)
 
     def rtt_ms(self, link: str) -> float:
         """Nominal RTT of a link of TNSM24, ms; refused where this campaign's link of that name is another."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 import polars as pl
 
-from crosslayer.claims.checks import Outcome, Verdict, number, spaced
+from crosslayer.claims.checks import Check, Outcome, Verdict, number, spaced
 from crosslayer.claims.observed import NotMeasured, Observed
-from crosslayer.claims.tnsm24 import CHECKS
-
-STUDIES = {"IMC22": "the studies single-query and web are", "BATENBURG22": "the study authoritative is"}
-"""Where the other papers' claims belong, as the start of a sentence."""
+from crosslayer.claims.studies import BY_STUDY, missing
 
 _COLUMNS: dict[str, Any] = {
     "paper": pl.String,
@@ -52,6 +50,7 @@ def check(
     page_loads: pl.LazyFrame,
     link_checks: pl.LazyFrame,
     claims: pl.DataFrame,
+    study: str = "coalescing",
 ) -> pl.DataFrame:
     """Hold every published result against a campaign.
 
@@ -59,6 +58,8 @@ def check(
     ----------
     dns_exchanges, tcp_rtts, page_loads, link_checks
         Tables of a dataset, whole.
+    study
+        The campaign's study: its claims are checked (`studies.BY_STUDY`), all others are not measured.
     claims
         `data/reference/claims.csv`, every column as text.
 
@@ -69,8 +70,16 @@ def check(
         scope, statistic, published (text), ours, low, high (95 % interval of ours; for an ordering the margin of the
         comparison that decides), unit, n (observations), rounds, verdict, why, criterion, note.
     """
-    observed = Observed(dns_exchanges=dns_exchanges, tcp_rtts=tcp_rtts, page_loads=page_loads, link_checks=link_checks)
-    rows = [_row(claim, observed) for claim in claims.filter(kind="result").iter_rows(named=True)]
+    ours = BY_STUDY.get(study)
+    checks: Mapping[str, Check] = ours.checks if ours else {}
+    observed: Observed | None = None
+    if ours:
+        tables = {"dns_exchanges": dns_exchanges, "tcp_rtts": tcp_rtts, "page_loads": page_loads}
+        observed = ours.observed(**tables, link_checks=link_checks)
+    rows = [
+        _row(claim, checks.get(claim["claim_id"]), observed)
+        for claim in claims.filter(kind="result").iter_rows(named=True)
+    ]
     return pl.DataFrame(rows, schema=_COLUMNS, orient="row")
 
 
@@ -79,13 +88,10 @@ def counts(verdicts: pl.DataFrame) -> dict[str, int]:
     return {verdict.value: verdicts.filter(verdict=verdict.value).height for verdict in Verdict}
 
 
-def _row(claim: dict[str, str], observed: Observed) -> tuple[Any, ...]:
+def _row(claim: dict[str, str], chosen: Check | None, observed: Observed | None) -> tuple[Any, ...]:
     identifier = claim["claim_id"]
-    chosen = CHECKS.get(identifier)
-    if chosen is None:
-        study = STUDIES.get(claim["paper"])
-        reason = f"{study} not in this dataset" if study else "no check is written for it"
-        outcome = _not_measured(reason)
+    if chosen is None or observed is None:
+        outcome = _not_measured(missing(identifier, claim["paper"]))
     else:
         try:
             outcome = chosen.run(observed, _plain(claim["value"]))
