@@ -37,7 +37,7 @@ def main() -> None:
     draw = random.Random(1)
     plt_ms: dict[str, list[float]] = {alias: [] for alias in page.aliases[:2]}
     begin = time.monotonic()
-    with Testbed() as testbed, testbed.serve(specs.values(), spec_dir=spec_dir) as (server, addresses):
+    with Testbed() as testbed, testbed.serve([page, specs["warmup"]], spec_dir=spec_dir) as (server, addresses):
         verdict = testbed.set_link(load_profiles()["fiber"]).verdict
         with Browser(find_browser(), folder=testbed.folder / "aa", addresses=addresses, spki=server.spki) as browser:
             while len(plt_ms[page.aliases[0]]) < pairs and time.monotonic() - begin < seconds:
