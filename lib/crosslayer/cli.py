@@ -36,7 +36,7 @@ def cli() -> None:
     crosslayer doctor                              what this machine can do
     crosslayer link 4g -- kdig +quic www.example.org   any client on an emulated link
     crosslayer measure --profile smoke             a small campaign, about a minute
-    crosslayer figures data/raw/coalescing-smoke   its figures
+    crosslayer report data/raw/coalescing-smoke    its figures and claims on one page
     """
 
 
@@ -185,9 +185,10 @@ def export(folder: Path) -> None:
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/reference"))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("figures"), show_default=True, help="Folder.")
 def figures(folder: Path, out: Path) -> None:
-    """Draw every figure of the dataset in FOLDER, and OUT/index.html that shows them all.
+    """Draw every figure of the dataset in FOLDER: SVG, PNG, Vega-Lite and CSV in OUT/STUDY.
 
-    Needs no namespaces, no browser and no root. FOLDER is data/raw/reference unless told otherwise.
+    The page OUT/index.html is renewed: it shows the figures and claims that OUT has of this campaign. `crosslayer
+    report` makes both. Needs no namespaces, no browser and no root. FOLDER is data/raw/reference unless told otherwise.
     """
     from crosslayer.campaign.dataset import Dataset
     from crosslayer.report import write_figures
@@ -197,7 +198,11 @@ def figures(folder: Path, out: Path) -> None:
 
 @cli.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/reference"))
-@click.option("--out", type=click.Path(path_type=Path), help="Also write OUT/STUDY/claims.parquet, .md, .html.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Also write OUT/STUDY/claims.parquet and .md, and renew OUT/index.html.",
+)
 def claims(folder: Path, out: Path | None) -> None:
     """Hold every published result against the dataset in FOLDER, claim by claim.
 
@@ -208,6 +213,36 @@ def claims(folder: Path, out: Path | None) -> None:
     from crosslayer.claims_command import run
 
     run(folder, out, click.echo)
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/reference"))
+@click.option("--out", type=click.Path(path_type=Path), default=Path("figures"), show_default=True, help="Folder.")
+@click.option("--pdf", is_flag=True, help="Also print the page to OUT/report.pdf (A4) with the environment's Chromium.")
+def report(folder: Path, out: Path, pdf: bool) -> None:
+    """Make the report of the dataset in FOLDER: its figures, its claims, and the page that joins them.
+
+    What `crosslayer figures` and `crosslayer claims --out` make goes to OUT/STUDY. OUT/index.html is one file that
+    needs no network: summary, claims with their verdicts, figures with tooltips, provenance.
+
+    Needs no namespaces, no root and, without --pdf, no browser. FOLDER is data/raw/reference unless told otherwise.
+
+    \b
+    crosslayer report                                  the committed campaign, into figures/
+    crosslayer report data/raw/mine --out mine --pdf   another one, also on paper
+    """
+    from crosslayer.campaign.dataset import Dataset
+    from crosslayer.report import write_report
+
+    if pdf:
+        from crosslayer.browser import find_browser
+        from crosslayer.report.pdf import write_pdf
+
+        find_browser()  # a missing one is told before the figures are drawn
+    page = write_report(Dataset.open(folder), out)
+    click.echo(str(page))
+    if pdf:
+        click.echo(str(write_pdf(page, out / "report.pdf")))
 
 
 @cli.command()

@@ -1,7 +1,10 @@
-"""The page of figures in a real browser: every chart draws, nothing is fetched, nothing is wider than a phone."""
+"""The report in a real browser: every chart draws, the claims can be searched, nothing is fetched, and it prints."""
 
 from __future__ import annotations
 
+import json
+import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,46 +16,149 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 import synthetic
 from crosslayer import report
-from crosslayer.browser import find_browser
+from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures import FIGURES
+from crosslayer.report.pdf import write_pdf
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     dataset = Dataset.open(synthetic.write(folder / "dataset", rounds=7))
-    return report.write_figures(dataset, folder / "figures")
+    return report.write_report(dataset, folder / "figures")
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+def programs() -> BrowserPrograms:
     try:
-        programs = find_browser()
+        return find_browser()
     except CrosslayerError as error:
         pytest.skip(f"no browser: {error}")
+
+
+@pytest.fixture(scope="module")
+def browser(programs: BrowserPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     options = Options()
     options.binary_location = str(programs.browser)
     profile = tmp_path_factory.mktemp("profile")
-    for flag in ("--headless=new", "--no-sandbox", "--disable-background-networking", f"--user-data-dir={profile}"):
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-background-networking",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+        "--window-size=1400,1000",
+        "--force-prefers-reduced-motion",  # nothing moves while it is clicked
+        f"--user-data-dir={profile}",
+    ):
         options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(str(programs.driver)))
     yield driver
     driver.quit()
 
 
+@pytest.fixture
+def opened(page: Path, browser: webdriver.Chrome) -> webdriver.Chrome:
+    """The page with all its charts, freshly loaded."""
+    browser.get(page.as_uri())
+    WebDriverWait(browser, 120).until(
+        lambda driver: driver.execute_script("return document.documentElement.dataset.drawn")
+    )
+    return browser
+
+
+def shown(browser: webdriver.Chrome) -> list[tuple[str, str]]:
+    """Claim and verdict (class) of the rows that are not hidden, in their order."""
+    rows = browser.execute_script(
+        "return [...document.querySelectorAll('table.claims tbody tr')].filter(row => row.offsetParent !== null)"
+        ".map(row => [row.id, row.className])"
+    )
+    return [(claim, verdict) for claim, verdict in rows]
+
+
 def test_every_chart_draws_without_a_network(page: Path, browser: webdriver.Chrome) -> None:
+    browser.get_log("performance")
     browser.get(page.as_uri())
     drawn = WebDriverWait(browser, 120).until(
         lambda driver: driver.execute_script("return document.documentElement.dataset.drawn")
     )
-    assert int(drawn) == len(FIGURES)
-    assert len(browser.find_elements("css selector", ".chart svg.marks")) == len(FIGURES)
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-    fetched = browser.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
-    assert [name for name in fetched if not name.startswith(("data:", "blob:"))] == []
+    figures = [figure for figure in FIGURES.values() if figure.study == "coalescing"]
+    assert int(drawn) == len(figures)
+    assert len(browser.find_elements("css selector", ".chart svg.marks")) == len(figures)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    requests = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    asked = [request["request"]["url"] for request in requests if request["documentURL"] == page.as_uri()]
+    assert page.as_uri() in asked
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_the_page_may_not_fetch_even_if_told_to(opened: webdriver.Chrome) -> None:
+    refused = opened.execute_async_script(
+        "const done = arguments[0];"
+        "document.addEventListener('securitypolicyviolation', event => done(event.effectiveDirective), { once: true });"
+        "fetch('http://192.0.2.1/').catch(() => {});"
+    )
+    assert refused == "connect-src"
+    opened.get_log("browser")  # the violation is in it
+
+
+def test_the_claims_table_has_every_claim_and_can_be_filtered(opened: webdriver.Chrome, page: Path) -> None:
+    table = dict(shown(opened))
+    text = (page.parent / "coalescing" / "claims.md").read_text()
+    listed = re.findall(r"^\| ([A-Z]\d{3}) \|", text, flags=re.MULTILINE)
+    assert list(table) == listed
+    counter = opened.find_element("css selector", ".filter output")
+    assert counter.text == f"{len(listed)} of {len(listed)} claims"
+
+    opened.find_element("name", "verdict").send_keys("direction only")
+    some = shown(opened)
+    assert {verdict for _, verdict in some} == {"direction"}
+    assert len(some) == list(table.values()).count("direction") > 0
+    assert counter.text == f"{len(some)} of {len(listed)} claims"
+
+    opened.find_element("name", "words").send_keys("dsl dOq")
+    fewer = [claim for claim, _ in shown(opened)]
+    assert 0 < len(fewer) < len(some)
+    for claim in fewer:
+        row = opened.find_element("id", claim).get_attribute("textContent") or ""
+        assert "dsl" in row.lower()
+        assert "doq" in row.lower()
+
+    opened.find_element("css selector", ".filter button[type=reset]").click()
+    WebDriverWait(opened, 10).until(lambda driver: len(shown(driver)) == len(listed))
+    opened.find_element("name", "contradiction").click()
+    assert {"T003", "T145", "S007"} <= {claim for claim, _ in shown(opened)}
+    assert len(shown(opened)) == len(opened.find_elements("css selector", "tr[data-contradiction]"))
+
+
+def test_a_count_on_top_filters_the_table_and_a_headline_shows_its_claim(opened: webdriver.Chrome) -> None:
+    link = opened.find_element("css selector", '.counts a[data-paper="TNSM24"][data-verdict="reproduced"]')
+    count = int(link.text)
+    opened.execute_script("arguments[0].click()", link)
+    assert len(shown(opened)) == count
+    assert {verdict for _, verdict in shown(opened)} == {"reproduced"}
+    opened.find_element("name", "verdict").send_keys("not measured")
+    assert {verdict for _, verdict in shown(opened)} == {"not-measured"}
+    headline = opened.find_element("css selector", ".headlines a[href='#T077']")
+    opened.execute_script("arguments[0].click()", headline)
+    assert opened.find_element("id", "T077").is_displayed()
+
+
+def test_the_claims_can_be_sorted_by_verdict_and_back(opened: webdriver.Chrome) -> None:
+    before = shown(opened)
+    heads = {head.text: head for head in opened.find_elements("css selector", "table.claims th")}
+    button = heads["Verdict"].find_element("css selector", "[role=button]")
+    rank = ["reproduced", "direction", "not-reproduced", "not-measured"]
+    button.click()
+    assert [rank.index(verdict) for _, verdict in shown(opened)] == sorted(rank.index(v) for _, v in before)
+    assert heads["Verdict"].get_attribute("aria-sort") == "ascending"
+    button.send_keys(" ")
+    assert shown(opened)[0][1] == "not-measured"
+    heads["Claim"].find_element("css selector", "[role=button]").click()
+    assert shown(opened) == before
 
 
 def test_the_page_fits_a_phone(page: Path, browser: webdriver.Chrome) -> None:
@@ -63,3 +169,18 @@ def test_the_page_fits_a_phone(page: Path, browser: webdriver.Chrome) -> None:
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_page_prints_as_a4_with_text_on_every_page(page: Path, programs: BrowserPrograms, tmp_path: Path) -> None:
+    pdf = write_pdf(page, tmp_path / "folder" / "report.pdf").read_bytes()
+    objects = {int(n): body for n, body in re.findall(rb"(?s)\n(\d+) 0 obj\n(.*?)\nendobj", pdf)}
+    pages = [body for body in objects.values() if re.search(rb"/Type /Page\b", body)]
+    assert len(pages) > 10
+    for body in pages:
+        width, height = (float(x) for x in re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", body).groups())  # type: ignore[union-attr]
+        assert (width, height) == pytest.approx((595.28, 841.89), abs=1.5)
+        content = objects[int(re.search(rb"/Contents (\d+) 0 R", body)[1])]  # type: ignore[index]
+        drawn = zlib.decompressobj().decompress(content[content.index(b"stream\n") + 7 :])
+        assert len(re.findall(rb"\bT[jJ]\b", drawn)) > 1  # more than the page's number
+    titles = {title.decode() for title in re.findall(rb"/Title \(([^)]*)\)", pdf)}
+    assert {"Summary", "Claims", "Provenance"} <= titles

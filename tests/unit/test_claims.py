@@ -13,10 +13,11 @@ import pytest
 import synthetic
 from crosslayer import claims, metrics, published
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.claims import Verdict, checks, shapes, tnsm24, tolerances
+from crosslayer.claims import Verdict, checks, shapes, table, tnsm24, tolerances
 from crosslayer.claims.observed import FEWEST_ROUNDS, NotMeasured, Observed
 from crosslayer.claims.tolerances import Tolerance
 from crosslayer.metrics.resampling import Estimate, Sample
+from crosslayer.report import ReportError
 
 TABLES = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")
 OURS = ("TNSM24", "SLIDES (seed 001/002)")
@@ -412,15 +413,25 @@ def test_markdown_has_every_claim_and_the_counts(verdicts: pl.DataFrame) -> None
     assert f"{claims.counts(verdicts)['reproduced']} reproduced" in text
     assert "Campaign x." in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert {line.replace("\\|", "").count("|") for line in rows} == {8}
+    assert {line.replace("\\|", "").count("|") for line in rows} == {9}
+    assert sum("The paper contradicts itself: " in line for line in rows) == len(table.CONTRADICTIONS)
 
 
 def test_html_escapes_and_marks_each_row(verdicts: pl.DataFrame) -> None:
-    text = claims.to_html(verdicts, caption="<b>")
-    assert text.count('<tr class="') == verdicts.height
-    assert "&lt;b&gt;" in text
+    text = claims.to_html(verdicts.with_columns(why=pl.lit("<b>"), paper=pl.lit('"x"'), note=pl.lit("<i>")))
+    assert text.count('<tr id="') == verdicts.height
+    assert text.count("<td>&lt;b&gt;<") == verdicts.height
+    assert "<i>" not in text
+    assert text.count('data-paper="&quot;x&quot;"') == verdicts.height
     assert "DoQ+H3 0-RTT &lt; DoQ+H3 1-RTT" in text
     assert text.count('class="reproduced"') == claims.counts(verdicts)["reproduced"]
+    assert text.count(" data-contradiction>") == len(table.CONTRADICTIONS)
+
+
+def test_where_a_paper_contradicts_itself_there_is_a_note(verdicts: pl.DataFrame) -> None:
+    marked = verdicts.filter(pl.col("claim_id").is_in(table.CONTRADICTIONS))
+    assert marked.height == len(table.CONTRADICTIONS)
+    assert (marked["note"] != "").all()
 
 
 @pytest.mark.parametrize(
@@ -451,18 +462,19 @@ def folder(tmp_path: Path) -> Callable[[], Path]:
     return lambda: synthetic.write(tmp_path / "dataset", rounds=7)
 
 
-def test_command_prints_the_counts_and_writes_three_files(folder: Callable[[], Path], tmp_path: Path) -> None:
+def test_command_prints_the_counts_and_writes_table_text_and_page(folder: Callable[[], Path], tmp_path: Path) -> None:
     from crosslayer import claims_command
 
     lines: list[str] = []
     claims_command.run(folder(), tmp_path / "out", lines.append)
-    table = pl.read_parquet(tmp_path / "out" / "coalescing" / "claims.parquet")
-    for verdict, count in claims.counts(table).items():
+    saved = pl.read_parquet(tmp_path / "out" / "coalescing" / "claims.parquet")
+    for verdict, count in claims.counts(saved).items():
         assert f"{count:>5}  {verdict}" in lines
-    assert sum(claims.counts(table).values()) == table.height
+    assert sum(claims.counts(saved).values()) == saved.height
+    assert saved["campaign"].unique().to_list() == ["synthetic"]
     assert any(line.startswith("T079") for line in lines)
     assert (tmp_path / "out" / "coalescing" / "claims.md").read_text(encoding="utf-8").startswith("# Claims")
-    assert "<table" in (tmp_path / "out" / "coalescing" / "claims.html").read_text(encoding="utf-8")
+    assert '<tr id="T079"' in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
 
 
 def test_command_names_the_folder_it_cannot_write(folder: Callable[[], Path], tmp_path: Path) -> None:
@@ -470,7 +482,7 @@ def test_command_names_the_folder_it_cannot_write(folder: Callable[[], Path], tm
 
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(claims_command.ClaimsError, match="cannot be written"):
+    with pytest.raises(ReportError, match="cannot be written"):
         claims_command.run(folder(), blocked / "out", lambda line: None)
 
 

@@ -1,25 +1,36 @@
-"""Figures as files, and the page made from them."""
+"""Figures and claims as files, and the page made from them."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import synthetic
-from crosslayer import published, report
+from crosslayer import claims, published, report
+from crosslayer.browser import BrowserError
+from crosslayer.campaign import provenance
 from crosslayer.campaign.dataset import Dataset
+from crosslayer.cli import cli
 from crosslayer.figures import FIGURES, Drawing, Inputs, draw
+from crosslayer.report.summary import HEADLINES
 
 NAMES = ("failures", "fig05-dns-exchange")
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return Dataset.open(synthetic.write(tmp_path_factory.mktemp("dataset"), links=["fiber"], rounds=7, failures=0.2))
+    folder = tmp_path_factory.mktemp("dataset")
+    return Dataset.open(synthetic.write(folder, pages=["example.org"], rounds=7))
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +39,48 @@ def drawings(dataset: Dataset) -> list[Drawing]:
     return [draw(FIGURES[name], inputs, dataset.caption) for name in NAMES]
 
 
+@pytest.fixture(scope="module")
+def verdicts(dataset: Dataset) -> pl.DataFrame:
+    return report.check_claims(dataset)
+
+
 @pytest.fixture
-def folder(dataset: Dataset, drawings: list[Drawing], tmp_path: Path) -> Path:
+def folder(dataset: Dataset, drawings: list[Drawing], verdicts: pl.DataFrame, tmp_path: Path) -> Path:
     for drawing in drawings:
         report.save_drawing(drawing, dataset, tmp_path)
+    report.save_claims(verdicts, dataset, tmp_path)
     return tmp_path
+
+
+def with_campaign(dataset: Dataset, folder: Path, **changed: Any) -> Dataset:
+    """The same observations with another `campaign.json`."""
+    shutil.copytree(dataset.folder, folder)
+    path = folder / "campaign.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    return Dataset.open(folder)
+
+
+class Elements(HTMLParser):
+    """Elements of a page, without what is inside its scripts and style."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+# Files
 
 
 def test_a_figure_is_saved_in_four_forms(folder: Path, drawings: list[Drawing]) -> None:
     saved = folder / "coalescing"
     assert {path.name for path in saved.iterdir()} == {
-        f"{name}.{ending}" for name in NAMES for ending in ("svg", "png", "json", "csv")
+        *(f"{name}.{ending}" for name in NAMES for ending in ("svg", "png", "json", "csv")),
+        "claims.parquet",
+        "claims.md",
     }
     for drawing in drawings:
         name = drawing.figure.name
@@ -50,6 +92,21 @@ def test_a_figure_is_saved_in_four_forms(folder: Path, drawings: list[Drawing]) 
         assert spec["usermeta"]["crosslayer"]["caption"] == drawing.caption
 
 
+def test_claims_are_saved_with_the_campaign_they_are_of(folder: Path, verdicts: pl.DataFrame) -> None:
+    saved = pl.read_parquet(folder / "coalescing" / "claims.parquet")
+    assert saved["campaign"].unique().to_list() == ["synthetic"]
+    assert saved.drop("campaign").equals(verdicts)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, dataset: Dataset, drawings: list[Drawing]) -> None:
+    (tmp_path / "coalescing").write_text("a file where the folder should be")
+    with pytest.raises(report.ReportError, match="cannot be written"):
+        report.save_drawing(drawings[0], dataset, tmp_path)
+
+
+# The page
+
+
 def test_the_page_shows_figures_captions_notice_and_provenance(folder: Path, dataset: Dataset) -> None:
     page = report.write_index(dataset, folder, notice="Reference <campaign>.").read_text()
     for name in NAMES:
@@ -58,15 +115,64 @@ def test_the_page_shows_figures_captions_notice_and_provenance(folder: Path, dat
     assert dataset.caption in page
     assert "Example CPU" in page
     assert dataset.campaign.git_revision in page
+    assert "2026-01-02 03:04 to 2026-01-02 05:04 UTC, 120 minutes" in page
 
 
-def test_the_page_loads_nothing_from_elsewhere(folder: Path, dataset: Dataset) -> None:
+def test_the_page_shows_every_claim_and_counts_them(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
     page = report.write_index(dataset, folder).read_text()
-    markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert not re.findall(r"""(?:src|srcset|data)=["'](?!data:)(?!fig|[a-z0-9-]+["'])""", markup)
-    assert not re.findall(r"<link[^>]*href=[\"'](?!data:)", markup)
-    assert "@import" not in markup
-    assert "url(" not in markup
+    found = Elements(page).found
+    rows = [attributes for tag, attributes in found if tag == "tr" and "data-paper" in attributes]
+    assert [row["id"] for row in rows] == verdicts["claim_id"].to_list()
+    ours = verdicts.filter(paper="TNSM24")
+    words = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(ours).items())
+    assert f"Of the {ours.height} results that TNSM24 prints: <strong>{words}</strong>" in page
+    counted = Counter((row["data-paper"], row["class"]) for row in rows)
+    text = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    for paper, kind, count in re.findall(r'data-paper="([^"]*)" data-verdict="([^"]+)">(\d+)</a>', text):
+        assert counted.pop((paper, kind)) == int(count)
+    assert not counted
+
+
+def test_headline_numbers_are_those_of_their_claims(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
+    page = report.write_index(dataset, folder).read_text()
+    headlines = page[page.index('class="headlines"') : page.index("</table>", page.index('class="headlines"'))]
+    assert headlines.count('<a href="#T') == len(HEADLINES)
+    row = verdicts.row(by_predicate=pl.col("claim_id") == "T077", named=True)
+    assert row["low"] < row["ours"] < row["high"]
+    assert f"<td>{claims.ours(row)}</td><td>{claims.interval(row)}</td><td>1.03 RTT</td>" in headlines
+
+
+def test_a_claim_without_a_number_has_a_dash_on_top(tmp_path: Path) -> None:
+    """Without 0-RTT loads three headlines have no number, and the page says so."""
+    dataset = Dataset.open(synthetic.write(tmp_path / "dataset", links=["fiber"], rounds=7, h3=["1-rtt"]))
+    report.save_claims(report.check_claims(dataset), dataset, tmp_path)
+    page = report.write_index(dataset, tmp_path).read_text()
+    assert page.count("<td>–</td><td>–</td>") >= 2
+
+
+def test_without_claims_the_page_says_how_to_check_them(folder: Path, dataset: Dataset) -> None:
+    (folder / "coalescing" / "claims.parquet").unlink()
+    page = report.write_index(dataset, folder).read_text()
+    assert "Not checked yet for this campaign: <code>crosslayer report</code> does it." in page
+    assert "data-paper" not in re.sub(r"<style.*?</style>|<script.*?</script>", "", page, flags=re.DOTALL)
+    assert f'<figure id="{NAMES[0]}"' in page
+
+
+def test_claims_of_another_campaign_or_version_are_left_out(
+    folder: Path, dataset: Dataset, verdicts: pl.DataFrame
+) -> None:
+    path = folder / "coalescing" / "claims.parquet"
+    of_another = pl.read_parquet(path).with_columns(campaign=pl.lit("another"))
+    for table in (of_another, verdicts):
+        table.write_parquet(path)
+        assert "Not checked yet" in report.write_index(dataset, folder).read_text()
+
+
+def test_claims_alone_are_a_page_too(tmp_path: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
+    report.save_claims(verdicts, dataset, tmp_path)
+    page = report.write_index(dataset, tmp_path).read_text()
+    assert '<tr id="T079"' in page
+    assert "<figure" not in page
 
 
 def test_figures_of_another_campaign_are_left_out(folder: Path, dataset: Dataset) -> None:
@@ -79,18 +185,88 @@ def test_figures_of_another_campaign_are_left_out(folder: Path, dataset: Dataset
     assert '<figure id="fig05-dns-exchange"' in page
 
 
-def test_no_figures_is_an_error(tmp_path: Path, dataset: Dataset) -> None:
-    with pytest.raises(report.ReportError, match="no figures of campaign synthetic"):
+def test_figures_of_open_questions_are_shown_whatever_campaign_they_are_of(
+    folder: Path, dataset: Dataset, drawings: list[Drawing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = replace(drawings[0].figure, name="asked", study="another-study", notebook="question", title="Why?")
+    monkeypatch.setitem(FIGURES, "asked", asked)
+    other = replace(dataset, campaign=replace(dataset.campaign, campaign="another"))
+    report.save_drawing(replace(drawings[0], figure=asked), other, folder)
+    page = report.write_index(dataset, folder).read_text()
+    assert page.index('<section id="questions">') < page.index('<figure id="asked"')
+    assert '<li><a href="#questions">Open questions</a><ul><li><a href="#asked">Why?</a></li></ul></li>' in page
+
+
+def test_a_dataset_from_another_machine_is_called_one(tmp_path: Path, folder: Path, dataset: Dataset) -> None:
+    assert "Measured elsewhere" in report.write_index(dataset, folder).read_text()
+    measured_here = with_campaign(dataset, tmp_path / "here", host=provenance.host())
+    page = report.write_index(measured_here, folder).read_text()
+    assert "Measured elsewhere" not in page
+    assert 'class="notice"' not in page
+
+
+# What comes from outside
+
+
+def test_the_page_loads_nothing_from_elsewhere(folder: Path, dataset: Dataset) -> None:
+    page = report.write_index(dataset, folder).read_text()
+    elements = Elements(page).found
+    for tag, attributes in elements:
+        for name in ("src", "srcset", "data", "action", "poster", "background"):
+            assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
+        if tag == "link":
+            assert attributes["href"] == "data:,"
+        assert tag not in ("iframe", "object", "embed", "base")
+    policy = next(a["content"] for tag, a in elements if tag == "meta" and a.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none';")
+    assert "http" not in policy
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert "@import" not in style
+    assert "url(" not in style
+
+
+def test_whatever_a_dataset_and_its_claims_say_stays_text(tmp_path: Path, verdicts: pl.DataFrame) -> None:
+    evil = "</script><img src=x onerror=alert(1)>&\"'"
+    source = Dataset.open(synthetic.write(tmp_path / "source", links=["fiber"], rounds=7, campaign=evil))
+    host = json.loads((source.folder / "campaign.json").read_text())["host"]
+    bad = with_campaign(
+        source,
+        tmp_path / "bad",
+        notes=[evil],
+        host=host | {"cpu": evil},
+        versions={evil: evil},
+        started=evil,
+        backend=evil,
+    )
+    report.save_drawing(draw(FIGURES[NAMES[0]], Inputs.of(bad, published.load()), bad.caption), bad, tmp_path)
+    text = [name for name, kind in claims.COLUMNS.items() if kind == pl.String and name not in ("verdict", "claim_id")]
+    report.save_claims(verdicts.with_columns(pl.lit(evil).alias(name) for name in text), bad, tmp_path)
+    page = report.write_index(bad, tmp_path, notice=evil).read_text()
+    assert "<img src=x" not in page
+    assert page.count("</script>") == 2
+    assert all(attributes.get("src") != "x" for _, attributes in Elements(page).found)
+
+
+def test_nothing_to_show_is_an_error(tmp_path: Path, dataset: Dataset) -> None:
+    with pytest.raises(report.ReportError, match=r"no figures and no claims of campaign synthetic\. Make them first"):
         report.write_index(dataset, tmp_path)
 
 
-def test_a_broken_figure_file_is_named(folder: Path, dataset: Dataset) -> None:
-    (folder / "coalescing" / "failures.json").write_text("{")
-    with pytest.raises(report.ReportError, match=r"failures\.json: cannot be read"):
+@pytest.mark.parametrize("name", ["failures.json", "claims.parquet"])
+def test_a_broken_file_is_named(folder: Path, dataset: Dataset, name: str) -> None:
+    (folder / "coalescing" / name).write_text("{")
+    with pytest.raises(report.ReportError, match=rf"{re.escape(name)}: cannot be read"):
         report.write_index(dataset, folder)
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, dataset: Dataset, drawings: list[Drawing]) -> None:
-    (tmp_path / "coalescing").write_text("a file where the folder should be")
-    with pytest.raises(report.ReportError, match="cannot be written"):
-        report.save_drawing(drawings[0], dataset, tmp_path)
+def test_a_missing_chromium_is_told_before_anything_is_drawn(
+    tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROSSLAYER_CHROMIUM", str(tmp_path / "no-chromium"))
+    out = tmp_path / "out"
+    said = CliRunner().invoke(cli, ["report", str(dataset.folder), "--out", str(out), "--pdf"])
+    assert isinstance(said.exception, BrowserError)
+    assert "there is no Chromium on this machine" in str(said.exception)
+    assert said.exception.next_step
+    assert not out.exists()

@@ -5,6 +5,6 @@
 """
 
 from crosslayer.claims.checks import Verdict
-from crosslayer.claims.table import check, counts, to_html, to_markdown
+from crosslayer.claims.table import CLASSES, COLUMNS, check, counts, interval, ours, to_html, to_markdown
 
-__all__ = ["Verdict", "check", "counts", "to_html", "to_markdown"]
+__all__ = ["CLASSES", "COLUMNS", "Verdict", "check", "counts", "interval", "ours", "to_html", "to_markdown"]

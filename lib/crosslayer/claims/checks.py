@@ -276,7 +276,7 @@ def spaced(unit: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number with the digits the papers print: two decimals, one from 100 on, none from 1000 on, up to 4 below 0.1."""
+    """A number with the digits the papers print: two decimals, one from 100, none from 1000, up to 4 below 0.1."""
     size = abs(value)
     if value == round(value) or size >= 1000:
         return f"{value:.0f}"

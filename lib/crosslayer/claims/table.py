@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
@@ -12,7 +12,12 @@ from crosslayer.claims.checks import Check, Outcome, Verdict, number, spaced
 from crosslayer.claims.observed import NotMeasured, Observed
 from crosslayer.claims.studies import BY_STUDY, missing
 
-_COLUMNS: dict[str, Any] = {
+CONTRADICTIONS = frozenset(
+    ("T003", "T004", "T080", "T113", "T138", "T139", "T140", "T145", "T146", "T198", "S007", "I106")
+)
+"""Claims that their own paper, its figures or its talk contradict; their notes say how."""
+
+COLUMNS: dict[str, Any] = {
     "paper": pl.String,
     "claim_id": pl.String,
     "section_or_figure": pl.String,
@@ -31,6 +36,7 @@ _COLUMNS: dict[str, Any] = {
     "criterion": pl.String,
     "note": pl.String,
 }
+"""Columns of the table of verdicts."""
 
 _RELATIONS = {
     "greater": "> ",
@@ -80,7 +86,7 @@ def check(
         _row(claim, checks.get(claim["claim_id"]), observed)
         for claim in claims.filter(kind="result").iter_rows(named=True)
     ]
-    return pl.DataFrame(rows, schema=_COLUMNS, orient="row")
+    return pl.DataFrame(rows, schema=COLUMNS, orient="row")
 
 
 def counts(verdicts: pl.DataFrame) -> dict[str, int]:
@@ -147,24 +153,24 @@ def _published(claim: dict[str, str]) -> str:
 
 # How it is read
 
-_HEADINGS = ("Claim", "Where", "What", "Published", "Ours", "Verdict", "Why")
+_HEADINGS = ("Claim", "Where", "What", "Published", "Ours", "95 % interval", "Verdict", "Why")
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """The columns of a reader's table."""
+    """The columns of a reader's table, without the note."""
     what = ", ".join(row[name] for name in ("quantity", "scope", "statistic") if row[name] not in ("", "ordering"))
-    why = f"{row['why']} {row['note']}" if row["note"] else row["why"]
-    return (row["claim_id"], row["section_or_figure"], what, row["published"], ours(row), row["verdict"], why)
+    where = row["section_or_figure"]
+    return row["claim_id"], where, what, row["published"], ours(row), interval(row), row["verdict"], row["why"]
 
 
 def ours(row: dict[str, Any]) -> str:
-    """Our value with its interval and unit, as text; empty where there is none."""
-    if row["ours"] is None:
-        return ""
-    text = number(row["ours"])
-    if row["low"] is not None:
-        text += f" [{number(row['low'])}, {number(row['high'])}]"
-    return text + spaced(row["unit"])
+    """Our value with its unit, as text; empty where there is none."""
+    return "" if row["ours"] is None else f"{number(row['ours'])}{spaced(row['unit'])}"
+
+
+def interval(row: dict[str, Any]) -> str:
+    """The 95 % interval of our value, as text; empty where there is none."""
+    return "" if row["low"] is None else f"[{number(row['low'])}, {number(row['high'])}]"
 
 
 def _summary(verdicts: pl.DataFrame) -> str:
@@ -187,39 +193,59 @@ def to_markdown(verdicts: pl.DataFrame, *, caption: str = "") -> str:
         of_paper = verdicts.filter(paper=paper)
         lines += [f"## {paper}", "", f"{_summary(of_paper)}.", ""]
         lines += [_markdown_row(_HEADINGS), _markdown_row(["---"] * len(_HEADINGS))]
-        lines += [_markdown_row(_cells(row)) for row in of_paper.iter_rows(named=True)]
+        for row in of_paper.iter_rows(named=True):
+            *cells, why = _cells(row)
+            lines.append(
+                _markdown_row([*cells, " ".join(text for text in (why, _note_heading(row), row["note"]) if text)])
+            )
         lines.append("")
     return "\n".join(lines)
 
 
-def _markdown_row(cells: Any) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+def _markdown_row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-_CLASSES = {
+def _note_heading(row: dict[str, Any]) -> str:
+    return "The paper contradicts itself:" if row["claim_id"] in CONTRADICTIONS else ""
+
+
+CLASSES = {
     Verdict.REPRODUCED: "reproduced",
     Verdict.DIRECTION_ONLY: "direction",
     Verdict.NOT_REPRODUCED: "not-reproduced",
     Verdict.NOT_MEASURED: "not-measured",
 }
+"""Class of a verdict in HTML."""
+
+_SORTED = ("Claim", "Where", "What", "Verdict")
+"""Columns that a page may sort by: the others mix units."""
 
 
-def to_html(verdicts: pl.DataFrame, *, caption: str = "") -> str:
-    """The verdicts as an HTML fragment: counts and one `<table class="claims">`, to be put into any page.
+def to_html(verdicts: pl.DataFrame) -> str:
+    """The verdicts as one `<table class="claims">`, to be put into any page.
 
-    Each row has the verdict as its class (`reproduced`, `direction`, `not-reproduced`, `not-measured`); how the check
-    decides is the row's tooltip.
+    Each row has its claim as id, its verdict as class (`CLASSES`), `data-paper`, and `data-contradiction` where the
+    paper contradicts itself; how the check decides is the tooltip of its verdict. A heading that a page may sort by has
+    `data-sort`.
     """
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in _HEADINGS)
-    body = []
-    for row in verdicts.iter_rows(named=True):
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row))
-        kind = _CLASSES[Verdict(row["verdict"])]
-        body.append(f'<tr class="{kind}" title="{escape(row["criterion"])}">{cells}</tr>')
-    text = f"<p>{escape(_summary(verdicts))}.</p>\n"
-    text += f"<p>{escape(caption)}</p>\n" if caption else ""
+    head = "".join(
+        f'<th scope="col"{" data-sort" if heading in _SORTED else ""}>{escape(heading)}</th>' for heading in _HEADINGS
+    )
+    body = "\n".join(_html_row(row) for row in verdicts.iter_rows(named=True))
+    return f'<table class="claims">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n'
+
+
+def _html_row(row: dict[str, Any]) -> str:
+    *cells, verdict, why = (escape(cell) for cell in _cells(row))
+    heading = _note_heading(row)
+    note = f"<b>{heading}</b> {escape(row['note'])}" if heading else escape(row["note"])
     return (
-        f'{text}<table class="claims">\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
-        + "\n".join(body)
-        + "\n</tbody>\n</table>\n"
+        f'<tr id="{escape(row["claim_id"])}" class="{CLASSES[Verdict(row["verdict"])]}" '
+        f'data-paper="{escape(row["paper"])}"{" data-contradiction" if heading else ""}>'
+        + "".join(f"<td>{cell}</td>" for cell in cells)
+        + f'<td class="verdict" title="{escape(row["criterion"])}"><span class="key"></span>{verdict}</td>'
+        + f"<td>{why}"
+        + (f'<p class="note">{note}</p>' if note else "")
+        + "</td></tr>"
     )

@@ -1,0 +1,111 @@
+"""What a campaign says of itself, for a reader: when, where and with what it was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from html import escape
+
+from crosslayer.campaign import provenance as machine
+from crosslayer.campaign.dataset import Campaign, Dataset
+
+_BACKENDS = {"netem": "netem in the host's kernel", "uml": "netem in a User-Mode Linux guest"}
+
+
+def elsewhere(dataset: Dataset) -> str:
+    """A sentence where a dataset was measured on another machine than this one; else empty."""
+    host, here = dataset.campaign.host, machine.host()
+    if all(getattr(host, name) == here[name] for name in ("cpu", "cores", "kernel", "os")):
+        return ""
+    return (
+        f"Measured elsewhere: this page was made on another machine than the campaign's, {host_text(dataset.campaign)}."
+    )
+
+
+def overview(dataset: Dataset) -> str:
+    """The campaign in a few rows: an HTML table."""
+    campaign = dataset.campaign
+    fewest, most = dataset.rounds_per_cell
+    links, pages = len(campaign.links), len(campaign.pages)
+    versions = {name: campaign.versions[name] for name in ("chromium", "server") if name in campaign.versions}
+    rows = {
+        "Campaign": campaign.campaign,
+        "Measured": _when(campaign.started, campaign.ended),
+        "Cells": f"{_plural(links, 'link')} ({', '.join(campaign.links)}) × "
+        f"{_plural(pages, 'page')} ({', '.join(campaign.pages)})",
+        "Rounds per cell": f"{most if fewest == most else f'{fewest} to {most}'} of {campaign.rounds} planned",
+        "Link emulated by": _BACKENDS.get(campaign.backend, campaign.backend),
+        "Host": host_text(campaign),
+    }
+    if versions:
+        rows["Versions"] = "; ".join(f"{name} {version}" for name, version in versions.items())
+    if campaign.notes:
+        rows["Notes"] = " ".join(campaign.notes)
+    return table(rows)
+
+
+def provenance(dataset: Dataset) -> str:
+    """How the campaign was measured: plan, seed, revision, versions, rows and the whole `campaign.json`, as HTML."""
+    campaign = dataset.campaign
+    clean = {True: " (clean)", False: " (with uncommitted changes)", None: ""}[campaign.git_clean]
+    raw = json.loads((dataset.folder / "campaign.json").read_text(encoding="utf-8"))
+    rows = {
+        "Campaign": campaign.campaign,
+        "Started": campaign.started,
+        "Ended": campaign.ended or "not finished",
+        "Seed": "none" if campaign.seed is None else str(campaign.seed),
+        "Plan": "; ".join(f"{name}: {_plain(value)}" for name, value in campaign.plan.items()),
+        "Rows": "; ".join(f"{name}: {count}" for name, count in (raw.get("rows") or {}).items()) or "not recorded",
+        "Git revision": f"{campaign.git_revision or 'unknown'}{clean}",
+        "Host": host_text(campaign),
+        "Link emulated by": _BACKENDS.get(campaign.backend, campaign.backend),
+        "Schema version": str(campaign.schema_version),
+        "Notes": " ".join(campaign.notes) or "none",
+    }
+    versions = {str(name): str(version) for name, version in campaign.versions.items()}
+    whole = escape(json.dumps(raw, indent=1, ensure_ascii=False))
+    return (
+        f"{table(rows)}<h3>Versions</h3>{table(versions)}"
+        f"<details><summary>campaign.json, whole</summary><pre>{whole}</pre></details>"
+    )
+
+
+def table(rows: Mapping[str, str]) -> str:
+    """Names and values as an HTML table."""
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows.items()
+    )
+    return f'<div class="table"><table class="facts">{body}</table></div>'
+
+
+def host_text(campaign: Campaign) -> str:
+    """The machine as text; an unknown machine says so itself."""
+    host = campaign.host
+    if not host.cores:
+        return host.cpu
+    memory = f"{host.memory_bytes / 2**30:.1f} GiB"
+    return f"{host.cpu}, {_plural(host.cores, 'core')}, {memory}, {host.os}, Linux {host.kernel}"
+
+
+def _when(started: str, ended: str) -> str:
+    if not ended:
+        return f"{started}, not finished"
+    try:
+        times = [datetime.fromisoformat(text) for text in (started, ended)]
+    except ValueError:
+        return f"{started} to {ended}"
+    if any(time.tzinfo is None for time in times):
+        return f"{started} to {ended}"  # an imported campaign does not know its time zone
+    times = [time.astimezone(UTC) for time in times]
+    minutes = (times[1] - times[0]).total_seconds() / 60
+    span = f"{minutes:.0f} minutes" if minutes < 180 else f"{minutes / 60:.0f} hours"
+    return f"{times[0]:%Y-%m-%d %H:%M} to {times[1]:%Y-%m-%d %H:%M} UTC, {span}"
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def _plain(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,103 @@
+"""The page on paper, printed by the environment's Chromium as an ordinary process."""
+
+from __future__ import annotations
+
+import base64
+import os
+import tempfile
+from pathlib import Path
+
+from selenium import webdriver
+from selenium.common.exceptions import TimeoutException, WebDriverException
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
+
+from crosslayer.browser import find_browser
+from crosslayer.report.files import ReportError, write
+
+_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",  # root and containers have no sandbox; nothing but our own page is opened
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-extensions",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+)
+
+_DRAW_TIMEOUT_S = 300.0
+
+_PRINT = {
+    "printBackground": True,
+    "preferCSSPageSize": True,  # size and margins are the style sheet's
+    "generateTaggedPDF": True,
+    "generateDocumentOutline": True,
+}
+"""Page.printToPDF of the Chrome DevTools Protocol: WebDriver's own print command cannot ask for bookmarks."""
+
+
+def write_pdf(page: Path, file: Path) -> Path:
+    """Print the page, A4, after all its charts drew.
+
+    Parameters
+    ----------
+    page
+        From `write_index`.
+    file
+        Where the PDF goes; its folder is made where it is missing.
+
+    Returns
+    -------
+    Path
+        `file`.
+
+    Raises
+    ------
+    BrowserError
+        Where there is no Chromium.
+    ReportError
+        Where Chromium does not start or does not print, or the file cannot be written.
+    """
+    programs = find_browser()
+    other_way = f"Open {page} in any browser and print it from there."
+    with tempfile.TemporaryDirectory(prefix="crosslayer-", ignore_cleanup_errors=True) as folder:
+        options = Options()
+        options.binary_location = programs.browser
+        for flag in (*_FLAGS, f"--user-data-dir={folder}/profile"):
+            options.add_argument(flag)
+        try:
+            driver = webdriver.Chrome(
+                options=options,
+                service=Service(
+                    programs.driver, env={**os.environ, "HOME": folder}, log_output=f"{folder}/chromedriver.log"
+                ),
+            )
+        except WebDriverException as error:
+            raise ReportError(
+                f"Chromium does not start ({_first_line(error)})", where=programs.browser, next_step=other_way
+            ) from error
+        try:
+            driver.get(page.absolute().as_uri())
+            WebDriverWait(driver, _DRAW_TIMEOUT_S).until(
+                lambda driver: driver.execute_script("return document.documentElement.dataset.drawn")
+            )
+            printed = driver.execute_cdp_cmd("Page.printToPDF", _PRINT)["data"]
+        except TimeoutException as error:
+            raise ReportError(
+                f"the charts did not draw within {_DRAW_TIMEOUT_S:.0f} s", where=str(page), next_step=other_way
+            ) from error
+        except WebDriverException as error:
+            raise ReportError(
+                f"Chromium does not print it ({_first_line(error)})", where=str(page), next_step=other_way
+            ) from error
+        finally:
+            driver.quit()
+    write(file, base64.b64decode(printed))
+    return file
+
+
+def _first_line(error: WebDriverException) -> str:
+    return (error.msg or str(error)).strip().splitlines()[0]
