@@ -41,6 +41,15 @@ def test_zone_has_an_address_for_every_name() -> None:
     assert {name: zone.find_rdataset(f"{name}.", "A")[0].address for name in addresses} == addresses
 
 
+def test_zone_tells_of_http3_where_it_is_asked_to() -> None:
+    zone = dns.zone.from_text(
+        zone_text({"www.example.org": "10.53.1.1"}, https_records=True), origin=".", relativize=False
+    )
+    (record,) = zone.find_rdataset("www.example.org.", "HTTPS")
+    assert str(record) == '1 . alpn="h3,h2"'
+    assert zone.get_rdataset("ns.crosslayer.", "HTTPS") is None
+
+
 def test_events_become_their_classes() -> None:
     query, request, connection = (parse_event(json.dumps(event)) for event in (QUERY, REQUEST, CONNECTION))
     assert isinstance(query, QueryEvent)

@@ -1,9 +1,13 @@
-"""One Chromium process and the symmetric procedure of a measured page load.
+"""One Chromium process and the procedures of a measured page load.
 
-Every load is the same: a new user context (a fresh profile with a QUIC session cache of its own), a *priming*
-load, the server closes its connections, a warm-up page on another site, then the page, measured. A 0-RTT load
-primes the page's own host, so Chromium holds its ticket; a 1-RTT load primes an alias of the host that serves
-the same page. The two differ in nothing else.
+*Decoupled*, where Chromium is told the addresses. Every load is the same: a new user context (a fresh profile with a
+QUIC session cache of its own), a *priming* load, the server closes its connections, a warm-up page on another site,
+then the page, measured. A 0-RTT load primes the page's own host, so Chromium holds its ticket; a 1-RTT load primes an
+alias of the host that serves the same page. The two differ in nothing else.
+
+*Coupled*, where Chromium resolves by itself. A load of the page in a context of its own warms caches along the way and
+leaves the resolver a session, which is then reset; the page is measured from a new context, whose host cache, QUIC
+sessions and connections are empty, so every lookup reaches the resolver and every web handshake is full.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -70,6 +74,7 @@ if (ready()) report(); else {
 }
 """
 _PAINT_WAIT_MS = 1500
+_QUIC_PORT, _UNUSED_PORT = 443, 1
 _ANSWER_INTERVAL_S = 0.001
 _SETTLE_WINDOW_S = 0.04
 _SETTLE_MOST_S = 0.6
@@ -129,7 +134,13 @@ class Browser:
     folder
         Private folder for profile, home and logs; goes with the namespaces.
     addresses
-        Host name -> IPv4 address: what Chromium is told (decoupled loads). Each host is spoken to over QUIC.
+        Host name -> IPv4 address: what Chromium is told. Each host is spoken to over QUIC.
+    resolves
+        Host names that Chromium resolves by itself (coupled loads). Every name but these and those of `addresses`, its
+        own background lookups among them, is refused at once.
+    told_h3
+        Speak QUIC to the hosts it resolves too, whatever DNS says of them. False leaves it to their HTTPS records (RFC
+        9460): where there are none, Chromium stays with HTTP/2.
     spki
         Base64 SHA-256 of the server's public key, the one certificate that is accepted.
     extra_flags
@@ -148,12 +159,19 @@ class Browser:
         folder: Path,
         addresses: Mapping[str, str],
         spki: str,
+        resolves: Collection[str] = (),
+        told_h3: bool = True,
         extra_flags: tuple[str, ...] = (),
         page_timeout_s: float = 60.0,
     ) -> None:
         home = folder / "home"
         home.mkdir(parents=True, exist_ok=True)
         rules = [f"MAP {host}:443 {address}:443" for host, address in addresses.items()] + ["MAP * ~NOTFOUND"]
+        rules += [f"EXCLUDE {host}" for host in resolves]
+        # Over QUIC, Chromium takes the certificate of a private CA only for hosts named here, on whatever port; it is
+        # forced to speak QUIC only on the port named.
+        quic = [f"{host}:{_QUIC_PORT}" for host in addresses]
+        quic += [f"{host}:{_QUIC_PORT if told_h3 else _UNUSED_PORT}" for host in resolves]
         options = Options()
         options.binary_location = programs.browser
         options.enable_bidi = True
@@ -161,7 +179,7 @@ class Browser:
             *_FLAGS,
             f"--user-data-dir={folder / 'profile'}",
             f"--ignore-certificate-errors-spki-list={spki}",
-            f"--origin-to-force-quic-on={','.join(f'{host}:443' for host in addresses)}",
+            f"--origin-to-force-quic-on={','.join(quic)}",
             f"--host-resolver-rules={','.join(rules)}",
             *extra_flags,
         ):
@@ -201,7 +219,7 @@ class Browser:
             self._driver.quit()
 
     def load(self, host: str, *, prime_host: str, close_connections: Callable[[], object]) -> PageLoad:
-        """One measured load of `https://HOST/` by the symmetric procedure.
+        """One measured load of `https://HOST/` by the decoupled procedure.
 
         Parameters
         ----------
@@ -218,16 +236,56 @@ class Browser:
             Where a page does not load in time or Chromium fails; the browser should then be made anew.
         """
         begin = time.perf_counter()
-        try:
+        with self._failing(host), self._context():
+            self._driver.get(f"https://{prime_host}/")
+            close_connections()
+            return self._measured(host, begin, close_connections)
+
+    def load_resolving(
+        self, host: str, *, reset_sessions: Callable[[], object], close_connections: Callable[[], object]
+    ) -> PageLoad:
+        """One measured load of `https://HOST/` by the coupled procedure.
+
+        Parameters
+        ----------
+        host
+            Host name of the page, among those that Chromium resolves.
+        reset_sessions
+            Makes the resolver close its upstream connection and keep what the next one can resume with; called between
+            the cache-warming load and the measured one.
+        close_connections
+            As for `load`.
+
+        Raises
+        ------
+        BrowserError
+            As for `load`.
+        """
+        begin = time.perf_counter()
+        with self._failing(host):
             with self._context():
-                self._driver.get(f"https://{prime_host}/")
-                close_connections()
-                self._driver.get(f"https://{WARM_UP_HOST}/")
-                _settle()
-                setup_ms = (time.perf_counter() - begin) * 1e3
                 self._driver.get(f"https://{host}/")
-                raw = json.loads(self._driver.execute_async_script(_COLLECT, _PAINT_WAIT_MS))
-                close_connections()  # or the server would go on sending to a context that is gone
+                close_connections()
+            reset_sessions()
+            with self._context():
+                return self._measured(host, begin, close_connections)
+
+    def _measured(self, host: str, begin: float, close_connections: Callable[[], object]) -> PageLoad:
+        """The warm-up page, then the page, measured; `begin` is when the procedure began."""
+        self._driver.get(f"https://{WARM_UP_HOST}/")
+        _settle()
+        setup_ms = (time.perf_counter() - begin) * 1e3
+        self._driver.get(f"https://{host}/")
+        raw = json.loads(self._driver.execute_async_script(_COLLECT, _PAINT_WAIT_MS))
+        close_connections()  # or the server would go on sending to a context that is gone
+        self.loads += 1
+        return _page_load(raw, setup_ms)
+
+    @contextlib.contextmanager
+    def _failing(self, host: str) -> Iterator[None]:
+        """Turns what Selenium raises during a load into this room's error."""
+        try:
+            yield
         except TimeoutException as error:
             raise BrowserError(
                 "did not load in time", where=host, next_step="See the server's events and the link's rate."
@@ -236,8 +294,6 @@ class Browser:
             raise BrowserError(
                 f"failed in Chromium: {_first_line(error)}", where=host, next_step="It is tried again in a new process."
             ) from error
-        self.loads += 1
-        return _page_load(raw, setup_ms)
 
     def screenshot(self, host: str, file: Path, *, settle_s: float = 1.0) -> None:
         """Save a picture of a loaded page, for a look at it; not part of any measurement."""

@@ -12,9 +12,17 @@ from typing import Any
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.pages import PageSpec
 
-STUDIES = ("coalescing", "serialisation", "early-data", "key-share")
+STUDIES = ("coalescing", "serialisation", "early-data", "key-share", "web")
+_COUPLED = ("web",)
+"""Studies whose browser resolves by itself: its loads prime nothing."""
 _ALL_LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 _ALL_PAGES = ("example.org", "wikipedia.org", "instagram.com")
+_WEB_LINKS = ("fiber", "4g")
+_WEB_PAGES = ("login-form", "social-network", "search-engine", "video-portal", "software-maker")
+_ALL_WEB_PAGES = (
+    "login-form", "encyclopedia", "social-network", "shop", "professional-network", "device-maker", "search-engine",
+    "news-portal", "video-portal", "software-maker",
+)  # fmt: skip
 _ALIASES = 2
 """Alias host names a page needs: one primed for H3 1-RTT, the other by the A/A self-check."""
 
@@ -42,6 +50,8 @@ class Plan:
     """Draws the order of cells and of the conditions in each round."""
     aa_cell: bool = True
     """Add the A/A self-check (two alias hosts, both 1-RTT) to every round of the first link and page."""
+    https_records: bool = False
+    """Tell the browser of HTTP/3 by HTTPS records (RFC 9460) instead of a switch; only where it resolves by itself."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -78,6 +88,7 @@ SIZES = ("smoke", "quick", "paper")
 
 _UPLINKS = ("dsl", "dsl-uplink-x2", "dsl-uplink-x4", "dsl-uplink-x16")
 _ONE_PAGE = ("example.org",)
+_ONE_LINK = ("fiber",)
 
 
 def sized(study: str, size: str) -> Plan:
@@ -98,6 +109,12 @@ def sized(study: str, size: str) -> Plan:
         case "serialisation":
             whole, rounds = Plan(study=study, links=_UPLINKS, pages=_ONE_PAGE, aa_cell=False), {"smoke": 3, "quick": 20}
             few = replace(whole, links=_UPLINKS[::2])
+        case "web":
+            whole = Plan(study=study, links=_ALL_LINKS, pages=_ALL_WEB_PAGES, aa_cell=False)
+            rounds = {"smoke": 3, "quick": 6}
+            few = replace(whole, links=_ONE_LINK, pages=_WEB_PAGES[::4])
+            if size == "quick":
+                whole = replace(whole, links=_WEB_LINKS, pages=_WEB_PAGES)
         case _:
             whole, rounds = Plan(study=study, pages=_ONE_PAGE, aa_cell=False), {"smoke": 3, "quick": 20}
             few = replace(whole, links=("fiber", "dsl"))
@@ -146,7 +163,7 @@ def changed(plan: Plan, values: dict[str, Any], *, where: str = "plan") -> Plan:
             if len(set(value)) != len(value):
                 raise CampaignError("names something twice", where=place, next_step="Name each once.")
             clean[key] = tuple(value)
-        elif key == "aa_cell":
+        elif key in ("aa_cell", "https_records"):
             if not isinstance(value, bool):
                 raise CampaignError("must be true or false", where=place)
             clean[key] = value
@@ -179,9 +196,15 @@ def check_names(plan: Plan, *, links: Collection[str], pages: Mapping[str, PageS
                 raise CampaignError(
                     f"there is no {kind} '{name}'", where="plan", next_step=f"Choose from: {', '.join(sorted(known))}."
                 )
+    if plan.https_records and plan.study not in _COUPLED:
+        raise CampaignError(
+            f"'https_records' has no effect in the study '{plan.study}', whose browser is told every address",
+            where="plan",
+            next_step=f"Leave it out, or choose the study {', '.join(_COUPLED)}.",
+        )
     # Nor would priming an alias of a page of several origins make its load 1-RTT: the other origins have tickets then.
     fit = [name for name, page in pages.items() if len(page.aliases) >= _ALIASES and page.lookups == 1]
-    for name in plan.pages:
+    for name in plan.pages if plan.study not in _COUPLED else ():
         if name not in fit:
             raise CampaignError(
                 f"page '{name}' cannot be loaded as the study '{plan.study}' does: that takes {_ALIASES} aliases "

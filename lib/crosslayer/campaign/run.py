@@ -22,6 +22,7 @@ from crosslayer.campaign.plan import Cell, Plan, check_names
 from crosslayer.campaign.questions import EarlyData, KeyShare, Serialisation
 from crosslayer.campaign.store import Rows, Store
 from crosslayer.campaign.study import Bench, Study
+from crosslayer.campaign.web import Web
 from crosslayer.links import Profile, load_profiles
 from crosslayer.testbed import LinkCheck, Testbed
 from crosslayer.testbed.server import find_server_binary
@@ -32,6 +33,7 @@ _STUDIES: dict[str, type[Study]] = {
     "serialisation": Serialisation,
     "early-data": EarlyData,
     "key-share": KeyShare,
+    "web": Web,
 }
 
 
@@ -76,7 +78,10 @@ def measure(plan: Plan, folder: Path, *, backend: str = "auto", say: Callable[[s
         if todo:
             _check_room(folder)
             served = [specs[name] for name in (*plan.pages, "warmup")]
-            with Testbed(backend) as testbed, testbed.serve(served, spec_dir=spec_dir) as (server, addresses):
+            with (
+                Testbed(backend) as testbed,
+                testbed.serve(served, spec_dir=spec_dir, https_records=plan.https_records) as (server, addresses),
+            ):
                 store.set_fact("backend", testbed.backend.name)
                 _note_versions(store, testbed, programs)
                 bench = Bench(plan, campaign, specs, server, addresses, programs, testbed.folder)

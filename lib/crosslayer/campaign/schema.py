@@ -170,6 +170,31 @@ RESOURCES = (
     _i("encoded_bytes", "encodedBodySize", "bytes"),
 )
 
+LOOKUPS = (
+    *_IDENTITY,
+    _t("page", "name of the page", required=True),
+    _t("dns_protocol", "transport of the stub's upstream: that of the load", required=True),
+    _t("variant", "variant of the load", required=True),
+    _i("position", "place of the load in its round", "count", required=True),
+    _i("number", "place of the query in its load, by arrival at the stub, from 0", "count", required=True),
+    _r("started_s", "arrival of the query at the stub, seconds since the Unix epoch", "s", required=True),
+    _t("name", "name asked for, with its final dot", required=True),
+    _t("type", "record type asked for: A, HTTPS", required=True),
+    _i("connection", "number of the upstream connection since the stub's start; 0 where there was none", "count"),
+    _b("new_connection", "this query set the connection up; others that came meanwhile waited for it too"),
+    _r("handshake_ms", "time the query waited for a connection; 0 where one stood, and for DoUDP"),
+    _r("query_ms", "query sent upstream to answer complete"),
+    _r("total_ms", "arrival of the query to its answer ready to leave"),
+    _b("session_resumed", "the connection resumed a TLS session; null without TLS"),
+    _b("early_data_accepted", "the upstream accepted the query as early data; null where it was none"),
+    _t("rcode", "response code of the answer"),
+    _i("query_bytes", "DNS message to the upstream, padding included and framing not", "bytes"),
+    _i("answer_bytes", "DNS message from the upstream, likewise", "bytes"),
+    _i("retries", "further times the stub sent the query", "count"),
+    _b("tcp_fallback", "the answer over UDP was truncated and the query was asked again over TCP"),
+    _ERROR,
+)
+
 LINK_CHECKS = (
     _t("campaign", "identifier of the campaign", required=True),
     _i("round", "round before which the link was checked; -1 before the campaign", "count", required=True),
@@ -195,6 +220,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "tcp_rtts": TCP_RTTS,
     "page_loads": PAGE_LOADS,
     "resources": RESOURCES,
+    "lookups": LOOKUPS,
     "link_checks": LINK_CHECKS,
 }
 """Every table of a dataset, by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""

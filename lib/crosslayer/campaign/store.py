@@ -110,9 +110,10 @@ class Store:
                 where=str(self._file),
                 next_step="Choose another folder with --out.",
             )
-        differing = [key for key, value in plan.as_dict().items() if key != "rounds" and known.get(key) != value]
+        known = Plan().as_dict() | known  # a field younger than the store had its default then
+        differing = [key for key, value in plan.as_dict().items() if key != "rounds" and known[key] != value]
         if differing:
-            said = "; ".join(f"{key} is {known.get(key)} there and {plan.as_dict()[key]} now" for key in differing)
+            said = "; ".join(f"{key} is {known[key]} there and {plan.as_dict()[key]} now" for key in differing)
             raise CampaignError(
                 f"holds a campaign made by another plan ({said})",
                 where=str(self._file),

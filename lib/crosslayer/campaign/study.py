@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -19,9 +20,9 @@ from crosslayer.campaign.schema import DNS_EXCHANGES
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
 from crosslayer.testbed import network
-from crosslayer.testbed.server import RequestEvent, Server
+from crosslayer.testbed.server import Event, RequestEvent, Server
 
-_LOADS_PER_PROCESS = 400
+LOADS_PER_PROCESS = 400
 """Chromium is started anew after so many loads, so that none is measured in a process that has grown old."""
 
 
@@ -163,7 +164,7 @@ class Loads:
 
     def open(self) -> Browser:
         """The Chromium of the next load, warmed up by one that is not recorded."""
-        if self._browser is not None and self._browser.loads >= _LOADS_PER_PROCESS:
+        if self._browser is not None and self._browser.loads >= LOADS_PER_PROCESS:
             self.close()
         if self._browser is None:
             self._processes += 1
@@ -199,9 +200,9 @@ class Loads:
         except BrowserError as error:
             self.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
-        row = row | _columns(load) | self._evidence(page, kind)
-        place = {key: row[key] for key in ("campaign", "round", "link", "study", "page", "h3", "variant", "position")}
-        return {"page_loads": [row], "resources": [place | asdict(resource) for resource in load.resources]}
+        early_data, resumed = kind.h3 == "0-rtt", kind.primed_alias is None
+        row = row | load_columns(load) | load_evidence(server.events(), page, early_data=early_data, resumed=resumed)
+        return {"page_loads": [row], "resources": resource_rows(row, load)}
 
     def _load(self, browser: Browser, page: PageSpec, primed_alias: int | None) -> PageLoad:
         return browser.load(
@@ -210,27 +211,35 @@ class Loads:
             close_connections=lambda: self._bench.server.close_connections("h3"),
         )
 
-    def _evidence(self, page: PageSpec, kind: LoadKind) -> dict[str, Any]:
-        """What the server says of the measured load: was the request early data, was the session resumed."""
-        requests = [
-            event
-            for event in self._bench.server.events()
-            if isinstance(event, RequestEvent)
-            and event.listener == "h3"
-            and event.path == "/"
-            and event.host == page.host
-        ]
-        if not requests:
-            return {"error": "the server saw no request of this load over HTTP/3"}
-        early, resumed = not requests[-1].handshake_complete, requests[-1].resumed
-        evidence: dict[str, Any] = {"early_data_accepted": early, "session_resumed": resumed}
-        if early != (kind.h3 == "0-rtt"):
-            meant, seen = ("1-RTT", "early data") if early else ("0-RTT", "no early data")
-            evidence["error"] = f"meant to be {meant}, but the server saw {seen}"
-        elif resumed != (kind.primed_alias is None):
-            meant, seen = ("full", "a resumed one") if resumed else ("resumed", "a full one")
-            evidence["error"] = f"the handshake was meant to be {meant}, but the server saw {seen}"
-        return evidence
+
+def load_evidence(events: Iterable[Event], page: PageSpec, *, early_data: bool, resumed: bool) -> dict[str, Any]:
+    """What the server says of the measured load, the last one of the page; columns of `page_loads`.
+
+    Parameters
+    ----------
+    events
+        What the server reported since before the load.
+    page
+        What was loaded.
+    early_data, resumed
+        What the load was meant to be: its request early data, its handshake resumed. Where it was not, `error` says so.
+    """
+    requests = [
+        event
+        for event in events
+        if isinstance(event, RequestEvent) and event.listener == "h3" and event.path == "/" and event.host == page.host
+    ]
+    if not requests:
+        return {"error": "the server saw no request of this load over HTTP/3"}
+    was_early, was_resumed = not requests[-1].handshake_complete, requests[-1].resumed
+    evidence: dict[str, Any] = {"early_data_accepted": was_early, "session_resumed": was_resumed}
+    if was_early != early_data:
+        meant, seen = ("1-RTT", "early data") if was_early else ("0-RTT", "no early data")
+        evidence["error"] = f"meant to be {meant}, but the server saw {seen}"
+    elif was_resumed != resumed:
+        meant, seen = ("full", "a resumed one") if was_resumed else ("resumed", "a full one")
+        evidence["error"] = f"the handshake was meant to be {meant}, but the server saw {seen}"
+    return evidence
 
 
 _EXCHANGE_COLUMNS = tuple(
@@ -243,5 +252,12 @@ _LOAD_COLUMNS = (
 )  # fmt: skip
 
 
-def _columns(load: PageLoad) -> dict[str, Any]:
+def load_columns(load: PageLoad) -> dict[str, Any]:
+    """What the browser says of a load; columns of `page_loads`."""
     return {name: getattr(load, name) for name in _LOAD_COLUMNS} | {"resource_count": len(load.resources)}
+
+
+def resource_rows(row: Mapping[str, Any], load: PageLoad) -> list[dict[str, Any]]:
+    """The rows of `resources` that belong to a row of `page_loads`."""
+    place = {key: row[key] for key in ("campaign", "round", "link", "study", "page", "h3", "variant", "position")}
+    return [place | asdict(resource) for resource in load.resources]

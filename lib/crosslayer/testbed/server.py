@@ -120,13 +120,15 @@ def find_server_binary() -> Path:
     return find_program("crosslayer-server", "CROSSLAYER_SERVER_BIN")
 
 
-def zone_text(addresses: Mapping[str, str]) -> str:
+def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> str:
     """A root zone with one A record per name, so that every other name does not exist.
 
     Parameters
     ----------
     addresses
         IPv4 address of each host name.
+    https_records
+        Add an HTTPS record (RFC 9460) per name that offers HTTP/3, then HTTP/2.
     """
     lines = [
         "$ORIGIN .",
@@ -136,6 +138,7 @@ def zone_text(addresses: Mapping[str, str]) -> str:
         f"ns.crosslayer. IN A {SERVER_ADDRESS}",
     ]
     lines += [f"{name}. IN A {address}" for name, address in sorted(addresses.items())]
+    lines += [f'{name}. IN HTTPS 1 . alpn="h3,h2"' for name in sorted(addresses)] if https_records else []
     return "\n".join(lines) + "\n"
 
 
@@ -212,6 +215,7 @@ class Server:
         retry: bool = False,
         early_data: bool = True,
         idle_timeout_s: float = 30.0,
+        https_records: bool = False,
     ) -> Self:
         """Start the server and wait until every listener is bound.
 
@@ -231,6 +235,8 @@ class Server:
             Accept early data on DoQ and HTTP/3.
         idle_timeout_s
             Idle timeout of connections, s.
+        https_records
+            Tell clients of HTTP/3 by an HTTPS record of every name.
 
         Raises
         ------
@@ -257,7 +263,7 @@ class Server:
             certificates = make_certificates(
                 folder, [*addresses, "localhost"], [SERVER_ADDRESS, *addresses.values(), "127.0.0.1"]
             )
-            zone.write_text(zone_text(addresses), encoding="utf-8")
+            zone.write_text(zone_text(addresses, https_records=https_records), encoding="utf-8")
             corefile.write_text(_corefile(certificates, zone, properties), encoding="utf-8")
             events.touch(mode=0o600)
             output = log.open("wb")

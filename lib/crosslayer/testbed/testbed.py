@@ -117,7 +117,7 @@ class Testbed:
         spec_dir
             Folder the pages are built from.
         **options
-            Passed to `Server.start`: retry, early_data, idle_timeout_s.
+            Passed to `Server.start`: retry, early_data, idle_timeout_s, https_records.
 
         Yields
         ------

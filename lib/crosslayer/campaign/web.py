@@ -1,0 +1,172 @@
+"""The `web` study (Kosek et al., IMC 2022, section 3.2): a browser that resolves by itself, over every DNS transport.
+
+Chromium asks the stub on 127.0.0.1, which the namespace's resolv.conf names, and the stub asks the far end over the
+transport under test. Each load has a stub of its own, started without any session: the cache-warming load makes it set
+one up, the reset closes its connection, and the measured load resumes (`Browser.load_resolving`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from crosslayer import dns
+from crosslayer.browser import WARM_UP_HOST, Browser, BrowserError, PageLoad
+from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.store import Rows
+from crosslayer.campaign.study import (
+    LOADS_PER_PROCESS,
+    Bench,
+    Study,
+    load_columns,
+    load_evidence,
+    resource_rows,
+)
+from crosslayer.dns.model import ENCRYPTED
+from crosslayer.pages import PageSpec
+from crosslayer.stub import QueryMetrics, Settings, Stub, StubError
+from crosslayer.testbed import network, private
+
+_LISTEN = "127.0.0.1"
+_PLACE = ("campaign", "round", "link", "study", "page", "dns_protocol", "variant", "position")
+
+
+class Web(Study):
+    """Page loads whose lookups go over one transport each, in one Chromium kept between them."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        private.use_resolver(_LISTEN)
+        self._upstream = dns.Server(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        self._browser: Browser | None = None
+        self._processes = 0
+
+    def close(self) -> None:
+        """End Chromium."""
+        if self._browser is not None:
+            self._browser.close()
+            self._browser = None
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """Every DNS transport."""
+        return [protocol.value for protocol in dns.Protocol]
+
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """Table and columns of a condition."""
+        return "page_loads", {"h3": "1-rtt", "coupling": "coupled", "dns_protocol": condition, "variant": "main"}
+
+    def warm_up(self) -> None:
+        """One load."""
+        self._open()
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """One load: its row, those of its resources and those of its lookups."""
+        row = self.row(condition, cell, round_number, position)
+        page, protocol = self.bench.pages[cell.page], dns.Protocol(condition)
+        started, server = time.time(), self.bench.server
+        try:
+            browser = self._open()
+            server.events()  # what came before is not evidence for this load
+            load, queries = self._load(browser, page, protocol)
+        except (BrowserError, StubError) as error:
+            self.close()
+            return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
+        evidence = load_evidence(server.events(), page, early_data=False, resumed=False)
+        fault = unaccounted(queries, page, protocol)
+        row = row | load_columns(load) | ({"error": fault} if fault else {}) | evidence
+        place = {name: row[name] for name in _PLACE}
+        return {
+            "page_loads": [row],
+            "resources": resource_rows(row, load),
+            "lookups": [place | columns for columns in lookup_columns(queries)],
+        }
+
+    def _open(self) -> Browser:
+        """The Chromium of the next load, warmed up by one that is not recorded."""
+        if self._browser is not None and self._browser.loads >= LOADS_PER_PROCESS:
+            self.close()
+        if self._browser is None:
+            self._processes += 1
+            bench = self.bench
+            pages = [bench.pages[name] for name in bench.plan.pages]
+            self._browser = Browser(
+                bench.programs,
+                folder=bench.folder / f"browser-{self._processes}",
+                addresses={WARM_UP_HOST: bench.addresses[WARM_UP_HOST]},
+                spki=bench.server.spki,
+                resolves=[host for page in pages for host in page.hosts],
+                told_h3=not bench.plan.https_records,
+            )
+            self._load(self._browser, pages[0], dns.Protocol.DOUDP)
+        return self._browser
+
+    def _load(self, browser: Browser, page: PageSpec, protocol: dns.Protocol) -> tuple[PageLoad, list[QueryMetrics]]:
+        """The measured load, and every query the stub got from the session reset on."""
+        settings = Settings.towards(self._upstream, protocol, listen=f"{_LISTEN}:53")
+        with Stub.start(subprocess.Popen, settings, self.bench.folder / "stub") as stub:
+
+            def reset() -> None:
+                stub.reset_sessions()
+                stub.metrics()
+
+            load = browser.load_resolving(
+                page.host,
+                reset_sessions=reset,
+                close_connections=lambda: self.bench.server.close_connections("h3"),
+            )
+            stub.reset_sessions()  # waits for queries on their way: they are told of too
+            return load, stub.metrics()
+
+
+def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.Protocol) -> str | None:
+    """What is wrong with the queries of a load, None where every lookup is accounted for.
+
+    Each host name of the page must have been asked for, no other name, each address must have been answered, and the
+    first connection must have resumed the session of the cache-warming load where the transport has sessions.
+    """
+    asked = {query.name.rstrip(".") for query in queries}
+    answered = Counter(
+        query.name.rstrip(".")
+        for query in queries
+        if query.type == "A" and not query.error and query.rcode == "NOERROR"
+    )
+    for what, names in (
+        ("the stub was not asked for", set(page.hosts) - asked),
+        ("the stub was asked for names that are not the page's:", asked - set(page.hosts)),
+        ("the stub had no address for", set(page.hosts) - set(answered)),
+    ):
+        if names:
+            return f"{what} {', '.join(sorted(names))}"
+    opened = [query for query in queries if query.new_connection]
+    if protocol in ENCRYPTED and not (opened and all(query.resumed for query in opened)):
+        return "the stub's connection did not resume the session of the cache-warming load"
+    return None
+
+
+def lookup_columns(queries: Iterable[QueryMetrics]) -> list[dict[str, Any]]:
+    """What the stub says of each query of a load, in the order they arrived; columns of `lookups`."""
+    return [
+        {
+            "number": number,
+            "started_s": query.time_ns / 1e9,
+            "name": query.name,
+            "type": query.type,
+            "connection": query.connection,
+            "new_connection": query.new_connection,
+            "handshake_ms": query.handshake_ms,
+            "query_ms": query.query_ms,
+            "total_ms": query.total_ms,
+            "session_resumed": query.resumed,
+            "early_data_accepted": query.early_data_accepted,
+            "rcode": query.rcode,
+            "query_bytes": query.query_bytes,
+            "answer_bytes": query.answer_bytes,
+            "retries": query.retries,
+            "tcp_fallback": query.tcp_fallback,
+            "error": query.error or None,
+        }
+        for number, query in enumerate(sorted(queries, key=lambda query: query.time_ns))
+    ]
