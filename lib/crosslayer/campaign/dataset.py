@@ -27,6 +27,7 @@ _MEASURE_AGAIN = "Export the campaign again with `crosslayer export`, or measure
 _MEASUREMENTS: dict[str, tuple[str, ...]] = {
     "dns_exchanges": ("handshake_ms", "query_ms", "total_ms"),
     "tcp_rtts": ("rtt_ms",),
+    "paced_queries": ("response_ms", "late_ms", "query_ms"),
     "page_loads": ("plt_ms", "connect_start_ms", "connect_ms", "request_start_ms", "response_start_ms"),
 }
 
@@ -37,6 +38,17 @@ _TOGETHER = {"handshake_ms": "query_ms", "query_ms": "handshake_ms"}
 _CONDITION: dict[str, tuple[str, ...]] = {
     "dns_exchanges": ("campaign", "study", "link", "page", "protocol", "resumption", "warming"),
     "tcp_rtts": ("campaign", "study", "link", "page"),
+    "paced_queries": (
+        "campaign",
+        "study",
+        "link",
+        "page",
+        "protocol",
+        "connection",
+        "warming",
+        "client",
+        "number",
+    ),
     "page_loads": ("campaign", "study", "link", "page", "h3", "coupling", "dns_protocol", "variant"),
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.pages import PageSpec
 
-STUDIES = ("coalescing", "serialisation", "early-data", "key-share", "web")
+STUDIES = ("coalescing", "authoritative", "serialisation", "early-data", "key-share", "web")
 _COUPLED = ("web",)
 """Studies whose browser resolves by itself: its loads prime nothing."""
 _ALL_LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
@@ -50,6 +50,12 @@ class Plan:
     """Draws the order of cells and of the conditions in each round."""
     aa_cell: bool = True
     """Add the A/A self-check (two alias hosts, both 1-RTT) to every round of the first link and page."""
+    clients: int = 4
+    """Clients that ask at a steady pace on each kept connection; of the study `authoritative` only, as the next two."""
+    interval_ms: int = 2000
+    """Time from one query of a client to its next, ms."""
+    queries: int = 4
+    """Queries of each client in a round."""
     https_records: bool = False
     """Tell the browser of HTTP/3 by HTTPS records (RFC 9460) instead of a switch; only where it resolves by itself."""
 
@@ -88,6 +94,7 @@ SIZES = ("smoke", "quick", "paper")
 
 _UPLINKS = ("dsl", "dsl-uplink-x2", "dsl-uplink-x4", "dsl-uplink-x16")
 _ONE_PAGE = ("example.org",)
+_TWENTE = ("twente-local", "twente-eu", "twente-us", "twente-au", "twente-us-jitter", "twente-us-loss")
 _ONE_LINK = ("fiber",)
 
 
@@ -115,6 +122,11 @@ def sized(study: str, size: str) -> Plan:
             few = replace(whole, links=_ONE_LINK, pages=_WEB_PAGES[::4])
             if size == "quick":
                 whole = replace(whole, links=_WEB_LINKS, pages=_WEB_PAGES)
+        case "authoritative":
+            whole = Plan(study=study, links=_TWENTE, pages=_ONE_PAGE, aa_cell=False)
+            rounds = {"smoke": 3, "quick": 8}  # paper: 100 rounds of 4 x 15 queries are its 6,000 data points
+            few = replace(whole, links=_TWENTE[:2], queries=2)
+            whole = replace(whole, queries=15) if size == "paper" else whole
         case _:
             whole, rounds = Plan(study=study, pages=_ONE_PAGE, aa_cell=False), {"smoke": 3, "quick": 20}
             few = replace(whole, links=("fiber", "dsl"))
@@ -174,9 +186,9 @@ def changed(plan: Plan, values: dict[str, Any], *, where: str = "plan") -> Plan:
                 )
             clean[key] = value
         else:
-            if isinstance(value, bool) or not isinstance(value, int) or (key == "rounds" and value < 1):
+            if isinstance(value, bool) or not isinstance(value, int) or (key != "seed" and value < 1):
                 raise CampaignError(
-                    f"must be a whole number{' above 0' if key == 'rounds' else ''}, is {value!r}", where=place
+                    f"must be a whole number{' above 0' if key != 'seed' else ''}, is {value!r}", where=place
                 )
             clean[key] = value
     return replace(plan, **clean)

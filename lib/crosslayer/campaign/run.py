@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from crosslayer import pages
 from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign import provenance
+from crosslayer.campaign.authoritative import Authoritative
 from crosslayer.campaign.coalescing import Coalescing
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.export import export
@@ -30,6 +31,7 @@ from crosslayer.testbed.server import find_server_binary
 _ROOM_BYTES = 50_000_000
 _STUDIES: dict[str, type[Study]] = {
     "coalescing": Coalescing,
+    "authoritative": Authoritative,
     "serialisation": Serialisation,
     "early-data": EarlyData,
     "key-share": KeyShare,
@@ -83,7 +85,7 @@ def measure(plan: Plan, folder: Path, *, backend: str = "auto", say: Callable[[s
                 testbed.serve(served, spec_dir=spec_dir, https_records=plan.https_records) as (server, addresses),
             ):
                 store.set_fact("backend", testbed.backend.name)
-                _note_versions(store, testbed, programs)
+                _note_versions(store, testbed, programs, _STUDIES[plan.study].versions())
                 bench = Bench(plan, campaign, specs, server, addresses, programs, testbed.folder)
                 with _STUDIES[plan.study](bench) as study:
                     _rounds(plan, campaign, store, testbed, study, profiles, todo, say)
@@ -180,9 +182,10 @@ def _identify(store: Store, plan: Plan) -> str:
     return str(known)
 
 
-def _note_versions(store: Store, testbed: Testbed, programs: BrowserPrograms) -> None:
+def _note_versions(store: Store, testbed: Testbed, programs: BrowserPrograms, further: dict[str, str]) -> None:
     """Keep every version that takes part; a campaign continued with others says so in its notes."""
-    versions = provenance.packages() | {
+    versions = provenance.packages() | further
+    versions |= {
         "chromium": programs.browser_version,
         "chromedriver": programs.driver_version,
         "server": provenance.server_version(find_server_binary()),

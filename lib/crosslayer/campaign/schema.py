@@ -195,6 +195,30 @@ LOOKUPS = (
     _ERROR,
 )
 
+PACED_QUERIES = (
+    *_IDENTITY,
+    _t("page", "always null: these queries belong to no page"),
+    _t("protocol", "DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ", required=True),
+    _t("connection", "kept; new: closed after every query; 0-rtt: that, with the query as early data", required=True),
+    _i("client", "who asked, from 0: each asks at its own pace", "count", required=True),
+    _i("number", "query of this client in this round, from 0; 0 is the warm-up", "count", required=True),
+    _b("warming", "true for the query that only sets the connection up or fetches the ticket: never analysed"),
+    Column("position", Kind.INTEGER, "place of the transport in the random order of its round", "count", True),
+    _STARTED,
+    _r("late_ms", "how much later than its time the query left the generator"),
+    _r("response_ms", "query sent by the client to answer received, through the stub"),
+    _r("authority_ms", "the same asked of BIND on its own machine, without proxies and link: mean of the round"),
+    _r("handshake_ms", "time the query waited in the stub for a connection; 0 where one stood"),
+    _r("query_ms", "query sent by the stub to answer complete"),
+    _b("new_connection", "the query set a connection up: first use, idle timeout or reconnect"),
+    _b("session_resumed", "the TLS session was resumed; null where there is none"),
+    _b("early_data_accepted", "the server received the query before the handshake was complete, by its own word"),
+    _i("retries", "further times the stub sent the query", "count"),
+    _i("query_bytes", "DNS message from the stub, padding included and framing not", "bytes"),
+    _i("answer_bytes", "DNS message to the stub, likewise", "bytes"),
+    _ERROR,
+)
+
 LINK_CHECKS = (
     _t("campaign", "identifier of the campaign", required=True),
     _i("round", "round before which the link was checked; -1 before the campaign", "count", required=True),
@@ -221,6 +245,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "page_loads": PAGE_LOADS,
     "resources": RESOURCES,
     "lookups": LOOKUPS,
+    "paced_queries": PACED_QUERIES,
     "link_checks": LINK_CHECKS,
 }
 """Every table of a dataset, by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""

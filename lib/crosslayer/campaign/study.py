@@ -56,6 +56,11 @@ class Study(ABC):
     ) -> None:
         self.close()
 
+    @staticmethod
+    def versions() -> dict[str, str]:
+        """Versions of the programs that only this study needs, by name."""
+        return {}
+
     @abstractmethod
     def conditions(self, cell: Cell) -> list[str]:
         """What a round of this cell measures, in no particular order."""

@@ -28,15 +28,19 @@ from crosslayer.dns.model import (
     Server,
     Settings,
 )
+from crosslayer.dns.paced import Asked, Asker, Due, ask_at_pace
 from crosslayer.dns.sessions import Session, SessionStore
 
 __all__ = [
     "DEFAULT_PORTS",
     "RESUMPTIONS",
     "Answer",
+    "Asked",
+    "Asker",
     "Capture",
     "Client",
     "DnsError",
+    "Due",
     "Exchange",
     "Group",
     "Protocol",
@@ -47,6 +51,7 @@ __all__ = [
     "Session",
     "SessionStore",
     "Settings",
+    "ask_at_pace",
     "build_query",
     "check_answer",
     "client_for",

@@ -209,9 +209,10 @@ class Server:
         cls,
         spawn: Spawn,
         *,
-        pages_dir: Path,
+        pages_dir: Path | None,
         addresses: Mapping[str, str],
         folder: Path,
+        upstream: str = "",
         retry: bool = False,
         early_data: bool = True,
         idle_timeout_s: float = 30.0,
@@ -224,11 +225,13 @@ class Server:
         spawn
             Starts a program in the server's namespace.
         pages_dir
-            Built pages (`crosslayer.pages.build`).
+            Built pages (`crosslayer.pages.build`); None serves none.
         addresses
             IPv4 address of each host name.
         folder
             Private folder for the keys, the zone, the control socket and the events.
+        upstream
+            Address and port that every query is forwarded to, over UDP; empty to answer from the zone of `addresses`.
         retry
             Validate addresses by Retry packets, one more round-trip.
         early_data
@@ -247,8 +250,7 @@ class Server:
         zone, corefile, control, events, log = (
             folder / name for name in ("zone", "Corefile", "control", "events.jsonl", "server.log")
         )
-        properties = {
-            "pages": _quoted(pages_dir),
+        properties = ({} if pages_dir is None else {"pages": _quoted(pages_dir)}) | {
             "https": ":443",
             "h3": ":443",
             "doq": ":853",
@@ -264,7 +266,7 @@ class Server:
                 folder, [*addresses, "localhost"], [SERVER_ADDRESS, *addresses.values(), "127.0.0.1"]
             )
             zone.write_text(zone_text(addresses, https_records=https_records), encoding="utf-8")
-            corefile.write_text(_corefile(certificates, zone, properties), encoding="utf-8")
+            corefile.write_text(_corefile(certificates, zone, properties, upstream), encoding="utf-8")
             events.touch(mode=0o600)
             output = log.open("wb")
         except OSError as error:
@@ -388,8 +390,10 @@ class Server:
         )
 
 
-def _corefile(certificates: Certificates, zone: Path, properties: Mapping[str, str]) -> str:
+def _corefile(certificates: Certificates, zone: Path, properties: Mapping[str, str], upstream: str) -> str:
     """One server block for everything: CoreDNS listens on 53 and for DoT, the plugin on what the properties say."""
+    # One transport behind all of ours, so that they differ in nothing else; and no probes of the upstream's health.
+    forward = [f"    forward . {upstream} {{", "        prefer_udp", "        max_fails 0", "    }"]
     lines = [
         ". tls://. {",
         f"    tls {_quoted(certificates.certificate_file)} {_quoted(certificates.key_file)}",
@@ -398,7 +402,7 @@ def _corefile(certificates: Certificates, zone: Path, properties: Mapping[str, s
         *(f"        {name} {value}" for name, value in properties.items()),
         "    }",
         "    minimal",  # answers as a resolver gives them, without the authority section
-        f"    file {_quoted(zone)} .",
+        *(forward if upstream else [f"    file {_quoted(zone)} ."]),
         "}",
     ]
     return "\n".join(lines) + "\n"

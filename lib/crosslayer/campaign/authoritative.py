@@ -1,0 +1,321 @@
+"""The `authoritative` study (Batenburg, Twente 2022): paced queries on long-lived connections to a BIND 9 server.
+
+    clients -- stub ...... link ...... our server -- BIND 9
+
+At the far end BIND answers for one zone, and our server forwards to it whatever comes over any transport; at the near
+end a stub per transport keeps its connection, and four clients each ask it once every two seconds. The paper had
+AdGuard's dnsproxy at both places.
+
+All transports are loaded at the same time, in phases spread evenly over the interval and dealt anew in every round: a
+query and its neighbours are tens of ms apart and take a few ms of a processor, so none waits for another, and a
+campaign takes as long as one transport would. Beside the kept connections each round has, with one client each,
+connections closed after every query, and 0-RTT. Each round begins with new connections and one query of each that is
+not analysed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import subprocess
+import time
+from bisect import bisect_left
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from crosslayer import dns
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.store import Rows
+from crosslayer.campaign.study import Bench, Study
+from crosslayer.dns import Protocol, Resumption
+from crosslayer.stub import QueryMetrics, Settings, Stub
+from crosslayer.testbed import network, private
+from crosslayer.testbed.bind import LOCAL, Bind, bind_version
+from crosslayer.testbed.server import QueryEvent, Server
+
+ORIGIN = "authoritative.crosslayer"
+NAME = f"www.{ORIGIN}"
+"""30 bytes in a message: with EDNS the query has 57 bytes and BIND's answer, two A records, 89. As Ethernet frames over
+IPv4 and UDP, 42 bytes more, these are the paper's 99 and 131. Our server writes names out in full: on the link
+the answer has 145 bytes, 187 in its frame. Other transports add framing, and padding to 128 and 468 bytes."""
+ZONE = f"""\
+$ORIGIN {ORIGIN}.
+$TTL 300
+@ IN SOA ns hostmaster 1 3600 600 86400 300
+@ IN NS ns
+ns IN A 192.0.2.53
+www IN A 192.0.2.1
+www IN A 192.0.2.2
+"""
+LOAD = "paced load"
+"""The one condition of a round."""
+
+_MACHINE = 0
+_TIMEOUT_S = 5.0
+_WAIT_S = _TIMEOUT_S + 1.0
+_LATE_LIMIT_MS = 5.0
+"""A generator whose queries leave later than this, in the median, does not hold its rate."""
+_LEAST_PHASE_MS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Queries that share a stub."""
+
+    protocol: Protocol
+    connection: str
+    """`kept`, `new` or `0-rtt`."""
+
+    @property
+    def resumption(self) -> Resumption:
+        """How much of an earlier session its stub uses; kept connections need none."""
+        return Resumption.EARLY_DATA if self.connection == "0-rtt" else Resumption.NONE
+
+    def clients(self, plan: Plan) -> int:
+        """A connection for each query needs the one before it closed, so only kept ones are shared."""
+        return plan.clients if self.connection == "kept" else 1
+
+
+STREAMS = (
+    *(Stream(protocol, "kept") for protocol in Protocol),
+    *(Stream(protocol, "new") for protocol in Protocol if protocol is not Protocol.DOUDP),
+    *(Stream(protocol, "0-rtt") for protocol in (Protocol.DOH3, Protocol.DOQ)),
+)
+
+
+def schedule(plan: Plan, order: Iterable[int]) -> list[tuple[dns.Due, int | None, int, int]]:
+    """What is asked when in a round: (due, stream or None for BIND itself, client, number); `asker` counts clients up.
+
+    Parameters
+    ----------
+    plan
+        Has `clients`, `interval_ms` and `queries`.
+    order
+        Numbers of `STREAMS` in the order of their phases; one more is BIND asked on its own machine.
+    """
+    streams: list[int | None] = [None if number == len(STREAMS) else number for number in order]
+    clients = [
+        (s, c) for c in range(plan.clients) for s in streams if c < (1 if s is None else STREAMS[s].clients(plan))
+    ]
+    phase_ms = plan.interval_ms / len(clients)
+    rows = []
+    for number in range(plan.queries + 1):
+        for asker, (stream, client) in enumerate(clients):
+            if number == 0 and client > 0:
+                continue  # one query sets the connection up
+            rows.append((dns.Due(number * plan.interval_ms + asker * phase_ms, asker), stream, client, number))
+    return rows
+
+
+class Authoritative(Study):
+    """BIND and our server on a machine at the far end, a stub per stream, and the paced load on them.
+
+    Raises
+    ------
+    CampaignError
+        For a pace that is no pace.
+    BindError, ServerError, StubError
+        Where one of them does not start.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        plan = bench.plan
+        clients = sum(stream.clients(plan) for stream in STREAMS) + 1
+        if plan.interval_ms / clients < _LEAST_PHASE_MS:
+            raise CampaignError(
+                f"{clients} clients cannot each ask every {plan.interval_ms} ms, one after the other",
+                where="plan, key 'interval_ms'",
+                next_step=f"Give at least {round(clients * _LEAST_PHASE_MS)}, or fewer clients.",
+            )
+        self._query = dns.build_query(dns.Question(NAME), Protocol.DOUDP, dns.Settings())
+        self._stack = contextlib.ExitStack()
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _start(self) -> None:
+        folder, enter = self.bench.folder, self._stack.enter_context
+        machine, address = enter(network.machine(_MACHINE))
+
+        def spawn(arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
+            return subprocess.Popen(private.command_in(machine, arguments), **options)
+
+        enter(Bind.start(spawn, folder=folder / "bind", origin=ORIGIN, zone=ZONE))
+        self._server = enter(
+            Server.start(
+                spawn, pages_dir=None, addresses={}, folder=folder / "proxy", upstream=f"{LOCAL[0]}:{LOCAL[1]}"
+            )
+        )
+        far = dns.Server(address, server_name="localhost", ca_file=self._server.ca_file)
+        self._stubs = []
+        for number, stream in enumerate(STREAMS):
+            settings = Settings.towards(
+                far, stream.protocol, stream.resumption, listen=f"127.0.0.{number + 2}:53", timeout_s=_TIMEOUT_S
+            )
+            self._stubs.append(enter(Stub.start(subprocess.Popen, settings, folder / f"stub-{number}")))
+        with private.namespace(machine):
+            self._at_bind = enter(contextlib.closing(dns.Asker(LOCAL)))
+        self._askers = {
+            (number, client): enter(contextlib.closing(dns.Asker((f"127.0.0.{number + 2}", 53))))
+            for number, stream in enumerate(STREAMS)
+            for client in range(stream.clients(self.bench.plan))
+        }
+        # Closing a connection may wait for its ticket, which must not hold up the load.
+        self._closers = enter(ThreadPoolExecutor(len(STREAMS)))
+
+    @staticmethod
+    def versions() -> dict[str, str]:
+        """Programs that only this study needs."""
+        return {"bind": bind_version()}
+
+    def close(self) -> None:
+        """Stop the stubs, the server and BIND, and take their machine away."""
+        self._stack.close()
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """One: everything is loaded at the same time."""
+        return [LOAD]
+
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """The table; which transport it is differs from row to row."""
+        return "paced_queries", {}
+
+    def warm_up(self) -> None:
+        """One query of each stub, and a new connection after it."""
+        for number, stub in enumerate(self._stubs):
+            self._ask([dns.Due(0.0, 0)], [self._askers[number, 0]])
+            stub.reset_sessions()
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """One round of the load.
+
+        Raises
+        ------
+        CampaignError
+            Where this machine cannot hold the rate.
+        """
+        plan = self.bench.plan
+        numbers = plan.shuffled(round_number, cell, [str(number) for number in range(len(STREAMS) + 1)])
+        wanted = schedule(plan, map(int, numbers))
+        askers: dict[int, dns.Asker] = {}
+        closing: dict[int, Stub] = {}
+        for due, stream, client, _number in wanted:
+            askers[due.asker] = self._at_bind if stream is None else self._askers[stream, client]
+            if stream is not None and STREAMS[stream].connection != "kept":
+                closing[due.asker] = self._stubs[stream]
+        for stub in self._stubs:
+            stub.forget()
+            stub.metrics()  # what came before is not of this round
+        self._server.events()
+        asked = self._ask([due for due, *_ in wanted], [askers[n] for n in range(len(askers))], closing)
+        late = statistics.median(query.late_ms for query in asked)
+        if late > _LATE_LIMIT_MS:
+            raise CampaignError(
+                f"the load generator cannot hold its rate: half of its queries left more than {late:.1f} ms late",
+                where=f"link {cell.link}, round {round_number}",
+                next_step="Give a longer interval_ms or fewer clients; finished rounds are kept, and `crosslayer "
+                "export` makes a dataset of them.",
+            )
+        told = [_by_port(stub.metrics()) for stub in self._stubs]
+        early = {
+            (event.listener, event.remote): not event.handshake_complete
+            for event in self._server.events()
+            if isinstance(event, QueryEvent)
+        }
+        places = {int(number): place for place, number in enumerate(numbers)}
+        authority = [q.response_ms for q, (_, stream, _, _) in zip(asked, wanted, strict=True) if stream is None]
+        common = self.row(condition, cell, round_number, position) | {
+            "page": None,
+            "authority_ms": statistics.fmean(found) if (found := [t for t in authority if t is not None]) else None,
+        }
+        rows = []
+        for query, (_, stream, client, number) in zip(asked, wanted, strict=True):
+            if stream is None:
+                continue
+            row = common | _named(stream, client, number) | {"position": places[stream]}
+            metrics = _first_after(told[stream].get(askers[query.due.asker].port, []), query.sent_ns)
+            rows.append(row | _told(STREAMS[stream], metrics, early) | self._result(query, metrics))
+        return {"paced_queries": rows}
+
+    def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
+        """A row for each transport: none could be measured."""
+        row = self.row(condition, cell, round_number, position) | {"page": None, "started_s": time.time(), "error": why}
+        return {"paced_queries": [row | _named(stream, 0, 1) for stream in range(len(STREAMS))]}
+
+    def _ask(
+        self, wanted: list[dns.Due], askers: list[dns.Asker], closing: dict[int, Stub] | None = None
+    ) -> list[dns.Asked]:
+        """The load; connections that are not to be kept are closed as soon as their answer is there."""
+        stubs = closing or {}
+
+        def answered(asker: int) -> None:
+            if asker in stubs:
+                self._closers.submit(stubs[asker].reset_sessions)
+
+        return dns.ask_at_pace(askers, wanted, self._query.wire, timeout_s=_WAIT_S, answered=answered)
+
+    def _result(self, query: dns.Asked, metrics: QueryMetrics | None) -> dict[str, Any]:
+        """What the client saw, and why it does not count where it does not."""
+        error: str | None = "no answer"
+        if metrics is None:
+            error = "the stub told nothing of it"
+        elif metrics.error:
+            error = metrics.error
+        elif query.answered_ns is not None:
+            error = dns.check_answer(self._query.wire[:2] + query.answer[2:], self._query).error
+        return {
+            "started_s": query.sent_ns / 1e9,
+            "late_ms": query.late_ms,
+            "response_ms": query.response_ms,
+            "error": error,
+        }
+
+
+def _named(stream: int, client: int, number: int) -> dict[str, Any]:
+    """The columns that tell a row from the others of its round."""
+    return {
+        "protocol": STREAMS[stream].protocol.value,
+        "connection": STREAMS[stream].connection,
+        "client": client,
+        "number": number,
+        "warming": number == 0,
+    }
+
+
+def _by_port(told: list[QueryMetrics]) -> dict[int, list[QueryMetrics]]:
+    """What a stub told, by the port of the client that asked, in the order of arrival."""
+    found: dict[int, list[QueryMetrics]] = {}
+    for row in sorted(told, key=lambda row: row.time_ns):
+        found.setdefault(int(row.client.rpartition(":")[2]), []).append(row)
+    return found
+
+
+def _first_after(told: list[QueryMetrics], sent_ns: int) -> QueryMetrics | None:
+    """The row of the query that was sent then: the first that arrived after it."""
+    place = bisect_left(told, sent_ns, key=lambda row: row.time_ns)
+    return told[place] if place < len(told) else None
+
+
+def _told(stream: Stream, row: QueryMetrics | None, early: dict[tuple[str, str], bool]) -> dict[str, Any]:
+    """What the stub, and of early data the server, say of a query."""
+    if row is None:
+        return {}
+    told: dict[str, Any] = {
+        "handshake_ms": row.handshake_ms,
+        "query_ms": row.query_ms,
+        "new_connection": row.new_connection,
+        "session_resumed": row.resumed,
+        "retries": row.retries,
+        "query_bytes": row.query_bytes,
+        "answer_bytes": row.answer_bytes,
+    }
+    if stream.connection == "0-rtt":
+        came = early.get((stream.protocol.value.lower(), f"{network.CLIENT_ADDRESS}:{row.local_port}"))
+        told["early_data_accepted"] = bool(came)
+    return told
