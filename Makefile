@@ -20,7 +20,7 @@ GO_SOURCES := $(shell find emulation -name '*.go' -o -name go.mod -o -name go.su
 help:
 	@sed -n 's/^#   //p' Makefile
 
-setup: build/.system $(VENV)/.done build/crosslayer-server build/crosslayer-wire
+setup: build/.system $(VENV)/.done build/crosslayer-server build/crosslayer-stub build/crosslayer-wire
 
 # apt is asked for what is missing and for nothing else; without apt it says what to install.
 build/.system: setup/system-packages
@@ -38,6 +38,10 @@ $(VENV)/.done: requirements.lock pyproject.toml | build/.system
 build/crosslayer-server: $(GO_SOURCES) | build/.system $(VENV)/.done
 	@echo "== server (Go build)"
 	@cd emulation/server && CGO_ENABLED=0 $$(../../setup/go) build -trimpath -o ../../$@ .
+
+build/crosslayer-stub: $(GO_SOURCES) | build/.system $(VENV)/.done
+	@echo "== stub (Go build)"
+	@cd emulation/stub && CGO_ENABLED=0 $$(../../setup/go) build -trimpath -o ../../$@ .
 
 build/crosslayer-wire: $(GO_SOURCES) | build/.system $(VENV)/.done
 	@echo "== init of the User-Mode Linux guest (Go build)"

@@ -13,6 +13,7 @@ let
     server
     sites
     sources
+    stub
     wire
     ;
   inTree =
@@ -33,7 +34,7 @@ let
 in
 {
   # Go: vet and tests are part of the build.
-  inherit server wire;
+  inherit server stub wire;
 
   # Python: the build compares nixpkgs with the ranges in pyproject.toml.
   inherit command crosslayer sites;

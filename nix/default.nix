@@ -15,6 +15,7 @@ let
       inherit (self)
         server
         sources
+        stub
         uml
         wire
         ;
@@ -22,6 +23,7 @@ let
     tools = import ./tools.nix { inherit lib pkgs; };
 
     server = self.callPackage ./server.nix { };
+    stub = self.callPackage ./stub.nix { };
     wire = self.callPackage ./wire.nix { };
     uml = self.callPackage ./uml.nix { };
     crosslayer = self.callPackage ./crosslayer.nix { };
@@ -51,6 +53,7 @@ in
       env
       server
       sites
+      stub
       wire
       ;
     default = scope.command;

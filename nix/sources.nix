@@ -18,6 +18,7 @@ let
 in
 {
   server = goModule ../emulation/server;
+  stub = goModule ../emulation/stub;
   wire = goModule ../emulation/wire;
 
   # The Python distribution.

@@ -5,6 +5,7 @@
   revision,
   server,
   sources,
+  stub,
   uml,
   wire,
 }:
@@ -21,6 +22,7 @@ assert lib.assertMsg (
     CROSSLAYER_CHROMEDRIVER = lib.getExe' chromedriver "chromedriver";
     CROSSLAYER_CHROMIUM = lib.getExe' chromium "chromium";
     CROSSLAYER_SERVER_BIN = lib.getExe server;
+    CROSSLAYER_STUB_BIN = lib.getExe stub;
     CROSSLAYER_WIRE = lib.getExe wire;
     # Headless Chromium has no text without a font.
     FONTCONFIG_FILE = "${fonts}";

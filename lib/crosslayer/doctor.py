@@ -206,11 +206,14 @@ def _netem() -> list[Finding]:
 
 def _programs() -> list[Finding]:
     findings = []
-    for name, variable in (("crosslayer-server", "CROSSLAYER_SERVER_BIN"), ("crosslayer-wire", "CROSSLAYER_WIRE")):
+    for name, variable, state in (
+        ("crosslayer-server", "CROSSLAYER_SERVER_BIN", State.MISSING),
+        ("crosslayer-stub", "CROSSLAYER_STUB_BIN", State.NOTE),
+        ("crosslayer-wire", "CROSSLAYER_WIRE", State.NOTE),
+    ):
         try:
             findings.append(Finding(name, State.OK, str(find_program(name, variable))))
         except TestbedError as error:
-            state = State.MISSING if name == "crosslayer-server" else State.NOTE
             findings.append(Finding(name, state, error.what, error.next_step))
     return findings
 

@@ -26,7 +26,6 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 NIX = ROOT / "nix"
 LIBRARY = sorted((ROOT / "lib" / "crosslayer").rglob("*.py"))
-SERVER = ROOT / "emulation" / "server"
 
 
 def load(path: Path) -> ModuleType:
@@ -118,12 +117,13 @@ OUT_OF_REACH = re.compile(
 )
 
 
-def test_vendor_hash_is_that_of_go_mod_vendor(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", ["server", "stub"])
+def test_vendor_hash_is_that_of_go_mod_vendor(tmp_path: Path, module: str) -> None:
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go") or shutil.which(ROOT / ".venv" / "bin" / "go")
     if go is None:
         pytest.skip("there is no Go on this machine")
-    copy = tmp_path / "server"
-    shutil.copytree(SERVER, copy, ignore=shutil.ignore_patterns("vendor"))
+    copy = tmp_path / module
+    shutil.copytree(ROOT / "emulation" / module, copy, ignore=shutil.ignore_patterns("vendor"))
     done = subprocess.run(
         [go, "mod", "vendor"],
         cwd=copy,
@@ -133,9 +133,9 @@ def test_vendor_hash_is_that_of_go_mod_vendor(tmp_path: Path) -> None:
         check=False,
     )
     if done.returncode != 0 and OUT_OF_REACH.search(done.stderr):
-        pytest.skip(f"the server's Go modules are out of reach: {done.stderr.strip().splitlines()[-1]}")
+        pytest.skip(f"the Go modules are out of reach: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
-    written = re.findall(r'vendorHash = "([^"]+)"', (NIX / "server.nix").read_text(encoding="utf-8"))
+    written = re.findall(r'vendorHash = "([^"]+)"', (NIX / f"{module}.nix").read_text(encoding="utf-8"))
     assert written == [nar_hash(copy / "vendor")]
 
 

@@ -1,0 +1,18 @@
+"""The stub: a DNS forwarder on a local address, so that a browser's own lookups go over the transport under test.
+
+The program is `emulation/stub` (Go); here it is started, waited for, commanded and read. It knows nothing of campaigns.
+
+    server = dns.Server("10.53.0.2", "www.example.org", ca_file)
+    with Stub.start(subprocess.Popen, Settings.towards(server, Protocol.DOQ, Resumption.EARLY_DATA), folder) as stub:
+        ...  # something resolves through 127.0.0.1
+        stub.reset_sessions()
+        ...  # and again, with what the first connection left
+        rows = stub.metrics()
+"""
+
+from crosslayer.stub.errors import StubError
+from crosslayer.stub.metrics import QueryMetrics, parse_metrics
+from crosslayer.stub.settings import Settings
+from crosslayer.stub.stub import Stats, Stub, find_stub_binary
+
+__all__ = ["QueryMetrics", "Settings", "Stats", "Stub", "StubError", "find_stub_binary", "parse_metrics"]

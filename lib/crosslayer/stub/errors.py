@@ -1,0 +1,7 @@
+"""The one exception of this room."""
+
+from crosslayer.errors import CrosslayerError
+
+
+class StubError(CrosslayerError):
+    """The stub did not start, ended, refused a command, or wrote what cannot be read."""

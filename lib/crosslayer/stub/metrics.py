@@ -1,0 +1,80 @@
+"""What the stub tells of each query, as a type. No I/O, no clock."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from crosslayer.dns import Protocol
+from crosslayer.stub.errors import StubError
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMetrics:
+    """One query of a client and what its answer took; written before the answer leaves.
+
+    Where a query was asked again (`retries`), phases are those of the last time and only `total_ms` has all of it.
+    """
+
+    time_ns: int
+    """Arrival of the query, Unix time in nanoseconds."""
+    client: str
+    """Client's address and port."""
+    client_protocol: str
+    """udp or tcp."""
+    name: str
+    """Name asked for, with its final dot; empty where the query could not be read."""
+    type: str
+    """Mnemonic of the record type."""
+    protocol: Protocol
+    """Transport to the upstream."""
+    connection: int
+    """Number of the upstream connection since the start; 0 where there was none."""
+    new_connection: bool
+    """This query set the connection up. Others that come meanwhile wait for it, and have a `handshake_ms` too."""
+    local_port: int
+    """The stub's port towards the upstream: with it a row finds the server's events and the packets; 0 without one."""
+    handshake_ms: float
+    """Time this query waited for a connection to be set up; 0 where one stood, for DoUDP and with early data."""
+    query_ms: float
+    """Query sent to answer complete; with early data from the start of the connection."""
+    total_ms: float
+    """Arrival of the query to its answer ready to leave."""
+    resumed: bool | None
+    """The connection resumed a TLS session; None without TLS or where the handshake did not end."""
+    early_data: bool
+    """The query was sent before the handshake was complete."""
+    early_data_accepted: bool | None
+    """The server accepted it as early data; None where it was none. The server's own word is the evidence."""
+    rcode: str
+    """Response code of the answer to the client; empty where it got none."""
+    query_bytes: int
+    """DNS message to the upstream, padding included and framing not; 0 where none was sent."""
+    answer_bytes: int
+    """DNS message from the upstream, likewise."""
+    retries: int
+    """Further times the query was sent: after a broken connection, or lost datagrams."""
+    tcp_fallback: bool
+    """DoUDP got a truncated answer and the query was asked again over TCP."""
+    error: str
+    """Why there is no good answer, short and stable; empty where there is one, whatever its response code."""
+
+
+def parse_metrics(line: str) -> QueryMetrics:
+    """One line of the stub's metrics as its dataclass.
+
+    Raises
+    ------
+    StubError
+        Where the line is not one this version knows.
+    """
+    try:
+        values = json.loads(line)
+        values["time_ns"] = values.pop("time")
+        values["protocol"] = Protocol(values["protocol"])
+        return QueryMetrics(**values)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StubError(
+            f"the stub wrote metrics that cannot be read: {line!r}",
+            next_step="The stub is of another version, or its disk is full: build it again with `make setup`.",
+        ) from error

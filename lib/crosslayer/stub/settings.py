@@ -1,0 +1,72 @@
+"""What a stub is told at its start. The stub itself checks it: here it is only put into words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from crosslayer.dns import Protocol, Resumption, Server
+
+SCHEMES = {
+    Protocol.DOUDP: "udp",
+    Protocol.DOTCP: "tcp",
+    Protocol.DOT: "tls",
+    Protocol.DOH: "https",
+    Protocol.DOH3: "h3",
+    Protocol.DOQ: "quic",
+}
+"""How a transport is named in an upstream's URL; `doh3` is taken for `h3` too."""
+
+_WITH_PATH = (Protocol.DOH, Protocol.DOH3)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a stub."""
+
+    upstream: str
+    """URL of the server asked: a scheme of `SCHEMES`, host, port unless it is the usual one, path for DoH and DoH3."""
+    listen: str = "127.0.0.1:53"
+    """Address and port it answers on, UDP and TCP."""
+    ca_file: Path | None = None
+    """PEM file of the CA the upstream's certificate is verified against; None for those of the system."""
+    server_name: str = ""
+    """Name in the certificate, in SNI and in the HTTP authority; empty where it is the URL's host."""
+    resumption: Resumption | None = None
+    """How much of an earlier session a new connection may use; None for tickets wherever the transport has them."""
+    timeout_s: float = 5.0
+    """A query that takes longer is answered with SERVFAIL, seconds."""
+    idle_timeout_s: float = 30.0
+    """The upstream connection is closed after this time without a query, seconds."""
+    udp_retransmit_s: float = 1.0
+    """DoUDP asks again after this time, then after twice as long, and so on, seconds."""
+    post_quantum: bool = False
+    """Offer the key share X25519MLKEM768, as browsers do: the client's hello then takes two packets."""
+
+    @classmethod
+    def towards(cls, server: Server, protocol: Protocol, resumption: Resumption | None = None, **others: Any) -> Self:
+        """Settings for a server of `crosslayer.dns` over one transport; `others` are further fields."""
+        host = f"[{server.address}]" if ":" in server.address else server.address
+        path = server.path if protocol in _WITH_PATH else ""
+        url = f"{SCHEMES[protocol]}://{host}:{server.ports[protocol]}{path}"
+        return cls(url, ca_file=server.ca_file, server_name=server.server_name, resumption=resumption, **others)
+
+    def words(self) -> list[str]:
+        """The settings as words of the stub's command line."""
+        words = ["--upstream", self.upstream, "--listen", self.listen]
+        if self.ca_file is not None:
+            words += ["--ca", str(self.ca_file)]
+        if self.server_name:
+            words += ["--server-name", self.server_name]
+        if self.resumption is not None:
+            words += ["--resumption", self.resumption.value]
+        if self.post_quantum:
+            words.append("--post-quantum")
+        for name, seconds in (
+            ("timeout", self.timeout_s),
+            ("idle-timeout", self.idle_timeout_s),
+            ("udp-retransmit", self.udp_retransmit_s),
+        ):
+            words += [f"--{name}", f"{round(seconds * 1000)}ms"]
+        return words
