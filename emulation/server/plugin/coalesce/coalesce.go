@@ -10,6 +10,7 @@ import (
 
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
+	dnsrequest "github.com/coredns/coredns/request"
 
 	"github.com/miekg/dns"
 )
@@ -32,6 +33,9 @@ func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 		from = originOf(ctx, w)
 	}
 	rw := &responseWriter{ResponseWriter: w, pad: from.encrypted && hasOption(r, dns.EDNS0PADDING)}
+	if !from.encrypted {
+		rw.query = r
+	}
 	rw.report = func(rcode int) {
 		q := r.Question[0]
 		c.shared.events.write(queryEvent{
@@ -81,10 +85,11 @@ func originOf(ctx context.Context, w dns.ResponseWriter) origin {
 	return from
 }
 
-// responseWriter pads an answer and reports it before it leaves.
+// responseWriter pads or compresses an answer and reports it before it leaves.
 type responseWriter struct {
 	dns.ResponseWriter
 	pad    bool
+	query  *dns.Msg // where the answer is to be compressed, else nil
 	report func(rcode int)
 }
 
@@ -94,7 +99,27 @@ func (w *responseWriter) WriteMsg(m *dns.Msg) error {
 		pad(m)
 	}
 	w.report(m.Rcode)
+	if w.query != nil {
+		if wire := compressed(m, dnsrequest.Request{Req: w.query, W: w.ResponseWriter}); wire != nil {
+			_, err := w.ResponseWriter.Write(wire)
+			return err
+		}
+	}
 	return w.ResponseWriter.WriteMsg(m)
+}
+
+// compressed returns m with its names compressed, as resolvers send them: CoreDNS spares itself the effort where a
+// message fits without. It returns nil where m does not fit at all, which CoreDNS knows how to handle.
+func compressed(m *dns.Msg, state dnsrequest.Request) []byte {
+	m = m.Copy()
+	state.Req = state.Req.Copy()
+	state.SizeAndDo(m)
+	m.Compress = true
+	wire, err := m.Pack()
+	if err != nil || len(wire) > state.Size() {
+		return nil
+	}
+	return wire
 }
 
 // paddingBlock is the block length for answers that RFC 8467, section 4.1 recommends.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coredns/coredns/plugin"
 	"github.com/coredns/coredns/plugin/test"
+	dnsrequest "github.com/coredns/coredns/request"
 
 	"github.com/miekg/dns"
 )
@@ -20,6 +21,12 @@ type keeper struct {
 func (k *keeper) WriteMsg(m *dns.Msg) error {
 	k.written = append(k.written, m)
 	return nil
+}
+
+func (k *keeper) Write(wire []byte) (int, error) {
+	m := &dns.Msg{Compress: true}
+	k.written = append(k.written, m)
+	return len(wire), m.Unpack(wire)
 }
 
 func padded(m *dns.Msg) *dns.Msg {
@@ -74,6 +81,43 @@ func TestPadding(t *testing.T) {
 		}
 		if got := len(wire)%paddingBlock == 0; got != c.want {
 			t.Errorf("%s: %d bytes", c.name, len(wire))
+		}
+	}
+}
+
+func TestAnswersInTheClearAreCompressedWhereTheyFit(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		encrypted bool
+		answers   int
+		bytes     int
+	}{
+		// Header, question, OPT, and per answer a pointer of 2 or the name again.
+		{"in the clear", false, 1, 12 + len(testHost) + 2 + 4 + 11 + 16},
+		{"encrypted", true, 1, 12 + len(testHost) + 2 + 4 + 11 + len(testHost) + 2 + 10 + 4},
+		{"too large", false, 100, 0},
+	} {
+		next := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+			m := new(dns.Msg).SetReply(r)
+			for range c.answers {
+				m.Answer = append(m.Answer, test.A(r.Question[0].Name+" 1 IN A 192.0.2.1"))
+			}
+			return dns.RcodeSuccess, w.WriteMsg(m)
+		})
+		query := question(testHost, dns.TypeA).SetEdns0(1232, false)
+		ctx := context.WithValue(context.Background(), originKey{}, origin{encrypted: c.encrypted})
+		w := new(keeper)
+		_, err := Coalesce{Next: next, shared: &shared{events: newEventLog()}}.ServeDNS(ctx, dnsrequest.NewScrubWriter(query, w), query)
+		if err != nil || len(w.written) != 1 {
+			t.Errorf("%s: error %v, %d answers", c.name, err, len(w.written))
+			continue
+		}
+		if c.bytes == 0 {
+			if !w.written[0].Truncated {
+				t.Errorf("%s: not truncated", c.name)
+			}
+		} else if got := w.written[0].Len(); got != c.bytes {
+			t.Errorf("%s: %d bytes, not %d", c.name, got, c.bytes)
 		}
 	}
 }

@@ -148,6 +148,7 @@ func (s *server) stop() error {
 func (s *server) startHTTPS(pages site) error {
 	config := s.tls.Clone()
 	config.NextProtos = []string{"h2", "http/1.1"}
+	config.MaxVersion = s.maxTLS
 	reportTLSConnections(config, listenerHTTPS, s.events)
 	tcp, err := net.Listen("tcp", s.https)
 	if err != nil {

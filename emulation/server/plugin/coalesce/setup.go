@@ -1,6 +1,7 @@
 package coalesce
 
 import (
+	"crypto/tls"
 	"errors"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type options struct {
 	control     string
 	events      string
 	retry       bool
+	maxTLS      uint16 // newest version over TCP
 	earlyData   earlyDataMode
 	idleTimeout time.Duration
 }
@@ -56,6 +58,10 @@ func setup(c *caddy.Controller) error {
 		c.OnStartup(common.server.start)
 		c.OnShutdown(common.server.stop)
 	}
+	if config.TLSConfig != nil {
+		// After newServer took its copy: QUIC has TLS 1.3 and nothing older.
+		config.TLSConfig.MaxVersion = opts.maxTLS
+	}
 	if config.TLSConfig != nil && hasKey(c.ServerBlockKeys, transport.TLS) {
 		// After newServer took its copy: the plugin's own listeners report their connections themselves.
 		reportTLSConnections(config.TLSConfig, listenerDoT, common.events)
@@ -65,7 +71,7 @@ func setup(c *caddy.Controller) error {
 
 // parse reads the server block; bare is true for the form without a block.
 func parse(c *caddy.Controller) (opts options, bare bool, err error) {
-	opts = options{idleTimeout: 30 * time.Second}
+	opts = options{idleTimeout: 30 * time.Second, maxTLS: tls.VersionTLS13}
 	bare = true
 	seen := map[string]bool{}
 	for i := 0; c.Next(); i++ {
@@ -111,6 +117,8 @@ func (o *options) set(property, value string) (err error) {
 		o.events = value
 	case "retry":
 		o.retry, err = onOff(property, value)
+	case "max_tls":
+		o.maxTLS, err = parseTLSVersion(value)
 	case "early_data":
 		o.earlyData, err = parseEarlyData(value)
 	case "idle_timeout":
@@ -132,6 +140,16 @@ func onOff(property, value string) (bool, error) {
 		return false, nil
 	}
 	return false, errors.New(property + " is either on or off, not '" + value + "'")
+}
+
+func parseTLSVersion(value string) (uint16, error) {
+	switch value {
+	case "1.2":
+		return tls.VersionTLS12, nil
+	case "1.3":
+		return tls.VersionTLS13, nil
+	}
+	return 0, errors.New("max_tls is either 1.2 or 1.3, not '" + value + "'")
 }
 
 func hasKey(keys []string, scheme string) bool {

@@ -1,6 +1,7 @@
 package coalesce
 
 import (
+	"crypto/tls"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +10,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	defaults := options{idleTimeout: 30 * time.Second}
+	defaults := options{idleTimeout: 30 * time.Second, maxTLS: tls.VersionTLS13}
 	for _, c := range []struct {
 		input string
 		want  options
@@ -17,21 +18,22 @@ func TestParse(t *testing.T) {
 		err   string // part of the error, "" where there is none
 	}{
 		{"coalesce", defaults, true, ""},
-		{"coalesce {\n doq :853\n}", options{doq: ":853", idleTimeout: 30 * time.Second}, false, ""},
+		{"coalesce {\n doq :853\n}", options{doq: ":853", idleTimeout: 30 * time.Second, maxTLS: tls.VersionTLS13}, false, ""},
 		{
-			"coalesce {\n pages /sites\n https :443\n h3 :443\n doq :853\n control /c\n events /e\n retry on\n early_data late\n idle_timeout 2s\n}",
+			"coalesce {\n pages /sites\n https :443\n h3 :443\n doq :853\n control /c\n events /e\n retry on\n max_tls 1.2\n early_data late\n idle_timeout 2s\n}",
 			options{
 				pages: "/sites", https: ":443", h3: ":443", doq: ":853", control: "/c", events: "/e", retry: true,
-				earlyData: earlyDataLate, idleTimeout: 2 * time.Second,
+				maxTLS: tls.VersionTLS12, earlyData: earlyDataLate, idleTimeout: 2 * time.Second,
 			}, false, "",
 		},
-		{"coalesce {\n pages \"/a b\"\n}", options{pages: "/a b", idleTimeout: 30 * time.Second}, false, ""},
+		{"coalesce {\n pages \"/a b\"\n}", options{pages: "/a b", idleTimeout: 30 * time.Second, maxTLS: tls.VersionTLS13}, false, ""},
 		{"coalesce :443", options{}, false, "Wrong argument count"},
 		{"coalesce {\n doq\n}", options{}, false, "Wrong argument count"},
 		{"coalesce {\n doq :1 :2\n}", options{}, false, "Wrong argument count"},
 		{"coalesce {\n doq :1\n doq :2\n}", options{}, false, "given twice"},
 		{"coalesce {\n dot :853\n}", options{}, false, "unknown property 'dot'"},
 		{"coalesce {\n retry yes\n}", options{}, false, "either on or off"},
+		{"coalesce {\n max_tls 1.1\n}", options{}, false, "either 1.2 or 1.3"},
 		{"coalesce {\n early_data soon\n}", options{}, false, "on, off or late"},
 		{"coalesce {\n idle_timeout long\n}", options{}, false, "invalid duration"},
 		{"coalesce {\n idle_timeout 0s\n}", options{}, false, "must be positive"},

@@ -96,3 +96,17 @@ func TestAnswersComeFromTheAddressAsked(t *testing.T) {
 		}
 	}
 }
+
+// The newest version over TCP is an option; QUIC always has TLS 1.3.
+func TestOlderTLSOverTCP(t *testing.T) {
+	s := start(t, map[string]string{"max_tls": "1.2"}, "")
+	conn, err := tls.Dial("tcp", s.addresses["https/tcp"], s.client().config("h2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if version := conn.ConnectionState().Version; version != tls.VersionTLS12 {
+		t.Error(tls.VersionName(version))
+	}
+	s.client().warm(t, s.addresses["doq/udp"], "doq")
+}
