@@ -12,11 +12,13 @@ import random
 import statistics
 import sys
 import time
+from functools import partial
 
 import numpy as np
 
 from crosslayer import pages
 from crosslayer.browser import Browser, find_browser
+from crosslayer.campaign.study import LOADS_PER_PROCESS
 from crosslayer.links import load_profiles
 from crosslayer.testbed import Testbed, private
 from tests.benchmarks._common import report
@@ -39,13 +41,21 @@ def main() -> None:
     begin = time.monotonic()
     with Testbed() as testbed, testbed.serve([page, specs["warmup"]], spec_dir=spec_dir) as (server, addresses):
         verdict = testbed.set_link(load_profiles()["fiber"]).verdict
-        with Browser(find_browser(), folder=testbed.folder / "aa", addresses=addresses, spki=server.spki) as browser:
-            while len(plt_ms[page.aliases[0]]) < pairs and time.monotonic() - begin < seconds:
-                for alias in draw.sample(page.aliases[:2], 2):
-                    load = browser.load(
-                        page.host, prime_host=alias, close_connections=lambda: server.close_connections("h3")
-                    )
-                    plt_ms[alias].append(load.plt_ms)
+        programs = find_browser()
+        processes = 0
+        while len(plt_ms[page.aliases[0]]) < pairs and time.monotonic() - begin < seconds:
+            processes += 1
+            folder = testbed.folder / f"aa-{processes}"
+            with Browser(programs, folder=folder, addresses=addresses, spki=server.spki) as browser:
+
+                def load(alias: str, browser: Browser = browser) -> float:
+                    close = partial(server.close_connections, "h3")
+                    return browser.load(page.host, prime_host=alias, close_connections=close).plt_ms
+
+                load(page.aliases[0])  # the first of a process is not recorded
+                while browser.loads < LOADS_PER_PROCESS:
+                    for alias in draw.sample(page.aliases[:2], 2):
+                        plt_ms[alias].append(load(alias))
     first, second = (np.array(plt_ms[alias]) for alias in page.aliases[:2])
     level = float(np.median(np.concatenate([first, second])))
     differences = first - second
