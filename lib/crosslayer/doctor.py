@@ -45,7 +45,7 @@ _TOOLS = {
     "tc": ("iproute2", "measuring", "netem"),
     "kdig": ("knot-dnsutils (Nix: knot-dns)", "comfort", "an independent DNS client"),
     "tcpdump": ("tcpdump", "comfort", "packet captures"),
-    "named": ("bind9 (Nix: bind)", "comfort", "BIND 9, a resolver for `crosslayer discover` to find"),
+    "named": ("bind9 (Nix: bind)", "comfort", "BIND 9: the study `authoritative`, `crosslayer discover`"),
     "kresd": ("knot-resolver (Nix: knot-resolver_5)", "comfort", "Knot Resolver, another one"),
 }
 _NIX = "`nix develop` has it too."
@@ -55,7 +55,7 @@ _FLAKE_VERSIONS = _ROOT / "nix" / "versions.json"
 
 def examine() -> list[Finding]:
     """Every check, in the order a reader wants them. Starts a few short programs; changes nothing."""
-    return [_python(), *_flake(), *_tools(), _namespaces(), *_netem(), *_programs(), *_browser(), *_room()]
+    return [_python(), *_flake(), *_tools(), _dnsproxy(), _namespaces(), *_netem(), *_programs(), *_browser(), *_room()]
 
 
 def can_measure(findings: list[Finding]) -> bool:
@@ -133,6 +133,13 @@ def _tools() -> list[Finding]:
                 Finding(name, state, f"not found ({purpose})", f"Install {package}: `make setup`. {_NIX}", needed)
             )
     return findings
+
+
+def _dnsproxy() -> Finding:
+    """AdGuard's proxy, which Batenburg 2022 had at both ends: no study can use it, and this says what stands there."""
+    where = shutil.which("dnsproxy") or "not found, and Debian has no package of it"
+    way = "Not needed: the study `authoritative` has this project's stub and server in its places."
+    return Finding("dnsproxy", State.NOTE, where, way, "comfort")
 
 
 def _namespaces() -> Finding:

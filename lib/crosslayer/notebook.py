@@ -36,8 +36,9 @@ QUESTIONS = {
     "question_serialisation": "serialisation",
     "question_early_data": "early-data",
     "question_key_share": "key-share",
+    "authoritative": "authoritative",
 }
-"""Notebooks that answer one question each, and the study each of them measures."""
+"""Notebooks with a study of their own: an open question each, or a paper."""
 REFERENCE = "data/raw/reference"
 
 CANNOT_MEASURE = 3

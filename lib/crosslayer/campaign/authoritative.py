@@ -20,8 +20,8 @@ import statistics
 import subprocess
 import time
 from bisect import bisect_left
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +110,24 @@ def schedule(plan: Plan, order: Iterable[int]) -> list[tuple[dns.Due, int | None
     return rows
 
 
+def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
+    """Refuse a round whose load was none.
+
+    Raises
+    ------
+    CampaignError
+        Where this machine could not hold the rate.
+    """
+    late = statistics.median(query.late_ms for query in asked)
+    if late > _LATE_LIMIT_MS:
+        raise CampaignError(
+            f"the load generator cannot hold its rate: half of its queries left more than {late:.1f} ms late",
+            where=where,
+            next_step="Give a longer interval_ms or fewer clients. Finished rounds are kept: `crosslayer export` makes "
+            "a dataset of them.",
+        )
+
+
 class Authoritative(Study):
     """BIND and our server on a machine at the far end, a stub per stream, and the paced load on them.
 
@@ -166,8 +184,8 @@ class Authoritative(Study):
             for number, stream in enumerate(STREAMS)
             for client in range(stream.clients(self.bench.plan))
         }
-        # Closing a connection may wait for its ticket, which must not hold up the load.
-        self._closers = enter(ThreadPoolExecutor(len(STREAMS)))
+        # Closing may wait for a ticket, which must not hold up the load; and a stub takes one command at a time.
+        self._closers = [enter(ThreadPoolExecutor(1)) for _ in STREAMS]
 
     @staticmethod
     def versions() -> dict[str, str]:
@@ -204,24 +222,17 @@ class Authoritative(Study):
         numbers = plan.shuffled(round_number, cell, [str(number) for number in range(len(STREAMS) + 1)])
         wanted = schedule(plan, map(int, numbers))
         askers: dict[int, dns.Asker] = {}
-        closing: dict[int, Stub] = {}
+        closing: dict[int, int] = {}
         for due, stream, client, _number in wanted:
             askers[due.asker] = self._at_bind if stream is None else self._askers[stream, client]
             if stream is not None and STREAMS[stream].connection != "kept":
-                closing[due.asker] = self._stubs[stream]
+                closing[due.asker] = stream
         for stub in self._stubs:
             stub.forget()
             stub.metrics()  # what came before is not of this round
         self._server.events()
         asked = self._ask([due for due, *_ in wanted], [askers[n] for n in range(len(askers))], closing)
-        late = statistics.median(query.late_ms for query in asked)
-        if late > _LATE_LIMIT_MS:
-            raise CampaignError(
-                f"the load generator cannot hold its rate: half of its queries left more than {late:.1f} ms late",
-                where=f"link {cell.link}, round {round_number}",
-                next_step="Give a longer interval_ms or fewer clients; finished rounds are kept, and `crosslayer "
-                "export` makes a dataset of them.",
-            )
+        check_pace(asked, f"link {cell.link}, round {round_number}")
         told = [_by_port(stub.metrics()) for stub in self._stubs]
         early = {
             (event.listener, event.remote): not event.handshake_complete
@@ -249,16 +260,21 @@ class Authoritative(Study):
         return {"paced_queries": [row | _named(stream, 0, 1) for stream in range(len(STREAMS))]}
 
     def _ask(
-        self, wanted: list[dns.Due], askers: list[dns.Asker], closing: dict[int, Stub] | None = None
+        self, wanted: list[dns.Due], askers: list[dns.Asker], closing: dict[int, int] | None = None
     ) -> list[dns.Asked]:
         """The load; connections that are not to be kept are closed as soon as their answer is there."""
-        stubs = closing or {}
+        streams = closing or {}
+        closed: list[Future[int]] = []
 
         def answered(asker: int) -> None:
-            if asker in stubs:
-                self._closers.submit(stubs[asker].reset_sessions)
+            if asker in streams:
+                stream = streams[asker]
+                closed.append(self._closers[stream].submit(self._stubs[stream].reset_sessions))
 
-        return dns.ask_at_pace(askers, wanted, self._query.wire, timeout_s=_WAIT_S, answered=answered)
+        asked = dns.ask_at_pace(askers, wanted, self._query.wire, timeout_s=_WAIT_S, answered=answered)
+        for future in closed:
+            future.result()
+        return asked
 
     def _result(self, query: dns.Asked, metrics: QueryMetrics | None) -> dict[str, Any]:
         """What the client saw, and why it does not count where it does not."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crosslayer.claims import tnsm24
+from crosslayer.claims import batenburg22, tnsm24
 from crosslayer.claims.checks import Check
 from crosslayer.claims.observed import Observed
 
@@ -23,10 +23,13 @@ class StudyClaims:
     """By claim identifier."""
     observed: type[Observed] = Observed
     """What the checks ask: made from the tables of a dataset."""
+    tables: tuple[str, ...] = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")
+    """Which tables it is made from."""
 
 
 BY_STUDY: Mapping[str, StudyClaims] = {
     "coalescing": StudyClaims(tnsm24.CHECKS),
+    "authoritative": StudyClaims(batenburg22.CHECKS, batenburg22.PacedObserved, ("paced_queries",)),
 }
 """By name of the study; studies that no paper has made have no claims."""
 

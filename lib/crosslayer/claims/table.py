@@ -57,6 +57,7 @@ def check(
     link_checks: pl.LazyFrame,
     claims: pl.DataFrame,
     study: str = "coalescing",
+    paced_queries: pl.LazyFrame | None = None,
 ) -> pl.DataFrame:
     """Hold every published result against a campaign.
 
@@ -66,6 +67,8 @@ def check(
         Tables of a dataset, whole.
     study
         The campaign's study: its claims are checked (`studies.BY_STUDY`), all others are not measured.
+    paced_queries
+        The table that the study `authoritative` has instead of those.
     claims
         `data/reference/claims.csv`, every column as text.
 
@@ -81,7 +84,8 @@ def check(
     observed: Observed | None = None
     if ours:
         tables = {"dns_exchanges": dns_exchanges, "tcp_rtts": tcp_rtts, "page_loads": page_loads}
-        observed = ours.observed(**tables, link_checks=link_checks)
+        tables |= {"link_checks": link_checks} | ({} if paced_queries is None else {"paced_queries": paced_queries})
+        observed = ours.observed(**{name: tables[name] for name in ours.tables})
     rows = [
         _row(claim, checks.get(claim["claim_id"]), observed)
         for claim in claims.filter(kind="result").iter_rows(named=True)

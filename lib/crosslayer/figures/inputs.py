@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -37,6 +37,7 @@ class Inputs:
     """Links with observations, by ascending nominal RTT; those without delay are left out."""
     pages: tuple[str, ...]
     """Pages with observations, those of the paper first."""
+    paced_queries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
 
     @classmethod
     def of(cls, dataset: Dataset, published: Published) -> Inputs:
@@ -50,6 +51,7 @@ class Inputs:
         found = set(cells["page"].drop_nulls())
         return cls(
             **tables,
+            paced_queries=dataset.table("paced_queries"),
             published=published,
             links=tuple(link for link in rtts["link"] if link in set(cells["link"])),
             pages=(*(page for page in PAGES if page in found), *sorted(found - set(PAGES))),

@@ -1,8 +1,8 @@
 """From observations to numbers: frames in, frames out. No clock, no network and no file here.
 
 `observations` says which rows count, `combinations` joins DNS exchanges and page loads to PLTs, `distributions`
-has CDF curves and quantiles, `intervals` medians with their uncertainty, `lines` what grows along a line, `resampling`
-the bootstrap behind them, `links` the emulated link itself.
+has CDF curves and quantiles, `intervals` medians with their uncertainty, `lines` what grows along a line, `paced`
+means and variances of paced queries, `resampling` the bootstrap behind them all, `links` the emulated link itself.
 Everything that need not be resampled is lazy, so that a campaign of any size streams.
 """
 
@@ -19,6 +19,7 @@ from crosslayer.metrics.intervals import medians, paired, relative_medians
 from crosslayer.metrics.lines import line
 from crosslayer.metrics.links import in_rtts, link_table, nominal_rtts
 from crosslayer.metrics.observations import CELL, ROUND, exchanges, failures, page_loads, tcp_rtts
+from crosslayer.metrics.paced import estimate, moments, paced
 from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Sample, derived, drawn
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "curves",
     "derived",
     "drawn",
+    "estimate",
     "exchanges",
     "exclusions",
     "failures",
@@ -42,7 +44,9 @@ __all__ = [
     "line",
     "link_table",
     "medians",
+    "moments",
     "nominal_rtts",
+    "paced",
     "page_loads",
     "paired",
     "relative_increase",

@@ -30,7 +30,7 @@ __all__ = [
 
 def check_claims(dataset: Dataset) -> pl.DataFrame:
     """Every published result held against a dataset; columns as `crosslayer.claims.check` gives them."""
-    tables = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")
+    tables = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks", "paced_queries")
     frames = {name: dataset.table(name) for name in tables}
     return claims.check(**frames, claims=published.load().claims, study=dataset.campaign.study)
 

@@ -1,0 +1,124 @@
+"""The study `authoritative` with a real BIND, link and stubs, and what it says of bad input."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from crosslayer.campaign.authoritative import ORIGIN, STREAMS, ZONE
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.testbed.bind import LOCAL, Bind, BindError, find_named
+from tests.integration.conftest import CROSSLAYER, Run
+
+STUDY = ["measure", "--study", "authoritative", "--profile", "smoke", "--rounds", "1"]
+NOMINAL_MS = {"twente-local": 0.0, "twente-eu": 5.0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bind9() -> None:
+    """Skip, with the reason, where there is no BIND."""
+    try:
+        find_named()
+    except BindError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def campaign(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("authoritative") / "smoke"
+    done = subprocess.run([*CROSSLAYER, *STUDY, "--out", str(folder)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return Dataset.open(folder)
+
+
+def test_every_query_is_answered_over_its_transport_and_connection(campaign: Dataset) -> None:
+    rows = campaign.table("paced_queries").collect()
+    assert rows["error"].null_count() == rows.height
+    measured = rows.filter(~pl.col("warming"))
+    counts = {key: part.height for key, part in measured.group_by("link", "protocol", "connection")}
+    for link in NOMINAL_MS:
+        for stream in STREAMS:
+            expected = 2 * (4 if stream.connection == "kept" else 1)
+            assert counts[link, stream.protocol.value, stream.connection] == expected
+    kept = measured.filter(pl.col("connection") == "kept")
+    assert not kept["new_connection"].any()
+    assert measured.filter(pl.col("connection") != "kept")["new_connection"].all()
+    assert measured.filter(pl.col("connection") == "0-rtt")["early_data_accepted"].all()
+    assert (rows["late_ms"] >= 0).all()
+    assert (rows["authority_ms"] > 0).all()
+    assert campaign.campaign.versions["bind"].startswith("BIND 9")
+
+
+def test_no_response_beats_its_round_trips(campaign: Dataset) -> None:
+    rows = campaign.table("paced_queries").filter(~pl.col("warming")).collect()
+    trips = {("DoTCP", "new"): 2, ("DoT", "new"): 3, ("DoH", "new"): 3, ("DoQ", "new"): 2, ("DoH3", "new"): 2}
+    for row in rows.iter_rows(named=True):
+        least = trips.get((row["protocol"], row["connection"]), 1) * NOMINAL_MS[row["link"]]
+        assert row["response_ms"] > 0.95 * least
+        assert row["response_ms"] >= row["query_ms"]
+
+
+def test_messages_have_the_sizes_that_are_said(campaign: Dataset) -> None:
+    rows = campaign.table("paced_queries").collect()
+    plain = rows.filter(pl.col("protocol").is_in(["DoUDP", "DoTCP"]))
+    assert set(plain["query_bytes"]) == {57}
+    assert set(plain["answer_bytes"]) == {145}
+    padded = rows.filter(~pl.col("protocol").is_in(["DoUDP", "DoTCP"]))
+    assert set(padded["query_bytes"]) == {128}
+    assert set(padded["answer_bytes"]) == {468}
+
+
+def start(folder: Path, zone: str = ZONE) -> Bind:
+    return Bind.start(subprocess.Popen, folder=folder, origin=ORIGIN, zone=zone)
+
+
+def test_bind_answers_with_the_papers_size(tmp_path: Path) -> None:
+    with start(tmp_path / "bind"):
+        words = ["kdig", "+bufsize=1232", "+norecurse", f"@{LOCAL[0]}", "-p", str(LOCAL[1]), f"www.{ORIGIN}", "A"]
+        said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=20).stdout
+    assert ";; Received 89 B" in said
+
+
+@pytest.mark.parametrize(
+    ("zone", "words"),
+    [
+        ("www IN A 192.0.2.1\n", "no TTL"),
+        (ZONE + "www IN A 192.0.2.999\n", "bad dotted quad"),
+        (ZONE.replace("@ IN SOA ns hostmaster 1 3600 600 86400 300\n", ""), "SOA"),
+    ],
+)
+def test_a_zone_that_bind_refuses_is_told_in_its_words(tmp_path: Path, zone: str, words: str) -> None:
+    with pytest.raises(BindError, match="BIND refuses the zone") as caught:
+        start(tmp_path / "bind", zone)
+    assert words in caught.value.next_step
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_port_in_use_is_named(tmp_path: Path, kind: socket.SocketKind) -> None:
+    with socket.socket(socket.AF_INET, kind) as taken:
+        taken.bind(LOCAL)
+        if kind is socket.SOCK_STREAM:
+            taken.listen()
+        with pytest.raises(BindError, match="a port is in use") as caught:
+            start(tmp_path / "bind")
+    assert str(LOCAL[1]) in caught.value.next_step
+
+
+def test_a_missing_bind_is_named_with_the_next_step(crosslayer: Run, tmp_path: Path) -> None:
+    done = crosslayer(*STUDY, "--out", str(tmp_path / "x"), env=os.environ | {"CROSSLAYER_NAMED": "/nonexistent/named"})
+    assert done.returncode in (1, 3)
+    assert "there is no BIND 9" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_rate_that_cannot_be_held_is_refused(crosslayer: Run, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('study = "authoritative"\nlinks = ["twente-local"]\nrounds = 1\ninterval_ms = 10\n')
+    done = crosslayer("measure", "--plan", str(plan), "--out", str(tmp_path / "x"))
+    assert done.returncode == 1
+    assert "cannot each ask every 10 ms" in done.stderr

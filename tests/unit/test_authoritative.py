@@ -1,0 +1,328 @@
+"""The study `authoritative`: its pace is an open loop, its numbers follow the rows, its claims follow the numbers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from crosslayer import claims, dns, metrics, published
+from crosslayer.campaign.authoritative import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.plan import Plan, changed, sized
+from crosslayer.campaign.schema import TABLES, Kind
+from crosslayer.claims.batenburg22 import CHECKS
+from crosslayer.figures import FIGURES, Inputs, draw, of_study
+from crosslayer.testbed.bind import BindError, find_named
+
+RTT_MS = {"twente-local": 0.0, "twente-eu": 5.0, "twente-us": 85.0, "twente-au": 248.0}
+VARIED = {"twente-us-jitter": 85.0, "twente-us-loss": 85.0}
+PROCESSING_MS = {"DoUDP": 0.5, "DoTCP": 0.55, "DoT": 0.6, "DoH": 0.9, "DoH3": 1.0, "DoQ": 0.8}
+ROUNDS = 8
+ORDER = range(len(STREAMS) + 1)
+
+# --- the load --------------------------------------------------------------------------------------------------------
+
+
+def test_a_round_asks_as_often_as_the_plan_says() -> None:
+    plan = Plan(queries=3)
+    rows = schedule(plan, ORDER)
+    for number, stream in enumerate(STREAMS):
+        measured = [(client, count) for _, s, client, count in rows if s == number and count > 0]
+        assert len(measured) == len(set(measured)) == 3 * (4 if stream.connection == "kept" else 1)
+        assert [client for _, s, client, count in rows if s == number and count == 0] == [0]
+    assert sum(stream is None for _, stream, _, _ in rows) == 1 + 3
+
+
+def test_phases_are_even_and_a_client_keeps_its_interval() -> None:
+    plan = Plan(queries=3, interval_ms=2000)
+    rows = schedule(plan, reversed(ORDER))
+    times = sorted(due.at_ms for due, _, _, number in rows if number == 1)
+    assert np.allclose(np.diff(times), 2000 / len(times))
+    for asker in {due.asker for due, *_ in rows}:
+        own = [due.at_ms for due, *_ in rows if due.asker == asker]
+        assert all(after - before == pytest.approx(2000) for before, after in pairwise(own))
+
+
+def test_paper_has_6000_queries_of_each_kept_transport_and_link() -> None:
+    plan = sized("authoritative", "paper")
+    assert plan.rounds * plan.clients * plan.queries == 6000
+    assert sized("authoritative", "quick").rounds >= metrics.MIN_ROUNDS
+
+
+@pytest.mark.parametrize("key", ["clients", "interval_ms", "queries"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True])
+def test_a_pace_that_is_none_is_refused(key: str, value: object) -> None:
+    with pytest.raises(CampaignError, match=key):
+        changed(Plan(), {key: value})
+
+
+def test_a_rate_that_was_not_held_is_an_error_and_a_few_late_queries_are_none() -> None:
+    due = dns.Due(0.0, 0)
+    check_pace([dns.Asked(due, 0, late) for late in (0.1, 0.2, 40.0)], "link x, round 1")
+    with pytest.raises(CampaignError, match=r"cannot hold its rate.* 30\.0 ms late") as caught:
+        check_pace([dns.Asked(due, 0, late) for late in (0.1, 30.0, 40.0)], "link x, round 1")
+    assert "Finished rounds are kept" in str(caught.value.next_step)
+
+
+class Echo:
+    """A server that answers with what it got, after a time, or never."""
+
+    def __init__(self, delay_s: float, *, every: int = 1) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self.socket.getsockname()
+        self._delay_s, self._every = delay_s, every
+        self._timers: list[threading.Timer] = []
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        number = 0
+        while True:
+            wire, sender = self.socket.recvfrom(512)
+            if not wire:
+                return
+            number += 1
+            if number % self._every == 0:
+                timer = threading.Timer(self._delay_s, self.socket.sendto, (wire, sender))
+                self._timers.append(timer)
+                timer.start()
+
+    def close(self) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", self.address)
+        self._thread.join()
+        for timer in self._timers:
+            timer.join()
+        self.socket.close()
+
+
+@pytest.fixture
+def slow() -> Iterator[Echo]:
+    server = Echo(0.3)
+    yield server
+    server.close()
+
+
+def test_a_slow_answer_does_not_delay_the_next_query(slow: Echo) -> None:
+    asker = dns.Asker(slow.address)
+    heard: list[int] = []
+    due = [dns.Due(20.0 * number, 0) for number in range(10)]
+    asked = dns.ask_at_pace([asker], due, bytes(12), timeout_s=5, answered=heard.append)
+    asker.close()
+    assert [query.due for query in asked] == due
+    # All have left before the first answer is there: what closes the loop would take ten times as long.
+    assert asked[0].answered_ns is not None
+    assert asked[-1].sent_ns < asked[0].answered_ns
+    assert len(heard) == 10
+    for query in asked:
+        assert query.response_ms is not None
+        assert query.response_ms >= 300
+        assert query.late_ms >= 0
+    assert len({query.answer[:2] for query in asked}) == 10
+
+
+def test_a_query_without_an_answer_is_waited_for_and_told() -> None:
+    server = Echo(0.0, every=2)
+    askers = [dns.Asker(server.address), dns.Asker(server.address)]
+    begun = time.monotonic()
+    asked = dns.ask_at_pace(askers, [dns.Due(0, 0), dns.Due(10, 1)], bytes(12), timeout_s=0.2)
+    assert time.monotonic() - begun >= 0.2
+    for asker in askers:
+        asker.close()
+    server.close()
+    assert [query.response_ms is None for query in asked] == [True, False]
+
+
+def test_the_name_has_the_length_that_makes_the_papers_sizes() -> None:
+    query = dns.build_query(dns.Question(NAME), dns.Protocol.DOUDP, dns.Settings())
+    assert 14 + 20 + 8 + len(query.wire) == 99
+    two_records = 2 * (2 + 2 + 2 + 4 + 2 + 4)
+    assert ZONE.count("www IN A") == 2
+    assert 14 + 20 + 8 + len(query.wire) + two_records == 131
+    assert NAME.endswith(ORIGIN)
+
+
+def test_a_missing_bind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLAYER_NAMED", "/nonexistent/named")
+    with pytest.raises(BindError, match="no BIND 9") as caught:
+        find_named()
+    assert "bind9" in caught.value.next_step
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def frame(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
+    kinds: dict[Kind, Any] = {
+        Kind.INTEGER: pl.Int64(),
+        Kind.REAL: pl.Float64(),
+        Kind.TEXT: pl.String(),
+        Kind.BOOLEAN: pl.Boolean(),
+        Kind.JSON: pl.String(),
+        Kind.REAL_LIST: pl.List(pl.Float64()),
+    }
+    return pl.LazyFrame(rows, schema={column.name: kinds[column.kind] for column in TABLES[name]})
+
+
+def queries(*, authority_ms: float = 0.3, noise_ms: float = 0.1) -> pl.LazyFrame:
+    """A campaign in which every response takes one RTT, the transport's processing and BIND's time."""
+    random = np.random.default_rng(1)
+    rows = []
+    for link, rtt in (RTT_MS | VARIED).items():
+        for stream in STREAMS:
+            protocol = stream.protocol.value
+            trips = 1 if stream.connection == "kept" or stream.connection == "0-rtt" else 3
+            for number in range(ROUNDS * 16):
+                took = trips * rtt + PROCESSING_MS[protocol] + authority_ms + random.normal(0, noise_ms)
+                rows.append(
+                    {"campaign": "c", "round": number // 16, "link": link, "study": "authoritative"}
+                    | {"protocol": protocol, "connection": stream.connection, "client": 0, "number": number % 16}
+                    | {"warming": number % 16 == 0, "position": 0, "started_s": 1.0, "late_ms": 0.1}
+                    | {"response_ms": 1e3 if number % 16 == 0 else took, "authority_ms": authority_ms}
+                    | {"query_ms": took, "handshake_ms": 0.0, "new_connection": stream.connection != "kept"}
+                    | {"early_data_accepted": stream.connection == "0-rtt"}
+                )
+    return frame("paced_queries", rows)
+
+
+def inputs(paced: pl.LazyFrame) -> Inputs:
+    checks = [
+        {"campaign": "c", "round": 0, "link": link, "nominal_rtt_ms": rtt} for link, rtt in (RTT_MS | VARIED).items()
+    ]
+    made = {name: frame(name, []) for name in ("dns_exchanges", "tcp_rtts", "page_loads")}
+    return Inputs(
+        **made,
+        link_checks=frame("link_checks", checks),
+        published=published.load(),
+        links=tuple(RTT_MS)[1:],
+        pages=(),
+        paced_queries=paced,
+    )
+
+
+def test_means_and_variances_are_those_of_the_rows_within_their_intervals() -> None:
+    random = np.random.default_rng(5)
+    values = random.normal(248, 2, 640)
+    rows = pl.LazyFrame(
+        {"campaign": ["c"] * 640, "round": [n // 80 for n in range(640)], "group": ["g"] * 640, "value": values}
+    )
+    for statistic, true, exact in (("mean", 248, values.mean()), ("variance", 4, values.var(ddof=1))):
+        found = metrics.moments(rows, "value", ["group"], statistic).row(0, named=True)
+        assert (found["n"], found["rounds"]) == (640, 8)
+        assert found["value"] == pytest.approx(exact)
+        assert found["low"] < true < found["high"]
+        assert found["high"] - found["low"] < 0.35 * true
+    few = metrics.moments(rows.filter(pl.col("round") < 5), "value", ["group"], "mean").row(0, named=True)
+    assert few["low"] is None
+
+
+def test_only_queries_that_were_what_they_were_meant_to_be_count() -> None:
+    rows = queries().collect()
+    spoilt = rows.with_columns(
+        new_connection=pl.when(pl.col("round") == 0).then(~pl.col("new_connection")).otherwise("new_connection"),
+        early_data_accepted=pl.when(pl.col("round") == 1).then(False).otherwise("early_data_accepted"),
+        error=pl.when(pl.col("round") == 2).then(pl.lit("no answer")).otherwise("error"),
+    ).lazy()
+    for connection, lost in (("kept", {0, 2}), ("new", {0, 2}), ("0-rtt", {1, 2})):
+        found = metrics.paced(spoilt, connection).collect()
+        assert set(found["round"]) == set(range(ROUNDS)) - lost
+        assert not found["warming"].any()
+        assert set(found["connection"]) == {connection}
+
+
+def test_every_figure_draws_and_the_deviation_from_rtt_and_processing_is_nothing() -> None:
+    of = inputs(queries())
+    assert len(of_study("authoritative")) == 6
+    for figure in of_study("authoritative").values():
+        drawing = draw(figure, of, "Campaign synthetic.")
+        drawing.chart.to_dict()
+        assert drawing.frame.height
+        if figure.table is not None:
+            assert figure.table(drawing.frame).height
+    pace = FIGURES["paced-link"]
+    said = pace.verdict(pace.data(of)) if pace.verdict else ""
+    assert said.startswith("18 of 18 means")
+    means = FIGURES["table1-means"].data(of)
+    doq = means.filter(link="twente-au", protocol="DoQ", source="measured").row(0, named=True)
+    assert doq["value"] == pytest.approx(248.8, abs=0.05)
+    assert means.filter(link="twente-au", protocol="DoQ", source="published")["value"].to_list() == [248.51]
+    shares = FIGURES["fig3-histograms"].data(of).group_by("link", "protocol").agg(pl.col("percent").sum())
+    assert shares["percent"].to_list() == pytest.approx([100.0] * 24)
+
+
+def test_a_transport_that_is_too_slow_is_told_of() -> None:
+    slow = pl.col("response_ms") + pl.when(pl.col("link") == "twente-eu", pl.col("protocol") == "DoT").then(
+        3
+    ).otherwise(0)
+    pace = FIGURES["paced-link"]
+    assert pace.verdict is not None
+    said = pace.verdict(pace.data(inputs(queries().with_columns(response_ms=slow))))
+    assert said.startswith("17 of 18 means")
+    assert "DoT on EU with +3.0" in said
+
+
+def test_a_dataset_without_this_study_gives_figures_that_say_so() -> None:
+    of = inputs(frame("paced_queries", []))
+    for figure in of_study("authoritative").values():
+        draw(figure, of, "Campaign synthetic.").chart.to_dict()
+
+
+# --- claims ----------------------------------------------------------------------------------------------------------
+
+
+def verdicts(paced: pl.LazyFrame) -> dict[str, dict[str, Any]]:
+    none = {name: frame(name, []) for name in ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")}
+    table = claims.check(**none, claims=published.load().claims, study="authoritative", paced_queries=paced)
+    return {row["claim_id"]: row for row in table.iter_rows(named=True)}
+
+
+def test_every_result_of_the_paper_has_its_check() -> None:
+    results = published.load().claims.filter(paper="BATENBURG22", kind="result")["claim_id"]
+    assert set(results) == set(CHECKS)
+    table = verdicts(queries())
+    for identifier in CHECKS:
+        assert table[identifier]["verdict"] != "not measured"
+    assert table["T079"]["verdict"] == "not measured"
+
+
+def test_checks_ask_for_what_the_claims_name() -> None:
+    table = verdicts(queries(noise_ms=0.01))
+    for row in (row for row in table.values() if row["paper"] == "BATENBURG22"):
+        if row["section_or_figure"] == "Table 1":
+            protocol, place = row["scope"].split("; ")
+            link = {"Local": "twente-local", "EU": "twente-eu", "US": "twente-us", "AU": "twente-au"}[place]
+            assert row["ours"] == pytest.approx(RTT_MS[link] + PROCESSING_MS[protocol], abs=0.01)
+        if row["section_or_figure"] == "Table 2":
+            assert row["ours"] == pytest.approx(0.0001, rel=0.5)
+
+
+def test_orderings_follow_the_numbers() -> None:
+    table = verdicts(queries())
+    assert table["B053"]["verdict"] == "reproduced"
+    assert table["B062"]["verdict"] == "reproduced"
+    assert table["B054"]["verdict"] == "not reproduced"
+    assert "path that treats them differently" in table["B054"]["why"]
+    away = pl.col("link").is_in(["twente-eu", "twente-us", "twente-au"])
+    faster = pl.when(away, pl.col("protocol") == "DoQ").then(pl.col("response_ms") - 0.7).otherwise("response_ms")
+    table = verdicts(queries().with_columns(response_ms=faster))
+    for identifier in ("B054", "B061"):
+        assert table[identifier]["verdict"] == "reproduced"
+    peak = pl.when(pl.col("link") == "twente-au", pl.col("protocol") == "DoT", pl.col("number") < 4)
+    second = peak.then(252.3).otherwise("response_ms")
+    assert table["B058"]["verdict"] == "not reproduced"
+    assert verdicts(queries().with_columns(response_ms=second))["B058"]["verdict"] == "reproduced"
+
+
+def test_few_rounds_give_no_verdict() -> None:
+    table = verdicts(queries().filter(pl.col("round") < 2))
+    assert table["B021"]["verdict"] == "not measured"
+    assert "Only 2 rounds" in table["B021"]["why"]
