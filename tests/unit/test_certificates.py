@@ -65,3 +65,10 @@ def test_files_are_private(certificates: Certificates) -> None:
 def test_two_runs_share_nothing(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     assert make_certificates(tmp_path, NAMES, ADDRESSES).spki != make_certificates(tmp_path / "other", NAMES, []).spki
+
+
+def test_a_leaf_may_be_made_as_large_as_a_shared_one(tmp_path: Path) -> None:
+    large = load(make_certificates(tmp_path, NAMES, ADDRESSES, at_least_bytes=4500).certificate_file)
+    assert 4500 <= len(large.public_bytes(Encoding.DER)) < 5500
+    names = large.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName)[:3] == ["www.example.org", "alias-1.example.org", "localhost"]

@@ -55,6 +55,14 @@ def test_encrypted_queries_are_padded_to_blocks(protocol: Protocol) -> None:
         assert any(option.otype == dns.edns.OptionType.PADDING for option in on_the_wire.options)
 
 
+def test_a_client_cookie_takes_twelve_bytes_and_is_another_each_time() -> None:
+    first, second = (build_query(QUESTION, Protocol.DOUDP, Settings(cookie=True)) for _ in range(2))
+    assert len(first.wire) == 44 + 12
+    assert [option.otype for option in first.message.options] == [dns.edns.OptionType.COOKIE]
+    assert first.wire[-8:] != second.wire[-8:]
+    assert len(build_query(QUESTION, Protocol.DOQ, Settings(cookie=True)).wire) == 128
+
+
 def test_padding_is_a_parameter() -> None:
     assert len(build_query(QUESTION, Protocol.DOQ, Settings(padding_block_bytes=468)).wire) == 468
     assert len(build_query(QUESTION, Protocol.DOQ, Settings(padding_block_bytes=0)).wire) == 44

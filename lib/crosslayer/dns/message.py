@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 
+import dns.edns
 import dns.exception
 import dns.flags
 import dns.message
@@ -20,6 +22,7 @@ MAX_MESSAGE_BYTES = 65535
 """What the two-byte length of a stream transport can say."""
 
 _HEADER_BYTES = 12
+_COOKIE_BYTES = 8
 _RESPONSE_BIT = 0x80
 _ZERO_ID = frozenset({Protocol.DOQ, Protocol.DOH, Protocol.DOH3})
 
@@ -70,6 +73,7 @@ def build_query(question: Question, protocol: Protocol, settings: Settings) -> Q
         use_edns=0,
         payload=settings.udp_payload_bytes,
         id=0 if protocol in _ZERO_ID else None,
+        options=[dns.edns.CookieOption(os.urandom(_COOKIE_BYTES), b"")] if settings.cookie else None,
         pad=settings.padding_block_bytes if protocol in ENCRYPTED else 0,
     )
     return Query(message.to_wire(), message)

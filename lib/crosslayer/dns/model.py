@@ -152,6 +152,8 @@ class Settings:
     """Largest answer over DoUDP, offered by EDNS, bytes (DNS flag day 2020)."""
     padding_block_bytes: int = 128
     """Encrypted queries are padded to a multiple of this, bytes; 0 for none (RFC 8467, section 4.1)."""
+    cookie: bool = False
+    """Queries carry a client cookie, which takes 12 bytes (RFC 7873); nothing is done with an answer's."""
     http_method: str = "GET"
     """Method of DoH and DoH3: GET or POST (RFC 8484, section 4.1)."""
     group: Group = Group.P256

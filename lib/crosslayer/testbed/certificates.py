@@ -21,6 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _LIFETIME = timedelta(days=30)
 _CLOCK_SKEW = timedelta(hours=1)
+_NAME_BYTES = len("site-0000.shared.example") + 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,12 @@ class Certificates:
     """Base64 SHA-256 of the leaf's SubjectPublicKeyInfo, for Chromium's `--ignore-certificate-errors-spki-list`."""
 
 
-def make_certificates(folder: Path, names: Iterable[str], addresses: Iterable[str]) -> Certificates:
+def make_certificates(
+    folder: Path, names: Iterable[str], addresses: Iterable[str], *, at_least_bytes: int = 0
+) -> Certificates:
     """Make a CA and a leaf certificate signed by it.
 
-    Both keys are P-256: signing is cheap, and CA and leaf fit into a first QUIC flight.
+    Both keys are P-256: signing is cheap, and the leaf fits into a first QUIC flight unless it is told not to.
 
     Parameters
     ----------
@@ -50,6 +53,9 @@ def make_certificates(folder: Path, names: Iterable[str], addresses: Iterable[st
         DNS names of the leaf.
     addresses
         IP addresses of the leaf, as text.
+    at_least_bytes
+        Smallest size of the leaf, DER: names nobody asks for are added until it is reached, as in a certificate that
+        many sites share.
 
     Raises
     ------
@@ -67,6 +73,7 @@ def make_certificates(folder: Path, names: Iterable[str], addresses: Iterable[st
     )
     subjects: list[x509.GeneralName] = [x509.DNSName(name) for name in dict.fromkeys(names)]
     subjects += [x509.IPAddress(ipaddress.ip_address(address)) for address in dict.fromkeys(addresses)]
+    subjects += _more_names(at_least_bytes)
     leaf_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "crosslayer server")])
     leaf = (
         _builder(leaf_name, ca_name, leaf_key.public_key(), ca_key.public_key(), now)
@@ -107,6 +114,12 @@ def _builder(
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
     )
+
+
+def _more_names(size: int) -> list[x509.GeneralName]:
+    """Names that take as many bytes together, type and length of each included."""
+    names = [f"site-{number:04}.shared.example" for number in range(-(-size // _NAME_BYTES))]
+    return [x509.DNSName(name) for name in names]
 
 
 def _key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False) -> x509.KeyUsage:

@@ -215,6 +215,8 @@ class Server:
         upstream: str = "",
         retry: bool = False,
         early_data: bool = True,
+        max_tls: str = "1.3",
+        certificate_bytes: int = 0,
         idle_timeout_s: float = 30.0,
         https_records: bool = False,
     ) -> Self:
@@ -236,6 +238,11 @@ class Server:
             Validate addresses by Retry packets, one more round-trip.
         early_data
             Accept early data on DoQ and HTTP/3.
+        max_tls
+            Newest version of TLS over TCP: `1.2` or `1.3`.
+        certificate_bytes
+            Smallest size of the certificate. Above three times a client's first flight (1200 bytes at least), a full
+            QUIC handshake takes one more round-trip (RFC 9000, section 8.1).
         idle_timeout_s
             Idle timeout of connections, s.
         https_records
@@ -257,13 +264,17 @@ class Server:
             "control": _quoted(control),
             "events": _quoted(events),
             "retry": "on" if retry else "off",
+            "max_tls": max_tls,
             "early_data": "on" if early_data else "off",
             "idle_timeout": f"{round(idle_timeout_s * 1000)}ms",
         }
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             certificates = make_certificates(
-                folder, [*addresses, "localhost"], [SERVER_ADDRESS, *addresses.values(), "127.0.0.1"]
+                folder,
+                [*addresses, "localhost"],
+                [SERVER_ADDRESS, *addresses.values(), "127.0.0.1"],
+                at_least_bytes=certificate_bytes,
             )
             zone.write_text(zone_text(addresses, https_records=https_records), encoding="utf-8")
             corefile.write_text(_corefile(certificates, zone, properties, upstream), encoding="utf-8")
