@@ -114,9 +114,14 @@ def link(profile: str, backend: str, no_server: bool, retry: bool, command: tupl
     "--plan",
     "plan_file",
     type=click.Path(path_type=Path),
-    help="A TOML file whose keys are the plan's, instead of --profile.",
+    help="A TOML file whose keys are the plan's, instead of --study and --profile.",
 )
-@click.option("--study", help="Study to measure.  [default: coalescing]")
+@click.option(
+    "--study",
+    default="coalescing",
+    show_default=True,
+    help="coalescing, single-query, web, authoritative, or an open question: serialisation, early-data, key-share.",
+)
 @click.option("--links", help="Link profiles, separated by commas.")
 @click.option("--pages", help="Pages, separated by commas.")
 @click.option("--rounds", type=int, help="Repetitions of every cell.")
@@ -126,7 +131,7 @@ def link(profile: str, backend: str, no_server: bool, retry: bool, command: tupl
 def measure(
     profile: str,
     plan_file: Path | None,
-    study: str | None,
+    study: str,
     links: str | None,
     pages: str | None,
     rounds: int | None,
@@ -139,24 +144,19 @@ def measure(
     Every finished round is safe in OUT/campaign.sqlite: stop it any way you like and give the same command again.
     The last line of output is the dataset's folder.
     """
-    from crosslayer.campaign import PROFILES, CampaignError
-    from crosslayer.campaign.plan import changed, check_names, load_plan
-    from crosslayer.links import load_profiles
+    from crosslayer.campaign.plan import changed, check_names, load_plan, sized
+    from crosslayer.campaign.vantage import links_of
     from crosslayer.pages import find_spec_dir, load_pages
 
-    if plan_file is None and profile not in PROFILES:
-        raise CampaignError(
-            f"there is no size '{profile}'", where="--profile", next_step=f"Choose one of: {', '.join(PROFILES)}."
-        )
-    given: dict[str, Any] = {"study": study, "rounds": rounds, "seed": seed}
+    given: dict[str, Any] = {"rounds": rounds, "seed": seed}
     given |= {"links": links.split(",") if links else None, "pages": pages.split(",") if pages else None}
     plan = changed(
-        load_plan(plan_file) if plan_file else PROFILES[profile],
+        load_plan(plan_file) if plan_file else sized(study, profile),
         {k: v for k, v in given.items() if v is not None},
         where="options",
     )
     # A wrong name is told on any machine, also on one that cannot measure.
-    check_names(plan, links=load_profiles(), pages=load_pages(find_spec_dir()))
+    check_names(plan, links=links_of(plan.links, plan.seed), pages=load_pages(find_spec_dir()))
     folder = out or Path("data/raw") / f"{plan.study}-{plan_file.stem if plan_file else profile}"
     _enter()
     from crosslayer.campaign.run import measure as run

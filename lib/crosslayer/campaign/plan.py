@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from crosslayer.campaign import vantage
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.pages import PageSpec
 
-STUDIES = ("coalescing", "authoritative", "serialisation", "early-data", "key-share", "web")
+STUDIES = ("coalescing", "single-query", "authoritative", "serialisation", "early-data", "key-share", "web")
 _COUPLED = ("web",)
 """Studies whose browser resolves by itself: its loads prime nothing."""
 _ALL_LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
@@ -113,6 +114,11 @@ def sized(study: str, size: str) -> Plan:
         case "coalescing":
             whole, rounds = Plan(), {"smoke": 3, "quick": 8, "paper": 3830}
             few = replace(whole, links=("fiber", "4g"), pages=_ONE_PAGE)
+        case "single-query":
+            rounds = {"smoke": 3, "quick": 6, "paper": 84}  # paper: a week, every two hours
+            resolvers = {"paper": vantage.RESOLVERS, "quick": 2}.get(size, 1)
+            whole = Plan(study=study, links=vantage.links(resolvers), pages=_ONE_PAGE, aa_cell=False)
+            few = replace(whole, links=whole.links[:2])
         case "serialisation":
             whole, rounds = Plan(study=study, links=_UPLINKS, pages=_ONE_PAGE, aa_cell=False), {"smoke": 3, "quick": 20}
             few = replace(whole, links=_UPLINKS[::2])

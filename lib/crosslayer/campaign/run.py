@@ -14,23 +14,25 @@ from tqdm.auto import tqdm
 
 from crosslayer import pages
 from crosslayer.browser import BrowserPrograms, find_browser
-from crosslayer.campaign import provenance
+from crosslayer.campaign import provenance, vantage
 from crosslayer.campaign.authoritative import Authoritative
 from crosslayer.campaign.coalescing import Coalescing
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.export import export
 from crosslayer.campaign.plan import Cell, Plan, check_names
 from crosslayer.campaign.questions import EarlyData, KeyShare, Serialisation
+from crosslayer.campaign.single_query import SingleQuery
 from crosslayer.campaign.store import Rows, Store
 from crosslayer.campaign.study import Bench, Study
 from crosslayer.campaign.web import Web
-from crosslayer.links import Profile, load_profiles
+from crosslayer.links import Profile
 from crosslayer.testbed import LinkCheck, Testbed
 from crosslayer.testbed.server import find_server_binary
 
 _ROOM_BYTES = 50_000_000
 _STUDIES: dict[str, type[Study]] = {
     "coalescing": Coalescing,
+    "single-query": SingleQuery,
     "authoritative": Authoritative,
     "serialisation": Serialisation,
     "early-data": EarlyData,
@@ -63,7 +65,7 @@ def measure(plan: Plan, folder: Path, *, backend: str = "auto", say: Callable[[s
     CrosslayerError
         Of the room that failed; finished rounds stay in the store.
     """
-    profiles = load_profiles()
+    profiles = vantage.links_of(plan.links, plan.seed)
     spec_dir = pages.find_spec_dir()
     specs = pages.load_pages(spec_dir)
     check_names(plan, links=profiles, pages=specs)

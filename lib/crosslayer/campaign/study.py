@@ -111,8 +111,9 @@ class Exchanges:
 
     def exchange(self, name: str, protocol: dns.Protocol, settings: dns.Settings | None = None) -> dict[str, Any]:
         """Resolve a name on a new connection with a full handshake; columns of `dns_exchanges`."""
-        result = dns.exchange(self._resolver, dns.Question(name), protocol, settings=settings, capture=self._capture)
-        return {column: getattr(result, column) for column in _EXCHANGE_COLUMNS}
+        return exchange_columns(
+            dns.exchange(self._resolver, dns.Question(name), protocol, settings=settings, capture=self._capture)
+        )
 
     def tcp_rtt(self, address: str) -> dict[str, Any]:
         """One TCP connect; columns of `tcp_rtts`."""
@@ -250,6 +251,13 @@ def load_evidence(events: Iterable[Event], page: PageSpec, *, early_data: bool, 
 _EXCHANGE_COLUMNS = tuple(
     column.name for column in DNS_EXCHANGES if column.name in {field.name for field in fields(dns.Exchange)}
 )
+
+
+def exchange_columns(result: dns.Exchange) -> dict[str, Any]:
+    """Columns of `dns_exchanges` that an exchange knows."""
+    return {column: getattr(result, column) for column in _EXCHANGE_COLUMNS}
+
+
 _LOAD_COLUMNS = (
     "started_s", "setup_ms", "plt_ms", "fcp_ms", "connect_start_ms", "connect_ms", "secure_connection_start_ms",
     "fetch_start_ms", "domain_lookup_start_ms", "domain_lookup_end_ms", "request_start_ms", "response_start_ms",

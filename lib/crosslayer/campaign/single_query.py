@@ -1,0 +1,162 @@
+"""The `single-query` study (Kosek et al., IMC 2022, section 3.1): one query on a new connection, over every transport.
+
+A cell is a pair of vantage point and resolver, a link with its RTT (`vantage`). At the far end of it several resolvers
+are alive at once, each on a machine of its own and each with what some public resolvers do, so what is compared within
+a round differs in nothing but the resolver's options. As in the paper a warming query fetches the ticket and the
+address-validation token, and the measured one comes right after it on a new connection that uses both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from crosslayer import dns
+from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.store import Rows
+from crosslayer.campaign.study import Bench, Study, exchange_columns
+from crosslayer.campaign.vantage import vantage_point
+from crosslayer.dns import Protocol, Resumption
+from crosslayer.testbed import network, private
+from crosslayer.testbed.server import Server
+
+NAME = "google.com"
+"""The name asked for, as in the paper: its length is part of the bytes of Table 1."""
+
+LARGE_CERTIFICATE_BYTES = 4500
+"""More than three times the client's first datagram, what a QUIC server may send before it knows the address."""
+
+RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        # No resolver of the paper offered early data, and nearly all spoke TLS 1.3.
+        "main": {"early_data": False},
+        "early-data": {"early_data": True},
+        "retry": {"early_data": False, "retry": True},
+        "tls-1.2": {"early_data": False, "max_tls": "1.2"},
+        "large-certificate": {"early_data": False, "certificate_bytes": LARGE_CERTIFICATE_BYTES},
+    }
+)
+"""Options of every resolver (`Server.start`), by the `variant` of its rows."""
+
+SETTINGS = dns.Settings(quic_datagram_bytes=1252, cookie=True)
+"""As the paper's client: quic-go's Initial datagrams are of 1252 bytes, and its queries carry a DNS cookie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One kind of exchange."""
+
+    resolver: str
+    protocol: Protocol
+    resumption: Resumption
+
+    def __str__(self) -> str:
+        return f"{self.protocol}, {self.resumption}, {self.resolver}"
+
+
+_TICKET, _NONE, _EARLY = Resumption.TICKET, Resumption.NONE, Resumption.EARLY_DATA
+
+EVERYWHERE = (
+    *(Condition("main", protocol, _NONE) for protocol in (Protocol.DOUDP, Protocol.DOTCP)),
+    *(Condition("main", p, _TICKET) for p in (Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)),
+    *(Condition("early-data", protocol, _EARLY) for protocol in (Protocol.DOH3, Protocol.DOQ)),
+)
+"""What is measured in every cell: the paper's conditions, and DoH3 and early data beside them."""
+
+FIRST_ONLY = (
+    *(Condition("main", protocol, _NONE) for protocol in (Protocol.DOT, Protocol.DOH, Protocol.DOQ)),
+    *(Condition("tls-1.2", p, resumption) for p in (Protocol.DOT, Protocol.DOH) for resumption in (_NONE, _TICKET)),
+    *(Condition(name, Protocol.DOQ, r) for name in ("retry", "large-certificate") for r in (_NONE, _TICKET)),
+)
+"""What is measured from the first vantage point of the plan only: in round-trips it is the same from all of them."""
+
+CONDITIONS = {str(condition): condition for condition in (*EVERYWHERE, *FIRST_ONLY)}
+
+
+class SingleQuery(Study):
+    """Measures single queries against resolvers that are started for it."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        self._stack = contextlib.ExitStack()
+        self._targets: dict[str, dns.Server] = {}
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(self._stack)
+            self._capture = dns.Capture()
+            self._stack.callback(self._capture.close)
+            for number, name in enumerate(RESOLVERS):
+                self._targets[name] = self._start(number, name)
+            undo.pop_all()
+
+    def _start(self, number: int, name: str) -> dns.Server:
+        machine, address = self._stack.enter_context(network.machine(number))
+
+        def spawn(arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
+            return subprocess.Popen(private.command_in(machine, arguments), **options)
+
+        server = self._stack.enter_context(
+            Server.start(
+                spawn,
+                pages_dir=None,
+                addresses={NAME: address},
+                folder=self.bench.folder / f"resolver-{name}",
+                **RESOLVERS[name],
+            )
+        )
+        return dns.Server(address, server_name=NAME, ca_file=server.ca_file)
+
+    def close(self) -> None:
+        """Stop the resolvers."""
+        self._stack.close()
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """The paper's transports, DoH3 and early data; from the first vantage point also the other resolvers."""
+        first = vantage_point(cell.link) == vantage_point(self.bench.plan.links[0])
+        return [str(condition) for condition in (*EVERYWHERE, *(FIRST_ONLY if first else ()))]
+
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """Table and columns of a condition."""
+        chosen = CONDITIONS[condition]
+        return "dns_exchanges", {
+            "page": NAME,
+            "protocol": chosen.protocol.value,
+            "resumption": chosen.resumption.value,
+            "warming": False,
+            "variant": chosen.resolver,
+        }
+
+    def warm_up(self) -> None:
+        """One exchange of each kind."""
+        for condition in CONDITIONS.values():
+            self._exchanges(condition)
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """The measured exchange, and before it the warming one where it resumes a session; both are rows."""
+        row = self.row(condition, cell, round_number, position)
+        *warming, measured = self._exchanges(CONDITIONS[condition])
+        first = {"resumption": Resumption.NONE.value, "warming": True}
+        rows = [row | first | exchange_columns(result) for result in warming]
+        return {"dns_exchanges": [*rows, row | exchange_columns(measured)]}
+
+    def _exchanges(self, condition: Condition) -> list[dns.Exchange]:
+        sessions = dns.SessionStore()
+        steps = [(condition.resumption, False)]
+        if condition.resumption is not Resumption.NONE:
+            steps.insert(0, (Resumption.NONE, True))
+        return [
+            dns.exchange(
+                self._targets[condition.resolver],
+                dns.Question(NAME),
+                condition.protocol,
+                resumption,
+                sessions=sessions,
+                settings=SETTINGS,
+                capture=self._capture,
+                warming=warming,
+            )
+            for resumption, warming in steps
+        ]

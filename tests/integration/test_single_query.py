@@ -1,0 +1,87 @@
+"""A small campaign of the study `single-query` with real resolvers: evidence, round-trips and bytes of its rows."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.campaign.single_query import CONDITIONS, LARGE_CERTIFICATE_BYTES
+from tests.integration.conftest import CROSSLAYER
+
+RTT_MS = {"rtt-20": 20.0, "rtt-60": 60.0}
+ROUNDS = 2
+ROUND_TRIPS = {"DoUDP": 0, "DoTCP": 1, "DoQ": 1, "DoH3": 1, "DoT": 2, "DoH": 2}
+
+
+@pytest.fixture(scope="module")
+def campaign(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("campaign") / "single-query"
+    options = ["--study", "single-query", "--links", ",".join(RTT_MS), "--rounds", str(ROUNDS), "--out", str(folder)]
+    done = subprocess.run([*CROSSLAYER, "measure", *options], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(campaign: Path) -> pl.DataFrame:
+    """The measured exchanges; every one of them succeeded."""
+    table = Dataset.open(campaign).table("dns_exchanges").collect()
+    assert table["error"].drop_nulls().to_list() == []
+    assert table.filter("warming").filter(pl.col("resumption") != "none").is_empty()
+    return table.filter(~pl.col("warming"))
+
+
+def kind(rows: pl.DataFrame, variant: str, resumption: str, *protocols: str) -> pl.DataFrame:
+    found = rows.filter(pl.col("protocol").is_in(protocols), variant=variant, resumption=resumption)
+    assert found.height == len(protocols) * len(RTT_MS) * ROUNDS
+    return found
+
+
+def test_every_condition_is_there_once_in_each_round(rows: pl.DataFrame) -> None:
+    counts = rows.group_by("protocol", "resumption", "variant").len()
+    assert counts.height == len(CONDITIONS)
+    assert set(counts["len"]) == {len(RTT_MS) * ROUNDS}
+
+
+def test_every_condition_is_what_it_says(rows: pl.DataFrame) -> None:
+    for (protocol, resumption, variant), found in rows.group_by("protocol", "resumption", "variant"):
+        if protocol not in ("DoUDP", "DoTCP"):
+            assert (found["session_resumed"] == (resumption != "none")).all()
+            assert set(found["tls_version"]) == {"TLSv1.2" if variant == "tls-1.2" else "TLSv1.3"}
+        if protocol in ("DoQ", "DoH3"):
+            assert (found["early_data_accepted"] == (resumption == "early-data")).all()
+            # A token from the warming connection makes another Retry unnecessary.
+            assert (found["retry_received"] == (variant == "retry" and resumption == "none")).all()
+
+
+def test_no_handshake_beats_its_round_trips(rows: pl.DataFrame) -> None:
+    for row in rows.iter_rows(named=True):
+        trips, full = ROUND_TRIPS[row["protocol"]], row["resumption"] == "none"
+        trips += full and row["variant"] in ("tls-1.2", "retry", "large-certificate")
+        rtt = RTT_MS[row["link"]]
+        if row["resumption"] == "early-data":
+            assert row["handshake_ms"] == 0
+        else:
+            assert row["handshake_ms"] > 0.97 * trips * rtt
+        assert row["query_ms"] > 0.97 * rtt
+
+
+def test_bytes_that_the_protocols_fix_are_the_published_ones(rows: pl.DataFrame) -> None:
+    """IMC22 Table 1: the clear transports to the byte, the padded datagrams of DoQ within a twentieth."""
+    columns = ["handshake_sent_bytes", "handshake_received_bytes", "query_sent_bytes", "query_received_bytes"]
+    assert set(kind(rows, "main", "none", "DoUDP").select(columns).rows()) == {(0, 0, 59, 63)}
+    assert set(kind(rows, "main", "none", "DoTCP").select(columns).rows()) == {(72, 40, 149, 121)}
+    sent, received = kind(rows, "main", "ticket", "DoQ").select(columns[:2]).median().row(0)
+    assert sent == pytest.approx(2564, rel=0.05)
+    assert received == pytest.approx(1304, rel=0.05)
+
+
+def test_a_large_certificate_is_sent_unless_a_session_is_resumed(rows: pl.DataFrame) -> None:
+    full = kind(rows, "large-certificate", "none", "DoQ")["handshake_received_bytes"]
+    resumed = kind(rows, "large-certificate", "ticket", "DoQ")["handshake_received_bytes"]
+    assert full.min() > LARGE_CERTIFICATE_BYTES  # type: ignore[operator]
+    assert resumed.max() < 3 * 1200  # type: ignore[operator]
