@@ -116,6 +116,35 @@ def single_loads(source: Path) -> pl.DataFrame:
     )
 
 
+SIZES = {
+    "handshake_client_to_resolver_bytes": "handshake, client to resolver",
+    "handshake_resolver_to_client_bytes": "handshake, resolver to client",
+    "dns_query_bytes": "query",
+    "dns_response_bytes": "response",
+    "total (sum of the four medians)": "total",
+}
+
+
+def sizes(source: Path) -> pl.DataFrame:
+    """IMC22 Table 1, with quantiles over the paper's resolvers."""
+    return (
+        pl.read_csv(source / "imc22_sizes_summary.csv")
+        .filter(pl.col("quantity").is_in(SIZES.keys()))
+        .select(
+            "resolvers",
+            "p10",
+            "p25",
+            "median",
+            "p75",
+            "p90",
+            series="protocol",
+            part=pl.col("quantity").replace(SIZES),
+            table1="table1_value",
+        )
+        .select("series", "part", "resolvers", "p10", "p25", "median", "p75", "p90", "table1")
+    )
+
+
 def points(claims: pl.DataFrame) -> pl.DataFrame:
     """Single values of TNSM24's text that are a point of a distribution, with the claim they come from."""
     rows = [point for claim in claims.iter_rows(named=True) if (point := _point(claim))]
@@ -167,6 +196,7 @@ def main(source: Path) -> None:
         "quantiles": quantiles(source),
         "samples": samples(source),
         "single_loads": single_loads(source),
+        "sizes": sizes(source),
     }
     for name, table in tables.items():
         table.write_csv(HERE / f"{name}.csv")

@@ -36,6 +36,7 @@ QUESTIONS = {
     "question_serialisation": "serialisation",
     "question_early_data": "early-data",
     "question_key_share": "key-share",
+    "single_query": "single-query",
     "authoritative": "authoritative",
 }
 """Notebooks with a study of their own: an open question each, or a paper."""
@@ -301,6 +302,14 @@ class Page:
         if drawing.figure.verdict is None:
             raise NotebookError("answers no question", where=name)
         display(Markdown(f"**Verdict.** {drawing.figure.verdict(drawing.frame)}"))  # type: ignore[no-untyped-call]
+
+    def claims(self) -> None:
+        """Show what became of the paper's results: those that this dataset measures, and how many of each verdict."""
+        verdicts = report.check_claims(self.dataset)
+        measured = verdicts.filter(pl.col("verdict") != claims.Verdict.NOT_MEASURED)
+        columns = ["claim_id", "quantity", "scope", "published", "ours", "low", "high", "unit", "verdict", "why"]
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(verdicts).items())
+        display(Markdown(f"{_as_markdown(measured.select(columns))}\n\n{counts}."))  # type: ignore[no-untyped-call]
 
     def _drawing(self, name: str) -> Drawing:
         if name not in FIGURES:

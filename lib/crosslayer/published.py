@@ -57,5 +57,6 @@ def load(folder: Path | None = None) -> Published:
         heatmap=table("heatmap"),
         absolute_plt=table("absolute_plt"),
         links=table("links"),
+        sizes=table("sizes"),
         claims=table("claims", text_only=True),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crosslayer.claims import batenburg22, tnsm24
+from crosslayer.claims import batenburg22, imc22, tnsm24
 from crosslayer.claims.checks import Check
 from crosslayer.claims.observed import Observed
 
@@ -29,6 +29,7 @@ class StudyClaims:
 
 BY_STUDY: Mapping[str, StudyClaims] = {
     "coalescing": StudyClaims(tnsm24.CHECKS),
+    "single-query": StudyClaims(imc22.CHECKS, imc22.Queries),
     "authoritative": StudyClaims(batenburg22.CHECKS, batenburg22.PacedObserved, ("paced_queries",)),
 }
 """By name of the study; studies that no paper has made have no claims."""

@@ -13,6 +13,8 @@ So a tolerance is derived from what a reader does with the number, not from what
   no direction in such a number, so outside the tolerance it is simply not reproduced.
 - Differences of PLTs in ms are round-trips again: 10 %, and 0.15 RTT of the link at the least.
 - Shares of a distribution: 10 percentage points. Counts: exact.
+- Bytes on the wire: 5 %, less than a field more or less makes in any of the messages. Where another field, a padding or
+  an acknowledgement makes more, the claim's note says message by message which.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ ABSOLUTE = Tolerance(at_least=0.0, share=0.1)
 SHARE = Tolerance(at_least=10.0)
 FRACTION = Tolerance(at_least=0.05)
 EXACT = Tolerance(at_least=0.0)
+BYTES = Tolerance(at_least=0.0, share=0.05)
 
 
 def difference_ms(rtt_ms: float) -> Tolerance:

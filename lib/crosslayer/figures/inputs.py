@@ -21,6 +21,7 @@ class Published:
     heatmap: pl.DataFrame
     absolute_plt: pl.DataFrame
     links: pl.DataFrame
+    sizes: pl.DataFrame
     claims: pl.DataFrame
 
 

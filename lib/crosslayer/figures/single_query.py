@@ -1,0 +1,326 @@
+"""IMC22 section 3.1: single queries by transport and vantage point (Table 1, Fig. 2), and what the paper left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.campaign.vantage import VANTAGE_POINTS
+from crosslayer.figures.cdf import nothing
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.style import COLUMN_WIDTH, INK, MUTED, RULE, TEXT_PX, TEXT_WIDTH, AnyChart
+from crosslayer.metrics.single_query import FURTHER_SERIES, PAPER_SERIES, SIZES, single_queries
+
+ALL, PRINTED = "All, measured", "All, published"
+
+_TIMES = {"handshake": "handshake_ms", "resolve": "query_ms"}
+
+
+# Table 1
+
+
+def table1_data(inputs: Inputs) -> pl.DataFrame:
+    """Median IP payload of every part of an exchange, bytes.
+
+    Columns series, part, source (`measured`, `published`), n, rounds, median, low, high: the 95 % interval of ours, and
+    in rows of source `published` the 10th and 90th percentile over the paper's resolvers. `total` is the sum of the
+    four medians, as in the paper.
+    """
+    rows = single_queries(inputs.dns_exchanges).filter(pl.col("series").is_in([*PAPER_SERIES, FURTHER_SERIES[0]]))
+    ours = [
+        metrics.medians(rows, column, ["series"]).with_columns(part=pl.lit(part), source=pl.lit("measured"))
+        for part, column in SIZES.items()
+    ]
+    printed = inputs.published.sizes.filter(pl.col("part").is_in(SIZES)).select(
+        "series", "part", source=pl.lit("published"), median="table1", low="p10", high="p90"
+    )
+    frame = pl.concat([*ours, printed], how="diagonal_relaxed")
+    total = frame.group_by("series", "source").agg(pl.col("median").sum(), pl.col("n").min(), part=pl.lit("total"))
+    frame = pl.concat([frame, total], how="diagonal_relaxed")
+    order = [*PAPER_SERIES, FURTHER_SERIES[0]]
+    return frame.select("series", "part", "source", "n", "rounds", "median", "low", "high").sort(
+        _rank("series", order), _rank("part", ["total", *SIZES]), "source"
+    )
+
+
+def table1(frame: pl.DataFrame) -> AnyChart:
+    """IMC22 Table 1: our bytes, the published ones below them, shaded by how far they are apart."""
+    ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
+    if ours.is_empty():
+        return nothing("no single queries", TEXT_WIDTH - 60, 120)
+    rows = ours.join(printed.select("series", "part", published="median"), on=["series", "part"], how="left")
+    rows = rows.with_columns(
+        percent=((pl.col("median") / pl.col("published") - 1) * 100).fill_nan(0.0),
+        ours=pl.col("median").round(0).cast(pl.Int64).cast(pl.String),
+        theirs=pl.format("({})", pl.col("published").cast(pl.Int64)).fill_null("not published"),
+    )
+    order = [name for name in (*PAPER_SERIES, FURTHER_SERIES[0]) if name in set(rows["series"])]
+    base = alt.Chart(width=TEXT_WIDTH - 90, height=38 * len(order)).encode(
+        alt.X("part:N", sort=["total", *SIZES], title=None, axis=alt.Axis(orient="top", labelAngle=0, labelLimit=0)),
+        alt.Y("series:N", sort=order, title=None, axis=alt.Axis(labelFontWeight="bold", domain=False, ticks=False)),
+    )
+    scale = alt.Scale(domain=[-50, 0, 50], range=["#5e3c99", "#ffffff", "#e66101"], clamp=True)
+    legend = alt.Legend(title="measured against published (%)", orient="bottom", gradientLength=180)
+    tooltip = [
+        alt.Tooltip("series:N"),
+        alt.Tooltip("part:N"),
+        alt.Tooltip("median:Q", format=".0f", title="measured, bytes"),
+        alt.Tooltip("published:Q", format=".0f", title="published, bytes"),
+        alt.Tooltip("n:Q", title="exchanges"),
+    ]
+    chart: AnyChart = alt.layer(
+        base.mark_rect(stroke=RULE).encode(
+            color=alt.condition(
+                "isValid(datum.percent)", alt.Color("percent:Q", scale=scale, legend=legend), alt.value("white")
+            ),
+            tooltip=tooltip,
+        ),
+        base.mark_text(dy=-6, fontSize=TEXT_PX + 1, fontWeight="bold", color=INK).encode(text="ours:N"),
+        base.mark_text(dy=8, fontSize=TEXT_PX - 1, color=INK).encode(text="theirs:N"),
+    )
+    chart.data = rows
+    return chart
+
+
+def table1_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """series, part, n, median, low, high, published with the 10th and 90th percentile over its resolvers; bytes."""
+    ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
+    published = printed.select("series", "part", published="median", published_p10="low", published_p90="high")
+    return ours.join(published, on=["series", "part"], how="left", maintain_order="left").drop("source", "rounds")
+
+
+# Fig. 2
+
+
+def fig2_data(inputs: Inputs) -> pl.DataFrame:
+    """Median handshake and resolve time of the paper's transports.
+
+    Columns place (name of the vantage point, or one of `ALL` and `PRINTED`), series, measure (`handshake`, `resolve`),
+    source, n, rounds, median, low, high; ms.
+    """
+    printed = inputs.published.claims.filter(
+        pl.col("paper") == "IMC22", pl.col("quantity") == "handshake time", pl.col("statistic") == "median"
+    ).select(
+        place=pl.lit(PRINTED),
+        series=pl.col("scope").str.split(";").list.first(),
+        measure=pl.lit("handshake"),
+        source=pl.lit("published"),
+        median=pl.col("value").cast(pl.Float64),
+    )
+    return _ordered(pl.concat([_times(inputs, PAPER_SERIES), printed], how="diagonal_relaxed"), PAPER_SERIES)
+
+
+def fig2(frame: pl.DataFrame) -> AnyChart:
+    """IMC22 Fig. 2: two heat maps, vantage point by transport."""
+    return _heatmaps(frame, PAPER_SERIES)
+
+
+_FURTHER = ("DoQ", *FURTHER_SERIES)
+
+
+def further_data(inputs: Inputs) -> pl.DataFrame:
+    """As `fig2_data`, of DoQ for comparison, DoH3 and queries as early data."""
+    return _ordered(_times(inputs, _FURTHER), _FURTHER)
+
+
+def further(frame: pl.DataFrame) -> AnyChart:
+    """IMC22 Fig. 2 with what the paper could not have."""
+    return _heatmaps(frame, _FURTHER)
+
+
+def times_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """place, series, measure, n, median, low, high; ms. Published values are rows of their own."""
+    return frame.drop("source", "rounds")
+
+
+def _times(inputs: Inputs, series: Sequence[str]) -> pl.DataFrame:
+    rows = single_queries(inputs.dns_exchanges).filter(pl.col("series").is_in(series))
+    parts = []
+    for measure, column in _TIMES.items():
+        wanted = rows.filter(pl.col("series") != "DoUDP") if measure == "handshake" else rows
+        named = {"measure": pl.lit(measure), "source": pl.lit("measured")}
+        each = metrics.medians(wanted, column, ["vantage", "series"]).rename({"vantage": "place"})
+        every = metrics.medians(wanted, column, ["series"]).with_columns(place=pl.lit(ALL))
+        parts += [each.with_columns(**named), every.with_columns(**named)]
+    return pl.concat(parts, how="diagonal_relaxed").with_columns(pl.col("place").replace(VANTAGE_POINTS))
+
+
+def _ordered(frame: pl.DataFrame, series: Sequence[str]) -> pl.DataFrame:
+    columns = ["place", "series", "measure", "source", "n", "rounds", "median", "low", "high"]
+    return frame.select(columns).sort(
+        _rank("measure", list(_TIMES)), _rank("place", _places(frame)), _rank("series", series)
+    )
+
+
+def _places(frame: pl.DataFrame) -> list[str]:
+    known = [*VANTAGE_POINTS.values(), ALL, PRINTED]
+    others = [place for place in frame["place"].unique(maintain_order=True) if place not in known]
+    return [place for place in (*VANTAGE_POINTS.values(), *others, ALL, PRINTED) if place in set(frame["place"])]
+
+
+def _heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
+    if frame.filter(pl.col("source") == "measured").is_empty():
+        return nothing("no single queries", TEXT_WIDTH - 60, 120)
+    places, top = _places(frame), float(frame["median"].max())  # type: ignore[arg-type]
+    plots = []
+    for measure in _TIMES:
+        shown = [name for name in series if name in set(frame.filter(pl.col("measure") == measure)["series"])]
+        axis = alt.Axis(labelFontWeight="bold", domain=False, ticks=False, labels=measure == "handshake", labelLimit=0)
+        base = (
+            alt.Chart(width=(TEXT_WIDTH - 135) // 2, height=24 * len(places))
+            .transform_filter(alt.datum.measure == measure)
+            .encode(
+                alt.X("series:N", sort=shown, title=None, axis=alt.Axis(orient="top", labelAngle=0, labelLimit=0)),
+                alt.Y("place:N", sort=places, scale=alt.Scale(domain=places), title=None, axis=axis),
+            )
+        )
+        tooltip = [
+            alt.Tooltip("place:N"),
+            alt.Tooltip("series:N"),
+            alt.Tooltip("source:N"),
+            alt.Tooltip("median:Q", format=".1f", title="median, ms"),
+            alt.Tooltip("low:Q", format=".1f", title="95 % from"),
+            alt.Tooltip("high:Q", format=".1f", title="to"),
+            alt.Tooltip("n:Q", title="exchanges"),
+        ]
+        color = alt.Color("median:Q", scale=alt.Scale(domain=[0, top], scheme="blues"), legend=None)
+        light = alt.condition(alt.datum.median > 0.58 * top, alt.value("white"), alt.value(INK))
+        plots.append(
+            alt.layer(
+                base.mark_rect(stroke="white").encode(color=color, tooltip=tooltip),
+                base.mark_text(fontSize=TEXT_PX).encode(text=alt.Text("median:Q", format=".0f"), color=light),
+            ).properties(title=f"{measure.capitalize()} time (ms)")
+        )
+    chart: AnyChart = alt.hconcat(*plots, spacing=8)
+    chart.data = frame
+    return chart
+
+
+# Handshakes in round-trips
+
+Kind = tuple[str, str, str]
+"""protocol, resumption and variant of an exchange."""
+
+_HANDSHAKES: Mapping[str, tuple[Kind, int]] = {
+    "DoQ 0-RTT": (("DoQ", "early-data", "early-data"), 0),
+    "DoH3 0-RTT": (("DoH3", "early-data", "early-data"), 0),
+    "DoTCP": (("DoTCP", "none", "main"), 1),
+    "DoQ, resumed": (("DoQ", "ticket", "main"), 1),
+    "DoH3, resumed": (("DoH3", "ticket", "main"), 1),
+    "DoT, resumed": (("DoT", "ticket", "main"), 2),
+    "DoH, resumed": (("DoH", "ticket", "main"), 2),
+    "DoT, full": (("DoT", "none", "main"), 2),
+    "DoH, full": (("DoH", "none", "main"), 2),
+    "DoT, TLS 1.2, resumed": (("DoT", "ticket", "tls-1.2"), 2),
+    "DoH, TLS 1.2, resumed": (("DoH", "ticket", "tls-1.2"), 2),
+    "DoT, TLS 1.2, full": (("DoT", "none", "tls-1.2"), 3),
+    "DoH, TLS 1.2, full": (("DoH", "none", "tls-1.2"), 3),
+}
+_LIMITS: Mapping[str, tuple[Kind, int]] = {
+    "Small certificate": (("DoQ", "none", "main"), 1),
+    "Large certificate": (("DoQ", "none", "large-certificate"), 2),
+    "Large certificate, resumed": (("DoQ", "ticket", "large-certificate"), 1),
+    "Retry": (("DoQ", "none", "retry"), 2),
+    "Retry, resumed with a token": (("DoQ", "ticket", "retry"), 1),
+}
+
+
+def handshakes_data(inputs: Inputs) -> pl.DataFrame:
+    """Handshakes of every transport, in multiples of the link's RTT; see `_round_trips`."""
+    return _round_trips(inputs, _HANDSHAKES)
+
+
+def handshakes(frame: pl.DataFrame) -> AnyChart:
+    """Medians of handshakes in round-trips, beside the expected number."""
+    return _round_trip_marks(frame)
+
+
+def amplification_data(inputs: Inputs) -> pl.DataFrame:
+    """DoQ handshakes with and without what costs QUIC one more round-trip; see `_round_trips`."""
+    return _round_trips(inputs, _LIMITS)
+
+
+def amplification(frame: pl.DataFrame) -> AnyChart:
+    """What the amplification limit and Retry cost a DoQ handshake, and what resumption and a token save."""
+    return _round_trip_marks(frame)
+
+
+def handshake_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """label, n, expected (RTT), median, low, high (RTT), beyond_ms, sent and received bytes and received packets."""
+    return frame.drop("source", "rounds", "protocol")
+
+
+def _round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.DataFrame:
+    """Medians of the kinds of handshakes there are.
+
+    Columns label, protocol, source, n, rounds, expected, median, low, high (multiples of the link's RTT), beyond_ms
+    (median of what the handshake took beyond the expected round-trips), sent_bytes, received_bytes, received_packets
+    (medians).
+    """
+    rows = metrics.in_rtts(single_queries(inputs.dns_exchanges), inputs.rtts, ["handshake_ms"])
+    parts = []
+    for label, ((protocol, resumption, variant), expected) in kinds.items():
+        wanted = rows.filter(
+            pl.col("protocol") == protocol, pl.col("resumption") == resumption, pl.col("variant") == variant
+        )
+        found = metrics.medians(wanted, "handshake_rtt", [])
+        further = wanted.select(
+            beyond_ms=(pl.col("handshake_ms") - expected * pl.col("nominal_rtt_ms")).median(),
+            sent_bytes=pl.col("handshake_sent_bytes").median(),
+            received_bytes=pl.col("handshake_received_bytes").median(),
+            received_packets=pl.col("handshake_received_packets").median(),
+        ).collect()
+        named = {"label": pl.lit(label), "protocol": pl.lit(protocol), "source": pl.lit("measured")}
+        parts.append(found.join(further, how="cross").with_columns(**named, expected=pl.lit(expected)))
+    columns = ["label", "protocol", "source", "n", "rounds", "expected", "median", "low", "high"]
+    return pl.concat(parts).select(*columns, "beyond_ms", "sent_bytes", "received_bytes", "received_packets")
+
+
+def _round_trip_marks(frame: pl.DataFrame) -> AnyChart:
+    if frame.is_empty():
+        return nothing("no single queries", COLUMN_WIDTH - 60, 120)
+    labels = frame["label"].to_list()
+    top = float(frame.select(pl.max_horizontal("median", "high").max()).item())
+    x = alt.X(
+        "median:Q",
+        title="Handshake (multiples of the RTT)",
+        scale=alt.Scale(domain=[-0.1, max(top, 3.0) + 0.15], nice=False),
+        axis=alt.Axis(values=[0, 1, 2, 3], format="d"),
+    )
+    axis = alt.Axis(domain=False, ticks=False, labelLimit=0)
+    y = alt.Y("label:N", sort=labels, title=None, axis=axis)
+    order = ["DoTCP", "DoQ", "DoH3", "DoT", "DoH"]
+    shapes = ["circle", "triangle-up", "diamond", "square", "cross"]
+    colors = ["#4d4d4d", "#0072b2", "#009e73", "#b0578d", "#d55e00"]
+    tooltip = [
+        alt.Tooltip("label:N"),
+        alt.Tooltip("median:Q", format=".2f", title="RTT"),
+        alt.Tooltip("beyond_ms:Q", format="+.1f", title="beyond the round-trips, ms"),
+        alt.Tooltip("received_bytes:Q", format=".0f", title="received, bytes"),
+        alt.Tooltip("n:Q", title="exchanges"),
+    ]
+    base = alt.Chart(width=COLUMN_WIDTH - 165, height=17 * len(labels))
+    marks = base.mark_point(filled=True, size=46, opacity=1)
+    chart: AnyChart = alt.layer(
+        base.mark_tick(thickness=2, size=13, color=MUTED).encode(alt.X("expected:Q"), y),
+        base.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
+        .mark_rule(strokeWidth=1.6)
+        .encode(alt.X("low:Q"), y, alt.X2("high:Q")),
+        marks.encode(
+            x,
+            y,
+            alt.Color("protocol:N", scale=alt.Scale(domain=order, range=colors), legend=None),
+            alt.Shape("protocol:N", scale=alt.Scale(domain=order, range=shapes), legend=None),
+            tooltip=tooltip,
+        ),
+    )
+    chart.data = frame
+    return chart
+
+
+def _rank(column: str, order: Sequence[str]) -> pl.Expr:
+    ranks = {name: rank for rank, name in enumerate(order)}
+    return pl.col(column).replace_strict(ranks, return_dtype=pl.Int64, default=len(ranks))

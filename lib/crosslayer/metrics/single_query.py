@@ -1,0 +1,51 @@
+"""The exchanges of the study `single-query` as the paper groups them: by transport and vantage point."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from crosslayer.metrics.observations import exchanges
+
+STUDY = "single-query"
+
+PAPER_SERIES = ("DoUDP", "DoTCP", "DoQ", "DoH", "DoT")
+"""What IMC22 measured, in the order of its Table 1: encrypted transports with session resumption."""
+
+FURTHER_SERIES = ("DoH3", "DoQ 0-RTT", "DoH3 0-RTT")
+"""What it could not have: DoH3 with session resumption, and queries as early data."""
+
+SIZES = {
+    "handshake, client to resolver": "handshake_sent_bytes",
+    "handshake, resolver to client": "handshake_received_bytes",
+    "query": "query_sent_bytes",
+    "response": "query_received_bytes",
+}
+"""Parts of IMC22 Table 1, and the columns that have them; bytes are IP payload."""
+
+
+def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
+    """Successful measured exchanges of the study.
+
+    Parameters
+    ----------
+    table
+        `dns_exchanges`.
+
+    Returns
+    -------
+    polars.LazyFrame
+        The same columns, and `series` (one of those above; null for exchanges that are not in the paper's figures: full
+        TLS handshakes, and resolvers with other options), `vantage` (`eu` of link `eu-1`; other links stand for
+        themselves).
+    """
+    rows = pl.concat(exchanges(table, study=STUDY, resumption=name) for name in ("none", "ticket", "early-data"))
+    main, early = (pl.col("variant") == name for name in ("main", "early-data"))
+    clear = pl.col("protocol").is_in(["DoUDP", "DoTCP"])
+    resumed = pl.col("resumption") == "ticket"
+    return rows.with_columns(
+        series=pl.when(main & (clear | resumed))
+        .then(pl.col("protocol"))
+        .when(early & (pl.col("resumption") == "early-data"))
+        .then(pl.format("{} 0-RTT", "protocol")),
+        vantage=pl.coalesce(pl.col("link").str.extract(r"^([a-z]{2})-\d+$"), "link"),
+    )
