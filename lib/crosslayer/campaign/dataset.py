@@ -2,13 +2,15 @@
 
 A dataset folder holds `campaign.json` and, per table, `TABLE/link=LINK/*.parquet` (see `schema`).
 Opening refuses what would make a wrong number later: another schema version, a column that is missing or of
-another type or unit, NaN, a success without its value, an observation that is there twice. Nothing is written here.
+another type or unit, a file that is damaged or in the wrong place, NaN, a negative duration, a success without its
+value, a condition of an unknown name, an observation that is there twice, a link with two RTTs. Nothing is written
+here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -28,15 +30,29 @@ _MEASUREMENTS: dict[str, tuple[str, ...]] = {
     "dns_exchanges": ("handshake_ms", "query_ms", "total_ms"),
     "tcp_rtts": ("rtt_ms",),
     "paced_queries": ("response_ms", "late_ms", "query_ms"),
-    "page_loads": ("plt_ms", "connect_start_ms", "connect_ms", "request_start_ms", "response_start_ms"),
+    "page_loads": (
+        "plt_ms",
+        "connect_start_ms",
+        "connect_ms",
+        "request_start_ms",
+        "response_start_ms",
+        "early_data_accepted",
+        "session_resumed",
+    ),
 }
 
-# A client that cannot tell the handshake from the query (DoH of an imported campaign) has neither.
-_TOGETHER = {"handshake_ms": "query_ms", "query_ms": "handshake_ms"}
+# A client that cannot tell the handshake from the query (DoH of an imported campaign) has neither; where no server was
+# asked (all of an imported campaign) there is no evidence at all.
+_TOGETHER = {
+    "handshake_ms": "query_ms",
+    "query_ms": "handshake_ms",
+    "early_data_accepted": "session_resumed",
+    "session_resumed": "early_data_accepted",
+}
 
 # A round measures each condition once; these columns say which condition a row is.
 _CONDITION: dict[str, tuple[str, ...]] = {
-    "dns_exchanges": ("campaign", "study", "link", "page", "protocol", "resumption", "warming"),
+    "dns_exchanges": ("campaign", "study", "link", "page", "protocol", "resumption", "warming", "variant"),
     "tcp_rtts": ("campaign", "study", "link", "page"),
     "paced_queries": (
         "campaign",
@@ -50,6 +66,17 @@ _CONDITION: dict[str, tuple[str, ...]] = {
         "number",
     ),
     "page_loads": ("campaign", "study", "link", "page", "h3", "coupling", "dns_protocol", "variant"),
+}
+
+# Columns that datasets of this schema version may lack, since they are younger.
+_NEWER = {"dns_exchanges": "variant"}
+
+# Spelled otherwise, rows would be left out or escape a rule (0-RTT counts only with evidence) without anybody noticing.
+_WORDS: dict[str, tuple[str, ...]] = {
+    "protocol": ("DoUDP", "DoTCP", "DoT", "DoH", "DoH3", "DoQ"),
+    "resumption": ("none", "ticket", "early-data"),
+    "h3": ("1-rtt", "0-rtt"),
+    "coupling": ("decoupled", "coupled"),
 }
 
 _POLARS: dict[Kind, Any] = {
@@ -134,8 +161,8 @@ class Campaign:
                 campaign=str(raw["campaign"]),
                 schema_version=version,
                 study=str(plan["study"]),
-                links=tuple(plan["links"]),
-                pages=tuple(plan["pages"]),
+                links=_texts(plan["links"]),
+                pages=_texts(plan["pages"]),
                 rounds=int(plan["rounds"]),
                 seed=plan.get("seed"),
                 started=str(raw["started"]),
@@ -148,15 +175,21 @@ class Campaign:
                     kernel=str(host["kernel"]),
                     os=str(host["os"]),
                 ),
-                versions=raw.get("versions") or {},
+                versions=dict(raw.get("versions") or {}),
                 git_revision=str(git.get("revision") or ""),
-                git_clean=git.get("clean"),
-                notes=tuple(raw.get("notes") or ()),
+                git_clean=None if git.get("clean") is None else bool(git["clean"]),
+                notes=_texts(raw.get("notes") or []),
                 plan=plan,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             fault = f"lacks the key {error}" if isinstance(error, KeyError) else f"holds a wrong value ({error})"
             raise DatasetError(fault, where=str(path), next_step=_MEASURE_AGAIN) from None
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise TypeError(f"{value!r} is not a list of texts")
+    return tuple(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,16 +227,22 @@ class Dataset:
         campaign = Campaign.read(folder / "campaign.json")
         files = {table: tuple(sorted(folder.glob(f"{table}/link=*/*.parquet"))) for table in TABLES}
         for table, paths in files.items():
+            if elsewhere := sorted(set((folder / table).rglob("*.parquet")) - set(paths)):
+                raise DatasetError(
+                    f"is not in a folder link=LINK of {table}", where=str(elsewhere[0]), next_step=_MEASURE_AGAIN
+                )
             for path in paths:
                 _check_schema(table, path)
         rounds: dict[Any, int] = {}
         for table in _MEASUREMENTS:
             # One link at a time, so that a huge dataset fits in memory.
             for link, of_link in groupby(files[table], key=lambda path: path.parent):
-                for cell, count in _check_values(_scan(table, of_link), table, link).items():
+                for cell, count in _check_values(_scan(table, of_link), table, link, campaign.campaign).items():
                     rounds[cell] = max(count, rounds.get(cell, 0))
         if not rounds:
             raise DatasetError("holds no observation at all", where=str(folder), next_step=_MEASURE_AGAIN)
+        for link, of_link in groupby(files["link_checks"], key=lambda path: path.parent):
+            _check_links(_scan("link_checks", of_link), link, campaign.campaign)
         return cls(folder, campaign, (min(rounds.values()), max(rounds.values())), files)
 
     def table(self, name: str) -> pl.LazyFrame:
@@ -259,8 +298,11 @@ def _check_schema(table: str, path: Path) -> None:
             where=str(path),
             next_step=_MEASURE_AGAIN,
         )
-    required = {column.name for column in TABLES[table] if column.required}
-    needed = required | set(_MEASUREMENTS.get(table, ())) | ({"error"} if table in _MEASUREMENTS else set())
+    needed = {column.name for column in TABLES[table] if column.required}
+    if table in _MEASUREMENTS:
+        needed |= {*_MEASUREMENTS[table], *_CONDITION[table], "error"} - {_NEWER.get(table)}
+    if table == "link_checks":
+        needed |= {"rtt_ms", "nominal_rtt_ms"}
     if missing := [
         field.name for field in arrow_schema(table) if field.name in needed and field.name not in found.names
     ]:
@@ -302,30 +344,39 @@ def _expected(name: str) -> pl.Expr:
     return succeeded & pl.col(_TOGETHER[name]).is_not_null() if name in _TOGETHER else succeeded
 
 
-def _check_values(rows: pl.LazyFrame, table: str, where: Path) -> dict[tuple[str, str], int]:
+def _check_values(rows: pl.LazyFrame, table: str, where: Path, campaign: str) -> dict[tuple[str, str], int]:
     """Rounds of each (link, page); raises where a value would spoil a statistic without anybody noticing."""
-    real = [column.name for column in TABLES[table] if column.kind is Kind.REAL]
-    absent = ((name, pl.col(name).is_null() & _expected(name)) for name in _MEASUREMENTS[table])
-    counts = (
+    measured = _MEASUREMENTS[table]
+    absent = ((name, pl.col(name).is_null() & _expected(name)) for name in measured)
+    durations = [name for name in _real(table) if name in measured]
+    counts = _collect(
         rows.select(
-            *((~pl.col(name).is_finite()).sum().alias(f"not finite:{name}") for name in real),
-            *(rule.sum().alias(f"absent:{name}") for name, rule in absent),
-        )
-        .collect(engine="streaming")
-        .row(0, named=True)
+            *_not_finite(_real(table)),
+            *_below_zero(durations),
+            *(rule.sum().alias(f"rows that succeeded but have no value:{name}") for name, rule in absent),
+            pl.col("round").null_count().alias("rows without a value:round"),
+        ),
+        where,
     )
-    for key, count in counts.items():
-        if count:
-            kind, name = key.split(":")
-            fault = "NaN or infinite values" if kind == "not finite" else "rows that succeeded but have no value"
-            raise DatasetError(f"column {name} has {count} {fault}", where=str(where), next_step=_MEASURE_AGAIN)
+    _refuse(counts, where)
     condition = list(_CONDITION[table])
-    conditions = (
+    conditions = _collect(
         rows.group_by(condition)
         .agg(pl.col("round").n_unique().alias("rounds"), pl.len().alias("rows"))
-        .sort(condition)
-        .collect(engine="streaming")
+        .sort(condition),
+        where,
     )
+    _check_identity(conditions, where, campaign)
+    required = (column.name for column in TABLES[table] if column.required and column.name in condition)
+    nulls = (pl.col(name).null_count().alias(f"rows without a value:{name}") for name in required)
+    _refuse(conditions.select(nulls), where)
+    for name in (name for name in condition if name in _WORDS):
+        if unknown := sorted(set(conditions[name]) - set(_WORDS[name])):
+            raise DatasetError(
+                f"column {name} holds {unknown[0]!r}, expected {', '.join(_WORDS[name])}",
+                where=str(where),
+                next_step=_MEASURE_AGAIN,
+            )
     twice = conditions.filter(pl.col("rows") > pl.col("rounds"))
     if twice.height:
         extra = (twice["rows"] - twice["rounds"]).sum()
@@ -337,3 +388,55 @@ def _check_values(rows: pl.LazyFrame, table: str, where: Path) -> dict[tuple[str
         )
     cells = conditions.group_by("link", "page").agg(pl.col("rounds").max())
     return {(link, page): rounds for link, page, rounds in cells.iter_rows()}
+
+
+def _check_links(checks: pl.LazyFrame, where: Path, campaign: str) -> None:
+    """Raises where the nominal RTT of a link, which its times are divided by, is not one number."""
+    real = _real("link_checks")
+    rows = _collect(checks.select("campaign", "link", *real), where)
+    _check_identity(rows, where, campaign)
+    _refuse(rows.select(*_not_finite(real), *_below_zero(["rtt_ms", "nominal_rtt_ms"])), where)
+    nominal = rows["nominal_rtt_ms"].drop_nulls().unique().sort()
+    if len(nominal) > 1:
+        raise DatasetError(
+            f"was checked against several nominal RTTs: {', '.join(f'{rtt:g}' for rtt in nominal)} ms",
+            where=str(where),
+            next_step="Its times are multiples of one RTT: measure each link profile in a campaign of its own.",
+        )
+
+
+def _check_identity(rows: pl.DataFrame, where: Path, campaign: str) -> None:
+    """Rows must be of the campaign that campaign.json describes, and of the link whose folder they are in."""
+    for name, expected in (("campaign", campaign), ("link", where.name.removeprefix("link="))):
+        if others := sorted(set(rows[name].drop_nulls()) - {expected}):
+            raise DatasetError(
+                f"holds rows of {name} {others[0]}, expected {expected}", where=str(where), next_step=_MEASURE_AGAIN
+            )
+
+
+def _not_finite(columns: list[str]) -> Iterator[pl.Expr]:
+    return ((~pl.col(name).is_finite()).sum().alias(f"NaN or infinite values:{name}") for name in columns)
+
+
+def _below_zero(columns: list[str]) -> Iterator[pl.Expr]:
+    return ((pl.col(name) < 0).sum().alias(f"values below 0:{name}") for name in columns)
+
+
+def _refuse(counts: pl.DataFrame, where: Path) -> None:
+    """One row of counts, each named `fault:column`; raises for the first that is not 0."""
+    for key, count in counts.row(0, named=True).items():
+        if count:
+            fault, name = key.split(":")
+            raise DatasetError(f"column {name} has {count} {fault}", where=str(where), next_step=_MEASURE_AGAIN)
+
+
+def _collect(rows: pl.LazyFrame, where: Path) -> pl.DataFrame:
+    try:
+        return rows.collect(engine="streaming")
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise DatasetError(f"cannot be read ({reason})", where=str(where), next_step=_MEASURE_AGAIN) from None
+
+
+def _real(table: str) -> list[str]:
+    return [column.name for column in TABLES[table] if column.kind is Kind.REAL]
