@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ RESAMPLES = 1000
 LEVEL = 0.95
 
 _CELLS_IN_MEMORY = 4_000_000
+_CELLS_KEPT = 16_000_000
+_CELLS_IN_CACHE = 64_000
 
 Reals = NDArray[np.float64]
 Counts = NDArray[np.int32]
@@ -45,8 +48,24 @@ def drawn(rounds: int, observations: int, resamples: int = RESAMPLES, seed: int 
     """
     if rounds < MIN_ROUNDS:
         return
-    draw = np.random.default_rng(seed)
     block = max(1, _CELLS_IN_MEMORY // max(rounds, observations))
+    if rounds * resamples <= _CELLS_KEPT:
+        counts = _kept(rounds, resamples, seed)
+        yield from (counts[start : start + block] for start in range(0, resamples, block))
+    else:
+        yield from _counted(rounds, resamples, seed, block)
+
+
+@lru_cache(maxsize=4)
+def _kept(rounds: int, resamples: int, seed: int) -> Counts:
+    """All of the counts: drawing them takes longer than using them, and most groups of a frame have equal rounds."""
+    counts = np.concatenate(list(_counted(rounds, resamples, seed, max(1, _CELLS_IN_CACHE // rounds))))
+    counts.flags.writeable = False
+    return counts
+
+
+def _counted(rounds: int, resamples: int, seed: int, block: int) -> Iterator[Counts]:
+    draw = np.random.default_rng(seed)
     for start in range(0, resamples, block):
         height = min(block, resamples - start)
         picked = draw.integers(0, rounds, (height, rounds)) + np.arange(height)[:, None] * rounds
@@ -111,9 +130,10 @@ class Sample:
     def _search(self, q: float, weights: Counts, first: int, last: int) -> tuple[Reals, bool]:
         """Quantiles looked for among the observations from rank `first` to `last`, and whether all were there."""
         rounds = weights.shape[1]
-        before = weights @ np.bincount(self.clusters[:first], minlength=rounds)
-        total = weights @ np.bincount(self.clusters, minlength=rounds)
-        cumulated = weights[:, self.clusters[first:last]].cumsum(axis=1)
+        before, total = (
+            weights @ np.bincount(self.clusters[:end], minlength=rounds).astype(np.int32) for end in (first, self.size)
+        )
+        cumulated = weights[:, self.clusters[first:last]].cumsum(axis=1, dtype=np.int32)
         place = (total - 1) * q
         low_rank = np.floor(place) + 1 - before
         high_rank = np.ceil(place) + 1 - before
