@@ -44,10 +44,9 @@ def plan_of(dataset: Dataset, precision_percent: float) -> pl.DataFrame:
     PlanError
         Where the dataset has no PLTs, or too few rounds for an interval.
     """
-    shown = pl.col("combination").is_in(metrics.COMBINATIONS)
     combinations = metrics.combine(
         metrics.exchanges(dataset.table("dns_exchanges")), metrics.page_loads(dataset.table("page_loads"))
-    ).filter(shown)
+    )
     plan = rounds_needed(combinations, precision_percent)
     if plan.is_empty():
         raise PlanError(

@@ -202,7 +202,23 @@ def test_curves_of_nothing_are_empty() -> None:
 
 def test_summary_of_a_known_sample() -> None:
     found = metrics.summary(frame({"x_ms": [float(x) for x in range(101)]}), "x_ms", ["link"]).collect()
-    assert found.row(0) == (LINK, 101, 0.0, 5.0, 25.0, 50.0, 75.0, 95.0, 100.0)
+    assert found.row(0) == (LINK, 101, 0.0, 5.0, 25.0, 50.0, 75.0, 95.0, 100.0, 40.0, 60.0)
+
+
+def test_summary_leaves_out_nulls_and_gives_few_observations_no_interval() -> None:
+    few = [None, *(float(x) for x in range(metrics.MIN_ROUNDS - 1))]
+    found = metrics.summary(frame({"x_ms": few}), "x_ms", ["link"]).collect().row(0, named=True)
+    assert (found["n"], found["median"], found["low"], found["high"]) == (metrics.MIN_ROUNDS - 1, 2.0, None, None)
+
+
+@pytest.mark.parametrize("rounds", [6, 7, 12, 31, 200])
+def test_intervals_by_rank_hold_the_true_median_as_often_as_they_say(rounds: int) -> None:
+    trials = 2000
+    values = np.random.default_rng(12).exponential(size=trials * rounds)
+    rows = pl.LazyFrame({"trial": np.repeat(np.arange(trials), rounds), "x_ms": values})
+    found = metrics.summary(rows, "x_ms", ["trial"]).collect()
+    coverage = ((found["low"] <= math.log(2)) & (math.log(2) <= found["high"])).mean()
+    assert 0.94 <= coverage <= 0.99  # 95 %, as near as whole ranks allow
 
 
 def test_published_medians_come_back_from_a_dataset_drawn_from_them(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from crosslayer.metrics.observations import CELL, ROUND
 BASELINE = "DoUDP + H3 1-RTT"
 """What TNSM24 measures every increase against."""
 
-COMBINATIONS = (BASELINE, "DoQ + H3 0-RTT", "DoQ + H3 1-RTT", "DoH + H3 1-RTT")
-"""The combinations TNSM24 shows; coalescing is emulated by DoQ + H3 0-RTT."""
+_SHOWN = (("DoUDP", "1-rtt"), ("DoQ", "0-rtt"), ("DoQ", "1-rtt"), ("DoH", "1-rtt"))
 
 
 def combination(protocol: str, h3: str) -> str:
@@ -19,11 +18,14 @@ def combination(protocol: str, h3: str) -> str:
     return f"{protocol} + H3 {h3.upper()}"
 
 
+COMBINATIONS = tuple(combination(*pair) for pair in _SHOWN)
+"""The combinations TNSM24 shows, the baseline first; coalescing is emulated by DoQ + H3 0-RTT."""
+
 _NAME = pl.format("{} + H3 {}", pl.col("protocol"), pl.col("h3").str.to_uppercase()).alias("combination")
 
 
 def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """PLT of every combination: DNS exchange plus browser PLT of the same round of the same cell.
+    """PLT of the combinations TNSM24 shows: DNS exchange plus browser PLT of the same round of the same cell.
 
     Parameters
     ----------
@@ -36,12 +38,16 @@ def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
         campaign, round, link, page, combination, exchange_ms, browser_plt_ms, plt_ms. A round that lacks one of
         the two has no row (see `exclusions`).
     """
+    named = pl.LazyFrame(
+        [(*pair, combination(*pair)) for pair in _SHOWN], ["protocol", "h3", "combination"], orient="row"
+    )
     return (
         exchanges.select(*ROUND, "protocol", exchange_ms="total_ms")
-        .join(page_loads.select(*ROUND, "h3", browser_plt_ms="plt_ms"), on=ROUND)
+        .join(named, on="protocol")
+        .join(page_loads.select(*ROUND, "h3", browser_plt_ms="plt_ms"), on=[*ROUND, "h3"])
         .select(
             *ROUND,
-            _NAME,
+            "combination",
             "exchange_ms",
             "browser_plt_ms",
             (pl.col("exchange_ms") + pl.col("browser_plt_ms")).alias("plt_ms"),

@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from crosslayer.metrics.resampling import MIN_ROUNDS
+
 MAX_POINTS = 200
 """Points of a curve at most: Vega-Lite chokes on raw rows."""
 
@@ -57,22 +59,50 @@ def _ranks(n: int, points: int) -> NDArray[np.int64]:
 
 
 def summary(frame: pl.LazyFrame, value: str, by: Sequence[str]) -> pl.LazyFrame:
-    """Quantiles of each group.
+    """Quantiles of each group, and the interval of its median that needs no bootstrap.
+
+    Parameters
+    ----------
+    frame
+        Observations.
+    value
+        Column to describe; its nulls are left out.
+    by
+        Columns that name a group.
 
     Returns
     -------
     polars.LazyFrame
-        by..., n, min, p5, p25, median, p75, p95, max, in the unit of the value; interpolated linearly.
+        by..., n, min, p5, p25, median, p75, p95, max, low, high, in the unit of the value; quantiles are interpolated
+        linearly. `low` and `high` are the observations whose ranks hold the median with 95 %, whatever the distribution
+        (the sign test turned around), provided that the observations do not depend on each other: one per round. Null
+        under `MIN_ROUNDS` observations.
     """
-    quantiles = {"p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95}
-    column = pl.col(value)
+    ordered = pl.col("ordered")
+    n = ordered.list.len().cast(pl.Int64)
+
+    def at(place: pl.Expr) -> pl.Expr:
+        return ordered.list.get(place.cast(pl.Int64), null_on_oob=True)
+
+    def quantile(level: float) -> pl.Expr:
+        place = (n - 1) * level
+        low, high = at(place.floor()), at(place.ceil())
+        return low + (place - place.floor()) * (high - low)
+
+    # The normal approximation of the binomial distribution, with its correction for continuity.
+    beyond = ((n - 1.96 * n.sqrt() - 1) / 2).floor()
+    ends = {"low": beyond, "high": n - 1 - beyond}
+    levels = {"p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95}
     return (
         frame.group_by(by)
-        .agg(
-            n=column.count(),
-            min=column.min(),
-            **{name: column.quantile(q, "linear") for name, q in quantiles.items()},
-            max=column.max(),
+        .agg(ordered=pl.col(value).drop_nulls().sort())  # once, for all of them
+        .select(
+            *by,
+            n=n,
+            min=at(pl.lit(0)),
+            **{name: quantile(level) for name, level in levels.items()},
+            max=at(n - 1),
+            **{name: pl.when(n >= MIN_ROUNDS).then(at(place)) for name, place in ends.items()},
         )
         .sort(by)
     )
