@@ -311,6 +311,12 @@ def test_a_link_of_that_name_with_another_rtt_is_not_the_papers_link(as_publishe
     assert row(found, "T093")["verdict"] == "reproduced"
 
 
+def test_a_link_whose_rtt_is_not_known_gives_no_multiples_of_it(as_published: Dataset) -> None:
+    found = check(as_published, link_checks=as_published.table("link_checks").filter(pl.col("link") != "fiber"))
+    assert row(found, "T090")["why"] == "The RTT of fiber is not known."
+    assert row(found, "T093")["verdict"] == "reproduced"
+
+
 def test_links_measured_unequally_are_not_pooled(as_published: Dataset) -> None:
     fewer = as_published.table("dns_exchanges").filter((pl.col("link") != "dsl") | (pl.col("round") < 20))
     found = check(as_published, dns_exchanges=fewer)

@@ -90,7 +90,8 @@ class Observed:
     def rtt_ms(self, link: str) -> float:
         """Nominal RTT of a link of TNSM24, ms; refused where this campaign's link of that name is another."""
         if link not in self._rtts:
-            raise NotMeasured(f"this campaign has no link {link}")
+            there = any(link == of_cell for _, of_cell, _ in self._cells)
+            raise NotMeasured(f"the RTT of {link} is not known" if there else f"this campaign has no link {link}")
         rtt = float(self._rtts[link])
         if abs(rtt / RTT_MS[link] - 1) > _SAME_RTT:
             raise NotMeasured(f"the RTT of {link} is {rtt:.1f} ms here and {RTT_MS[link]} ms in the paper")
