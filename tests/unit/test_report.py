@@ -188,13 +188,21 @@ def test_figures_of_another_campaign_are_left_out(folder: Path, dataset: Dataset
 def test_figures_of_open_questions_are_shown_whatever_campaign_they_are_of(
     folder: Path, dataset: Dataset, drawings: list[Drawing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = replace(drawings[0].figure, name="asked", study="another-study", notebook="question", title="Why?")
+    asked = replace(
+        drawings[0].figure,
+        name="asked",
+        study="another-study",
+        notebook="question",
+        title="Why?",
+        verdict=lambda frame: "Because of <it>.",
+    )
     monkeypatch.setitem(FIGURES, "asked", asked)
     other = replace(dataset, campaign=replace(dataset.campaign, campaign="another"))
     report.save_drawing(replace(drawings[0], figure=asked), other, folder)
     page = report.write_index(dataset, folder).read_text()
     assert page.index('<section id="questions">') < page.index('<figure id="asked"')
     assert '<li><a href="#questions">Open questions</a><ul><li><a href="#asked">Why?</a></li></ul></li>' in page
+    assert "<strong>Because of &lt;it&gt;.</strong>" in page
 
 
 def test_a_dataset_from_another_machine_is_called_one(tmp_path: Path, folder: Path, dataset: Dataset) -> None:

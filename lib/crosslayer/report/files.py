@@ -37,7 +37,7 @@ def save(chart: alt.VConcatChart, frame: pl.DataFrame, folder: Path, name: str, 
     name
         File name without ending.
     about
-        Kept in the JSON under `usermeta.crosslayer`: campaign, caption.
+        Kept in the JSON under `usermeta.crosslayer`: campaign, caption, verdict.
 
     Returns
     -------
@@ -66,7 +66,8 @@ def save(chart: alt.VConcatChart, frame: pl.DataFrame, folder: Path, name: str, 
 
 
 def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path) -> dict[str, Path]:
-    """`save` a drawn figure in the folder of its study, e.g. `figures/coalescing/`."""
+    """`save` a drawn figure in the folder of its study, e.g. `figures/coalescing/`, with its verdict if it has one."""
+    verdict = drawing.figure.verdict
     return save(
         drawing.chart,
         drawing.frame,
@@ -74,11 +75,12 @@ def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path) -> dict[str, 
         drawing.figure.name,
         campaign=dataset.campaign.campaign,
         caption=drawing.caption,
+        **({"verdict": verdict(drawing.frame)} if verdict else {}),
     )
 
 
 def saved_figures(folder: Path) -> dict[str, dict[str, Any]]:
-    """Vega-Lite of every figure in a folder by name, in the order of the paper; `campaign_of` says whose it is.
+    """Vega-Lite of every figure in a folder by name, in the order of the paper; `about` says whose it is.
 
     Raises
     ------
@@ -99,10 +101,10 @@ def saved_figures(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def campaign_of(spec: dict[str, Any]) -> str:
-    """Campaign that a saved figure was drawn from."""
-    campaign: str = spec["usermeta"][_KEY]["campaign"]
-    return campaign
+def about(spec: dict[str, Any]) -> dict[str, str]:
+    """What `save` kept of a figure: name, campaign, caption and, where it answers a question, its verdict."""
+    kept: dict[str, str] = spec["usermeta"][_KEY]
+    return kept
 
 
 def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[Path]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import polars as pl
 import vl_convert
@@ -19,7 +20,7 @@ from crosslayer.claims import CLASSES, Verdict
 from crosslayer.figures import FIGURES
 from crosslayer.figures.style import COLUMN_WIDTH
 from crosslayer.report import facts
-from crosslayer.report.files import ReportError, campaign_of, saved_claims, saved_figures, vegalite_version, write
+from crosslayer.report.files import ReportError, about, saved_claims, saved_figures, vegalite_version, write
 from crosslayer.report.summary import summary
 
 SECTIONS = {
@@ -80,7 +81,7 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
         Where there is neither figure nor claim, one cannot be read, or the page cannot be written.
     """
     saved, verdicts = saved_figures(folder), saved_claims(dataset, folder)
-    own = {name for name, spec in saved.items() if campaign_of(spec) == dataset.campaign.campaign}
+    own = {name for name, spec in saved.items() if about(spec)["campaign"] == dataset.campaign.campaign}
     specs = {name: spec for name, spec in saved.items() if name in own or FIGURES[name].notebook not in SECTIONS}
     if not own and verdicts is None:
         raise ReportError(
@@ -146,24 +147,25 @@ def _parts(names: Iterable[str]) -> list[tuple[str, str, str, list[str]]]:
     return [(*part, of_part[part[0]]) for part in (*known, QUESTIONS) if of_part[part[0]]]
 
 
-def _sections(folder: Path, names: Iterable[str]) -> str:
+def _sections(folder: Path, specs: Mapping[str, dict[str, Any]]) -> str:
     return "".join(
         f'<section id="{part}"><h2>{escape(heading)}</h2><p class="lead">{escape(lead)}</p>'
-        f"{''.join(_card(folder, name) for name in figures)}</section>"
-        for part, heading, lead, figures in _parts(names)
+        f"{''.join(_card(folder, name, about(specs[name]).get('verdict', '')) for name in figures)}</section>"
+        for part, heading, lead, figures in _parts(specs)
     )
 
 
-def _card(folder: Path, name: str) -> str:
+def _card(folder: Path, name: str, verdict: str) -> str:
     figure = FIGURES[name]
     picture = base64.b64encode((folder / figure.study / f"{name}.svg").read_bytes()).decode()
     kind = "column" if figure.width == COLUMN_WIDTH else "wide"
     heading = escape(figure.heading)
+    answer = f"<p><strong>{escape(verdict)}</strong></p>" if verdict else ""
     # The picture has its title, what its marks mean and the provenance in it, so that it can stand alone.
     return (
         f'<figure id="{name}" class="{kind}"><div class="plot"><div class="chart" data-name="{name}">'
         f'<img alt="{heading}" src="data:image/svg+xml;base64,{picture}"></div></div>'
-        f'<figcaption><h3 class="heard">{heading}</h3><p>{escape(figure.caption)}</p>'
+        f'<figcaption><h3 class="heard">{heading}</h3>{answer}<p>{escape(figure.caption)}</p>'
         f'<p class="get"><button data-csv="{name}">CSV</button> <button data-json="{name}">Vega-Lite</button></p>'
         "</figcaption></figure>"
     )
