@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ import vl_convert
 import synthetic
 from crosslayer import metrics, published
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.figures import FIGURES, MAX_ROWS, FigureError, Inputs, cdf, draw
+from crosslayer.figures import FIGURES, MAX_ROWS, FigureError, Inputs, cdf, draw, of_study
 from crosslayer.figures import registry as registry_module
 from crosslayer.figures.dns_overhead import SERIES as DNS_SERIES
 from crosslayer.figures.handshakes import SERIES as HANDSHAKE_SERIES
 from crosslayer.figures.page_loads import SERIES as PLT_SERIES
 from crosslayer.figures.style import SERIES
+from crosslayer.notebook import QUESTIONS
 
 PARTS: dict[str, dict[str, Any]] = {
     "one cell": {"links": ["dsl"], "pages": ["wikipedia.org"]},
@@ -51,7 +54,7 @@ def part(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return request.param, Inputs.of(Dataset.open(folder), published.load())
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", of_study("coalescing"))
 def test_every_figure_draws_within_its_limits(whole: Inputs, name: str) -> None:
     drawing = draw(FIGURES[name], whole, "Campaign synthetic.")
     assert 0 < drawing.frame.height <= MAX_ROWS
@@ -63,7 +66,7 @@ def test_every_figure_draws_within_its_limits(whole: Inputs, name: str) -> None:
     assert "<svg" in vl_convert.vegalite_to_svg(json.dumps(spec))
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", of_study("coalescing"))
 def test_every_figure_says_what_is_missing(part: tuple[str, Inputs], name: str) -> None:
     what, inputs = part
     drawing = draw(FIGURES[name], inputs, "Campaign synthetic.")
@@ -74,6 +77,33 @@ def test_every_figure_says_what_is_missing(part: tuple[str, Inputs], name: str) 
     vl_convert.vegalite_to_vega(json.dumps(spec))  # compiles
 
 
+def test_what_only_some_cells_lack_is_said_with_the_cells(whole: Inputs) -> None:
+    link, page = pl.col("link"), pl.col("page")
+    nothing = (link == "4g") & (page == "example.org")
+    inputs = replace(
+        whole,
+        dns_exchanges=whole.dns_exchanges.filter(~nothing, (pl.col("protocol") != "DoQ") | (link != "dsl")),
+        tcp_rtts=whole.tcp_rtts.filter(~nothing),
+        page_loads=whole.page_loads.filter(
+            ~nothing, (pl.col("h3") == "1-rtt") | (link != "fiber") | (page == "example.org")
+        ),
+    )
+    assert inputs.lacks() == (
+        "Not in this campaign: example.org on 4G, DoQ exchanges (DSL), "
+        "H3 0-RTT loads (wikipedia.org on Fiber; instagram.com on Fiber)."
+    )
+
+
+def test_links_without_an_rtt_are_left_out_and_named(tmp_path: Path) -> None:
+    folder = synthetic.write(tmp_path, rounds=2)
+    shutil.rmtree(folder / "link_checks" / "link=fiber")
+    assert Inputs.of(Dataset.open(folder), published.load()).lacks() == "Left out, no RTT above 0 is known: Fiber."
+    shutil.rmtree(folder / "link_checks")
+    assert Inputs.of(Dataset.open(folder), published.load()).lacks() == (
+        "Left out, no RTT above 0 is known: 4G, 4G medium, Cable, DSL, Fiber."
+    )
+
+
 def test_a_chart_with_too_many_rows_is_refused(whole: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry_module, "MAX_ROWS", 10)
     with pytest.raises(FigureError, match=r"fig05-dns-exchange: .* rows, more than the 10"):
@@ -81,14 +111,15 @@ def test_a_chart_with_too_many_rows_is_refused(whole: Inputs, monkeypatch: pytes
 
 
 def test_registry_covers_the_paper() -> None:
-    covered = {figure.paper_figure for figure in FIGURES.values()}
+    covered = {figure.paper_figure for figure in of_study("coalescing").values()}
     assert {"Table II", *(f"Fig. {number}" for number in range(3, 13))} <= covered
-    assert {figure.study for figure in FIGURES.values()} == {"coalescing"}
+    assert {figure.study for figure in FIGURES.values()} == {"coalescing", *QUESTIONS.values()}
     assert {figure.notebook for figure in FIGURES.values()} == {
         "link_check",
         "handshakes",
         "dns_overhead",
         "page_loads",
+        *QUESTIONS,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import polars as pl
 
@@ -81,8 +82,7 @@ class Inputs:
     @property
     def combinations(self) -> pl.LazyFrame:
         """PLT of the combinations that TNSM24 shows."""
-        shown = pl.col("combination").is_in(metrics.COMBINATIONS)
-        return metrics.combine(self.exchanges, self.loads).filter(shown)
+        return metrics.combine(self.exchanges, self.loads)
 
     def only(self, link: str) -> Inputs:
         """The same of one link: what is computed link by link fits in memory at any size."""
@@ -97,15 +97,47 @@ class Inputs:
         )
 
     def lacks(self) -> str:
-        """What the study has and this dataset has not, as a sentence; empty where nothing is missing."""
-        protocols = set(self.exchanges.select("protocol").unique().collect(engine="streaming")["protocol"])
-        loads = set(self.loads.select("h3").unique().collect(engine="streaming")["h3"])
-        connects = self.connects.select(pl.len()).collect(engine="streaming").item()
+        """What the study has and this dataset has not, as sentences; empty where nothing is missing."""
+        exchanges = _cells(self.exchanges, "protocol")
+        loads = _cells(self.loads, "h3")
+        found = {
+            **{f"{name} exchanges": exchanges.get((name,), set()) for name in ("DoUDP", "DoQ", "DoH")},
+            **{f"H3 {name.upper()} loads": loads.get((name,), set()) for name in ("1-rtt", "0-rtt")},
+            "TCP RTTs": _cells(self.connects).get((), set()),
+        }
+        left_out = sorted({link for cells in found.values() for link, _ in cells} - set(self.links))
+        asked = set(product(self.links, self.pages))
+        something = {cell for cells in found.values() for cell in cells & asked}
+        nothing = asked - something if something else set()
         missing = [
-            *(link_title(link) for link in LINKS if link not in self.links),
+            *(link_title(link) for link in LINKS if link not in (*self.links, *left_out)),
             *(page for page in PAGES if page not in self.pages),
-            *(f"{name} exchanges" for name in ("DoUDP", "DoQ", "DoH") if name not in protocols),
-            *(f"H3 {name.upper()} loads" for name in ("1-rtt", "0-rtt") if name not in loads),
-            *(() if connects else ("TCP RTTs",)),
+            *self._places(nothing),
         ]
-        return f"Not in this campaign: {', '.join(missing)}." if missing else ""
+        for name, cells in found.items():
+            if not cells:
+                missing.append(name)
+            elif lacking := asked - nothing - cells:
+                missing.append(f"{name} ({'; '.join(self._places(lacking))})")
+        sentences = [
+            f"Not in this campaign: {', '.join(missing)}." if missing else "",
+            f"Left out, no RTT above 0 is known: {', '.join(map(link_title, left_out))}." if left_out else "",
+        ]
+        return " ".join(sentence for sentence in sentences if sentence)
+
+    def _places(self, cells: set[tuple[str, str]]) -> list[str]:
+        """Cells in words: a link with all of its pages is named alone."""
+        places = []
+        for link in self.links:
+            pages = [page for page in self.pages if (link, page) in cells]
+            whole = len(pages) == len(self.pages)
+            places += [link_title(link)] if whole else [f"{page} on {link_title(link)}" for page in pages]
+        return places
+
+
+def _cells(rows: pl.LazyFrame, *by: str) -> dict[tuple[str, ...], set[tuple[str, str]]]:
+    """Cells with observations, by condition."""
+    found: dict[tuple[str, ...], set[tuple[str, str]]] = {}
+    for *condition, link, page in rows.select(*by, *metrics.CELL).unique().collect(engine="streaming").iter_rows():
+        found.setdefault(tuple(condition), set()).add((link, page))
+    return found
