@@ -38,6 +38,7 @@ QUESTIONS = {
     "question_key_share": "key-share",
     "single_query": "single-query",
     "authoritative": "authoritative",
+    "web_performance": "web",
 }
 """Notebooks with a study of their own: an open question each, or a paper."""
 REFERENCE = "data/raw/reference"

@@ -9,7 +9,7 @@ import pytest
 from crosslayer.campaign import CampaignError, sized
 from crosslayer.campaign.plan import changed, check_names
 from crosslayer.campaign.schema import TABLES
-from crosslayer.campaign.web import lookup_columns, unaccounted
+from crosslayer.campaign.web import lookup_columns, lookup_summary, unaccounted
 from crosslayer.dns import Protocol
 from crosslayer.pages import find_spec_dir, load_pages, of_study
 from crosslayer.stub import QueryMetrics
@@ -67,6 +67,13 @@ def test_lookups_are_numbered_as_they_arrived() -> None:
     assert rows[0]["started_s"] == pytest.approx(1_700_000_000, abs=1e-6)
     assert (rows[0]["handshake_ms"], rows[0]["error"]) == (30.0, None)
     assert set(rows[0]) <= {column.name for column in TABLES["lookups"]}
+
+
+def test_the_summary_has_the_lookup_of_the_pages_own_host() -> None:
+    summary = lookup_summary([*LOAD, query(9, PAGE.host)], PAGE)
+    assert summary["lookup_count"] == PAGE.lookups
+    assert summary["stub_lookup_ms"] == pytest.approx(45.5)  # the first query's answer is the last one
+    assert lookup_summary(LOAD[2:], PAGE)["stub_lookup_ms"] is None
 
 
 @pytest.mark.parametrize("size", ["smoke", "quick", "paper"])

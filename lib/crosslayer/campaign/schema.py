@@ -147,6 +147,8 @@ PAGE_LOADS = (
     *(_r(name, f"navigation timing: {_NAVIGATION_MEANING[name]}, after the navigation start") for name in _NAVIGATION),
     _i("transfer_bytes", "navigation timing: transferSize of the document", "bytes"),
     _i("resource_count", "resources the page fetched besides its document", "count"),
+    _i("lookup_count", "host names that the browser looked up; null when decoupled", "count"),
+    _r("stub_lookup_ms", "lookup of the page's host by the stub's log, first query to last answer; null: decoupled"),
     _b("early_data_accepted", "the server received the document's request before the handshake was complete"),
     _b("session_resumed", "the TLS session of the document's connection was resumed, by the server's word"),
     _r("setup_ms", "context, priming, connection close and warm-up before the measured load"),

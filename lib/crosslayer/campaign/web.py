@@ -76,7 +76,7 @@ class Web(Study):
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
         evidence = load_evidence(server.events(), page, early_data=False, resumed=False)
         fault = unaccounted(queries, page, protocol)
-        row = row | load_columns(load) | ({"error": fault} if fault else {}) | evidence
+        row = row | load_columns(load) | lookup_summary(queries, page) | ({"error": fault} if fault else {}) | evidence
         place = {name: row[name] for name in _PLACE}
         return {
             "page_loads": [row],
@@ -144,6 +144,17 @@ def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.P
     if protocol in ENCRYPTED and not (opened and all(query.resumed for query in opened)):
         return "the stub's connection did not resume the session of the cache-warming load"
     return None
+
+
+def lookup_summary(queries: Sequence[QueryMetrics], page: PageSpec) -> dict[str, Any]:
+    """What the stub says of a load's lookups as a whole; columns of `page_loads`."""
+    own = [query for query in queries if query.name.rstrip(".") == page.host]
+    first_ns = min((query.time_ns for query in own), default=0)
+    ends_ms = [(query.time_ns - first_ns) / 1e6 + query.total_ms for query in own]
+    return {
+        "lookup_count": len({query.name for query in queries}),
+        "stub_lookup_ms": max(ends_ms, default=None),
+    }
 
 
 def lookup_columns(queries: Iterable[QueryMetrics]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crosslayer.claims import batenburg22, imc22, tnsm24
+from crosslayer.claims import batenburg22, imc22, imc22_web, tnsm24
 from crosslayer.claims.checks import Check
 from crosslayer.claims.observed import Observed
 
@@ -31,6 +31,7 @@ BY_STUDY: Mapping[str, StudyClaims] = {
     "coalescing": StudyClaims(tnsm24.CHECKS),
     "single-query": StudyClaims(imc22.CHECKS, imc22.Queries),
     "authoritative": StudyClaims(batenburg22.CHECKS, batenburg22.PacedObserved, ("paced_queries",)),
+    "web": StudyClaims(imc22_web.CHECKS, imc22_web.WebObserved),
 }
 """By name of the study; studies that no paper has made have no claims."""
 

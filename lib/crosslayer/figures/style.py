@@ -19,12 +19,15 @@ PAPER = "TNSM24"
 
 # Okabe and Ito's colours: told apart with every kind of colour blindness, not too light for white paper. In grey the
 # dash tells them apart; the published curves are the thin dotted ones.
-_GREY, _BLUE, _GREEN, _RED, _PURPLE = "#4d4d4d", "#0072b2", "#009e73", "#d55e00", "#b0578d"
+_GREY, _BLUE, _GREEN, _RED, _PURPLE, _BROWN = "#4d4d4d", "#0072b2", "#009e73", "#d55e00", "#b0578d", "#8a6d00"
 _SOLID, _LONG, _SHORT, _CHAIN = [1, 0], [7, 2], [3, 1.5], [7, 2, 2, 2]
 SERIES: dict[str, tuple[str, Sequence[float]]] = {
     "DoUDP": (_GREY, _CHAIN),
     "DoQ": (_BLUE, _SOLID),
     "DoH": (_RED, _LONG),
+    "DoH3": (_GREEN, _LONG),
+    "DoT": (_BROWN, _CHAIN),
+    "DoTCP": (_PURPLE, _SHORT),
     "DoUDP + H3 1-RTT": (_GREY, _CHAIN),
     "DoQ + H3 0-RTT": (_GREEN, _SOLID),
     "DoQ + H3 1-RTT": (_BLUE, _LONG),

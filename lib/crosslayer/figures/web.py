@@ -1,0 +1,350 @@
+"""Figures of the study `web` (Kosek et al., IMC 2022, section 3.2): page loads whose browser resolves by itself.
+
+Everything is set against DoUDP: relative to its median in the same cell, as in the paper, or within the same round.
+"""
+
+from __future__ import annotations
+
+import altair as alt
+import numpy as np
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import cdf
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.style import MUTED, SERIES, TEXT_PX, TEXT_WIDTH, AnyChart, faceted, link_title, marker
+
+BASELINE = "DoUDP"
+PROTOCOLS = ("DoTCP", "DoT", "DoH", "DoH3", "DoQ")
+ROUND_TRIPS = {"DoUDP": 1, "DoTCP": 2, "DoT": 3, "DoH": 3, "DoH3": 2, "DoQ": 2}
+"""Of the first lookup on a new connection: the TLS session is resumed, without early data."""
+AGREES_MS = 2.0
+"""The browser's own lookup time may differ from the stub's by this much."""
+
+_SHAPES = {
+    "DoUDP": "diamond",
+    "DoTCP": "square",
+    "DoT": "triangle-up",
+    "DoH": "triangle-down",
+    "DoH3": "cross",
+    "DoQ": "circle",
+}
+_ESTIMATE = ("n", "rounds", "median", "low", "high")
+
+
+def _loads(inputs: Inputs) -> pl.LazyFrame:
+    """Successful coupled loads; `combination` is the transport of their lookups."""
+    loads = metrics.page_loads(inputs.page_loads, study="web").filter(pl.col("coupling") == "coupled")
+    return loads.with_columns(combination="dns_protocol")
+
+
+def _lookups(inputs: Inputs) -> pl.DataFrame:
+    """page and its number of lookups, fewest first."""
+    counts = _loads(inputs).group_by("page").agg(lookups=pl.col("lookup_count").median().cast(pl.Int64))
+    return counts.sort("lookups", "page").collect()
+
+
+def _order(frame: pl.DataFrame, name: str) -> list[str]:
+    return [str(value) for value in frame[name].unique(maintain_order=True)]
+
+
+def _sorted(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
+    """By RTT of the link, then number of lookups, then page; protocols as they are."""
+    rank = {link: place for place, link in enumerate(inputs.links)}
+    link = pl.col("link").replace_strict(rank, return_dtype=pl.Int64, default=len(rank))
+    by = [link] + [pl.col(name) for name in ("lookups", "page") if name in frame.columns]
+    return frame.sort(by, maintain_order=True)
+
+
+def _encoded(order: tuple[str, ...]) -> tuple[alt.Color, alt.Shape]:
+    """Colour and shape by protocol, with one legend."""
+    legend = alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=60, labelLimit=0)
+    colors = alt.Scale(domain=list(order), range=[SERIES[name][0] for name in order])
+    shapes = alt.Scale(domain=list(order), range=[_SHAPES[name] for name in order])
+    return alt.Color("series:N", scale=colors, legend=legend), alt.Shape("series:N", scale=shapes, legend=legend)
+
+
+def _tooltip(value: str) -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("link_title:N", title="link"),
+        alt.Tooltip("series:N", title="lookups over"),
+        alt.Tooltip("median:Q", format="+.2f", title=value),
+        alt.Tooltip("low:Q", format="+.2f", title="95 % from"),
+        alt.Tooltip("high:Q", format="+.2f", title="to"),
+        alt.Tooltip("n:Q", title="loads"),
+    ]
+
+
+def _with_titles(frame: pl.DataFrame) -> pl.DataFrame:
+    titles = pl.col("link").map_elements(link_title, return_dtype=pl.String)
+    return frame.with_columns(link_title=titles)
+
+
+# --- Fig. 3 ----------------------------------------------------------------------------------------------------------
+
+_FIG3 = {
+    "fcp_ms": cdf.Panel("(a) FCP", "FCP over the DoUDP median (%)", (BASELINE, *PROTOCOLS)),
+    "plt_ms": cdf.Panel("(b) PLT", "PLT over the DoUDP median (%)", (BASELINE, *PROTOCOLS)),
+}
+_FIG3_PRINTED = (
+    # claim, panel, series, x, cdf: IMC22 section 3.2, in words there
+    ("I108", "(a) FCP", "DoQ", 10.0, 0.4),
+    ("I109", "(a) FCP", "DoT", 20.0, 0.4),
+    ("I109", "(a) FCP", "DoH", 20.0, 0.4),
+    ("I110", "(a) FCP", "DoQ", 20.0, 0.8),
+    ("I118", "(b) PLT", "DoQ", 15.0, 0.85),
+    ("I119", "(b) PLT", "DoH", 15.0, 0.6),
+)
+
+
+def fig3_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of Fig. 3: those of a CDF figure, percent over the median of DoUDP in the same cell."""
+    parts = []
+    for column, panel in _FIG3.items():
+        loads = _loads(inputs).with_columns(plt_ms=column).filter(pl.col("plt_ms").is_not_null())
+        increases = metrics.relative_increase(loads, baseline=BASELINE)
+        named = increases.with_columns(panel=pl.lit(panel.name), series="combination")
+        parts.append(cdf.measured(named, "increase_percent"))
+    printed = pl.DataFrame(_FIG3_PRINTED, schema=["claim", "panel", "series", "x", "cdf"], orient="row")
+    return pl.concat([*parts, cdf.published_points(printed)])
+
+
+def fig3(frame: pl.DataFrame) -> AnyChart:
+    """IMC22 Fig. 3: CDF of FCP and PLT over DoUDP, all cells together."""
+    return cdf.chart(frame, list(_FIG3.values()), legend_columns=3)
+
+
+# --- Fig. 4 ----------------------------------------------------------------------------------------------------------
+
+
+def fig4_data(inputs: Inputs) -> pl.DataFrame:
+    """Median PLT over DoUDP's in each cell: link, page, lookups, series, source, n, rounds, median, low, high (%)."""
+    medians = metrics.relative_medians(_loads(inputs), baseline=BASELINE).filter(pl.col("combination") != BASELINE)
+    rows = medians.join(_lookups(inputs), on="page").select(
+        "link",
+        "page",
+        "lookups",
+        "n",
+        "rounds",
+        "low",
+        "high",
+        series="combination",
+        source=pl.lit("measured"),
+        median="increase_percent",
+    )
+    return _sorted(rows, inputs)
+
+
+def fig4(frame: pl.DataFrame) -> AnyChart:
+    """IMC22 Fig. 4: a grid of links and pages, the pages by rising number of lookups."""
+    if frame.is_empty():
+        return cdf.nothing("no loads with a DoUDP load beside them", TEXT_WIDTH - 60, 120)
+    color, shape = _encoded(PROTOCOLS)
+    lines = pl.col("page").str.replace_all("-", "|")
+    plural = pl.when(pl.col("lookups") == 1).then(pl.lit("lookup")).otherwise(pl.lit("lookups"))
+    named = frame.with_columns(page_title=pl.format("{}|{} {}", lines, "lookups", plural))
+    columns = len(_order(frame, "page"))
+    base = alt.Chart(width=(TEXT_WIDTH - 70) // columns - 8, height=15 * len(PROTOCOLS))
+    scale = alt.Scale(nice=False, domain=_reach(frame))
+    x = alt.X("median:Q", title="PLT over DoUDP (%)", scale=scale, axis=alt.Axis(tickCount=3))
+    y = alt.Y("series:N", title=None, sort=list(PROTOCOLS), axis=alt.Axis(domain=False, ticks=False, labels=True))
+    tooltip = [alt.Tooltip("page:N"), alt.Tooltip("lookups:Q"), *_tooltip("PLT over DoUDP, %")]
+    layers = alt.layer(
+        marker(base, 0),
+        base.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
+        .mark_rule(strokeWidth=1.6, clip=True)
+        .encode(alt.X("low:Q", scale=scale), y, alt.X2("high:Q"), color),
+        base.mark_point(filled=True, size=36, opacity=1, clip=True).encode(x, y, color, shape, tooltip=tooltip),
+    )
+    header = alt.Header(labelExpr="split(datum.label, '|')", labelFontSize=8.5, labelFontWeight="normal")
+    chart: AnyChart = faceted(
+        layers,
+        row=alt.Row("link_title:N", sort=[link_title(link) for link in _order(frame, "link")], title=None),
+        column=alt.Column("page_title:N", sort=_order(named, "page_title"), title=None, header=header),
+        spacing=6,
+    )
+    chart.data = _with_titles(named)
+    return chart
+
+
+def fig4_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """link, page, lookups, series, n, median, low, high; percent."""
+    return frame.select("link", "page", "lookups", "series", "n", "median", "low", "high")
+
+
+def _reach(frame: pl.DataFrame) -> list[float]:
+    """From the least to the greatest end, with 0 and a margin."""
+    ends = frame.select(
+        low=pl.min_horizontal("median", "low").min(), high=pl.max_horizontal("median", "high").max()
+    ).row(0)
+    low, high = min(0.0, float(ends[0])), max(0.0, float(ends[1]))
+    margin = 0.04 * (high - low or 1.0)
+    return [low - margin, high + margin]
+
+
+# --- amortisation ----------------------------------------------------------------------------------------------------
+
+_MEASURES = {"percent": "PLT over DoUDP (%)", "round-trips": "PLT minus DoUDP (RTT)"}
+
+
+def amortisation_data(inputs: Inputs) -> pl.DataFrame:
+    """What a transport costs by the number of lookups of the page, in two measures.
+
+    Columns measure (`percent` of DoUDP's median; `round-trips`, median difference within a round), link, page, series,
+    source, x (lookups), n, rounds, median, low, high.
+    """
+    rows = fig4_data(inputs).with_columns(measure=pl.lit("percent"))
+    plt_rtt = pl.col("plt_ms") / pl.col("nominal_rtt_ms")
+    loads = _loads(inputs).join(inputs.rtts, on="link").with_columns(plt_rtt=plt_rtt)
+    differences = [
+        metrics.medians(
+            metrics.paired(loads, "plt_rtt", "combination", protocol, BASELINE), "difference", metrics.CELL
+        ).with_columns(series=pl.lit(protocol))
+        for protocol in PROTOCOLS
+    ]
+    in_rtts = pl.concat(differences).join(_lookups(inputs), on="page")
+    named = _sorted(in_rtts, inputs).with_columns(source=pl.lit("measured"), measure=pl.lit("round-trips"))
+    columns = ["measure", "link", "page", "series", "source", pl.col("lookups").alias("x"), *_ESTIMATE]
+    return pl.concat([rows.select(columns), named.select(columns)])
+
+
+def amortisation(frame: pl.DataFrame) -> AnyChart:
+    """PLT over DoUDP against the number of lookups, a column for each link."""
+    if frame.is_empty():
+        return cdf.nothing("no loads with a DoUDP load beside them", TEXT_WIDTH - 60, 120)
+    color, shape = _encoded(PROTOCOLS)
+    links = _order(frame, "link")
+    most = max(frame["x"].to_list())
+    plots = []
+    for measure, title in _MEASURES.items():
+        last = measure == list(_MEASURES)[-1]
+        base = alt.Chart(width=(TEXT_WIDTH - 60) // len(links) - 12, height=150)
+        x = alt.X(
+            "place:Q",
+            title="Lookups of the page" if last else None,
+            scale=alt.Scale(domain=[0.5, most + 0.5], nice=False),
+            axis=alt.Axis(values=list(range(1, most + 1)), format="d", grid=False),
+        )
+        scale = alt.Scale(domain=_reach(frame.filter(measure=measure)), nice=False)
+        y = alt.Y("median:Q", title=title, scale=scale)
+        tooltip = [alt.Tooltip("page:N"), alt.Tooltip("x:Q", title="lookups"), *_tooltip(title)]
+        layers = alt.layer(
+            base.transform_sample(1).mark_rule(color=MUTED, strokeWidth=1).encode(y=alt.datum(0)),
+            base.mark_line(strokeWidth=1.2, opacity=0.6).encode(
+                x, alt.Y("mean(median):Q", title=title, scale=scale), color
+            ),
+            base.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
+            .mark_rule(strokeWidth=1.3)
+            .encode(x, alt.Y("low:Q", scale=scale), alt.Y2("high:Q"), color),
+            base.mark_point(filled=True, size=40, opacity=1).encode(x, y, color, shape, tooltip=tooltip),
+        )
+        header = alt.Header(labels=measure == next(iter(_MEASURES)), labelFontSize=TEXT_PX)
+        column = alt.Column("link_title:N", sort=[link_title(link) for link in links], title=None, header=header)
+        plots.append(faceted(layers, column=column, spacing=12).transform_filter(alt.datum.measure == measure))
+    chart: AnyChart = alt.vconcat(*plots, spacing=8)
+    side = {protocol: 0.09 * (place - (len(PROTOCOLS) - 1) / 2) for place, protocol in enumerate(PROTOCOLS)}
+    beside = pl.col("x") + pl.col("series").replace_strict(side, return_dtype=pl.Float64)
+    chart.data = _with_titles(frame).with_columns(place=beside)
+    return chart
+
+
+def amortisation_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """measure, link, lookups, page, series, n, median, low, high; percent, and multiples of the RTT."""
+    return frame.select("measure", "link", pl.col("x").alias("lookups"), "page", "series", "n", "median", "low", "high")
+
+
+def amortisation_verdict(frame: pl.DataFrame) -> str:
+    """Is the cost of an encrypted transport shared out over the lookups?"""
+    said = []
+    for link in _order(frame, "link"):
+        of_link = frame.filter(measure="percent", link=link)
+        few, many = (of_link.filter(pl.col("x") == end) for end in (of_link["x"].min(), of_link["x"].max()))
+        if of_link["x"].n_unique() < 2:
+            continue
+        ends = []
+        for protocol in ("DoQ", "DoH"):
+            one, other = (_middle(rows.filter(series=protocol)) for rows in (few, many))
+            if one and other:
+                ends.append(f"{one} to {other} over {protocol}")
+        if ends:
+            lookups = f"{few['x'][0]} and {many['x'][0]} lookups"
+            said.append(f"{link_title(link)}, pages of {lookups}: {', '.join(ends)}")
+    if not said:
+        return "Not answered: this dataset lacks DoUDP loads, or pages with different numbers of lookups."
+    return (
+        "PLT over DoUDP, from the pages with the fewest lookups to those with the most. " + "; ".join(said) + ". The "
+        "handshake is paid once, by the first lookup; the others find the connection open."
+    )
+
+
+def _middle(rows: pl.DataFrame) -> str:
+    """Median over pages in words, with the widest interval where there is one."""
+    if rows.is_empty():
+        return ""
+    low, high, median = (rows[name].to_list() for name in ("low", "high", "median"))
+    interval = "" if None in low else f" [{min(low):.1f}, {max(high):.1f}]"
+    return f"{np.median(median):+.1f}{interval} %"
+
+
+# --- the first lookup ------------------------------------------------------------------------------------------------
+
+
+def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
+    """The lookup of the page's own host, which waits for the connection, by link and transport.
+
+    Columns link, series, source, n, rounds, median, low, high (multiples of the RTT, by the stub's log), expected
+    (round-trips), differs_ms (median of the browser's own lookup time minus the stub's), agrees_percent (loads in which
+    the two are within `AGREES_MS`).
+    """
+    browser = pl.col("domain_lookup_end_ms") - pl.col("domain_lookup_start_ms")
+    loads = (
+        _loads(inputs)
+        .join(inputs.rtts, on="link")
+        .with_columns(
+            series="combination",
+            lookup_rtt=pl.col("stub_lookup_ms") / pl.col("nominal_rtt_ms"),
+            differs=browser - pl.col("stub_lookup_ms"),
+        )
+    )
+    by = ["link", "series"]
+    agreement = loads.group_by(by).agg(
+        differs_ms=pl.col("differs").median(), agrees_percent=100 * (pl.col("differs").abs() <= AGREES_MS).mean()
+    )
+    found = metrics.medians(loads, "lookup_rtt", by).join(agreement.collect(), on=by)
+    order = {name: place for place, name in enumerate((BASELINE, *PROTOCOLS))}
+    rows = found.with_columns(
+        source=pl.lit("measured"), expected=pl.col("series").replace_strict(ROUND_TRIPS, return_dtype=pl.Int64)
+    ).sort(pl.col("series").replace_strict(order, return_dtype=pl.Int64))
+    columns = ("link", "series", "source", *_ESTIMATE, "expected", "differs_ms", "agrees_percent")
+    return _sorted(rows, inputs).select(columns)
+
+
+def first_lookup(frame: pl.DataFrame) -> AnyChart:
+    """How long the first lookup takes, in round-trips."""
+    if frame.is_empty():
+        return cdf.nothing("no loads of this study", TEXT_WIDTH - 60, 120)
+    order = (BASELINE, *PROTOCOLS)
+    color, shape = _encoded(order)
+    links = _order(frame, "link")
+    base = alt.Chart(width=(TEXT_WIDTH - 80) // len(links) - 12, height=17 * len(order))
+    top = max(3.6, float(frame.select(pl.max_horizontal("median", "high").max()).item()) * 1.03)
+    scale = alt.Scale(domain=[0, top], nice=False)
+    x = alt.X("median:Q", title="First lookup (RTT)", scale=scale, axis=alt.Axis(values=[0, 1, 2, 3, 4]))
+    y = alt.Y("series:N", title=None, sort=list(order), axis=alt.Axis(domain=False, ticks=False))
+    tooltip = [*_tooltip("first lookup, RTT"), alt.Tooltip("expected:Q", title="round-trips expected")]
+    layers = alt.layer(
+        base.mark_tick(thickness=2, size=12, color=MUTED).encode(alt.X("expected:Q", scale=scale), y),
+        base.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
+        .mark_rule(strokeWidth=1.6)
+        .encode(alt.X("low:Q", scale=scale), y, alt.X2("high:Q"), color),
+        base.mark_point(filled=True, size=40, opacity=1).encode(x, y, color, shape, tooltip=tooltip),
+    )
+    column = alt.Column("link_title:N", sort=[link_title(link) for link in links], title=None)
+    chart: AnyChart = faceted(layers, column=column, spacing=12)
+    chart.data = _with_titles(frame)
+    return chart
+
+
+def first_lookup_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """link, series, n, median, low, high, expected (RTT), differs ms, agrees percent."""
+    return frame.select("link", "series", "n", "median", "low", "high", "expected", "differs_ms", "agrees_percent")
