@@ -88,7 +88,7 @@ func (c *control) execute(line []byte) any {
 		return struct {
 			reply
 			Closed int `json:"closed"`
-		}{reply{OK: true}, s.upstream.reset(command.Command == "forget")}
+		}{reply{OK: true}, s.reset(command.Command == "forget")}
 	case "stats":
 		return struct {
 			reply

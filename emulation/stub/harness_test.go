@@ -526,8 +526,8 @@ func (r *running) command(line string, result any) {
 	}
 }
 
-// reset runs reset-sessions or forget, and makes sure how many connections it closed.
-func (r *running) reset(command string, closed int) {
+// commandReset runs reset-sessions or forget, and makes sure how many connections it closed.
+func (r *running) commandReset(command string, closed int) {
 	r.t.Helper()
 	var answer struct {
 		OK     bool

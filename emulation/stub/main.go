@@ -6,9 +6,14 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"log"
 	"os"
 	"os/signal"
+	"path"
+	"runtime"
+	"runtime/debug"
+	"strings"
 	"syscall"
 )
 
@@ -24,6 +29,10 @@ func main() {
 
 // run forwards queries until the context ends.
 func run(ctx context.Context, arguments []string) error {
+	if len(arguments) == 1 && strings.TrimLeft(arguments[0], "-") == "version" {
+		fmt.Println(version())
+		return nil
+	}
 	s, err := parseSettings(arguments, os.Stdout)
 	if err != nil {
 		return err
@@ -57,4 +66,17 @@ func run(ctx context.Context, arguments []string) error {
 	log.Printf("answering on %s, asking %s", st.udp.LocalAddr(), s.url)
 	<-ctx.Done()
 	return nil
+}
+
+// version names what the stub is made of.
+func version() string {
+	words := []string{"crosslayer-stub"}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range build.Deps {
+			if module.Path == "github.com/quic-go/quic-go" || module.Path == "github.com/miekg/dns" {
+				words = append(words, path.Base(module.Path)+"-"+strings.TrimPrefix(module.Version, "v"))
+			}
+		}
+	}
+	return strings.Join(append(words, runtime.Version()), " ")
 }

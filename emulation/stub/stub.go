@@ -31,6 +31,9 @@ type stub struct {
 	slots    chan struct{} // one for each query in flight
 	udp      *net.UDPConn
 	tcp      *net.TCPListener
+
+	mu    sync.Mutex
+	epoch *sync.WaitGroup // queries since the last reset that are not yet told of
 }
 
 // arrival is a query as it came.
@@ -43,7 +46,7 @@ type arrival struct {
 
 // newStub binds both sockets; nobody is answered before serve.
 func newStub(s settings, up exchanger, m *metrics) (*stub, error) {
-	st := &stub{settings: s, upstream: up, metrics: m, slots: make(chan struct{}, maxInFlight)}
+	st := &stub{settings: s, upstream: up, metrics: m, slots: make(chan struct{}, maxInFlight), epoch: new(sync.WaitGroup)}
 	var err error
 	for range portTries {
 		if st.tcp, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(s.listen)); err != nil {
@@ -73,6 +76,23 @@ func listenFault(s settings, err error) error {
 func (s *stub) serve() {
 	go s.serveTCP()
 	go s.serveUDP()
+}
+
+// reset closes the upstream connection, see exchanger, and returns once all queries that came before it are told of, or
+// after as long as it has patience.
+func (s *stub) reset(forget bool) (closed int) {
+	s.mu.Lock()
+	before := s.epoch
+	s.epoch = new(sync.WaitGroup)
+	s.mu.Unlock()
+	closed = s.upstream.reset(forget)
+	told := make(chan struct{})
+	go func() { before.Wait(); close(told) }()
+	select {
+	case <-told:
+	case <-time.After(resetPatience):
+	}
+	return closed
 }
 
 func (s *stub) close() {
@@ -139,6 +159,11 @@ func (s *stub) converse(conn *net.TCPConn) {
 // answer gets the answer to a query, and writes the query's row before anybody can have the answer; nil where no
 // answer may be given.
 func (s *stub) answer(query arrival) []byte {
+	s.mu.Lock()
+	epoch := s.epoch
+	epoch.Add(1)
+	s.mu.Unlock()
+	defer epoch.Done()
 	r := row{
 		Time: query.time.UnixNano(), Client: query.from.String(), ClientProtocol: query.protocol,
 		Protocol: s.settings.upstream.protocol,

@@ -78,10 +78,10 @@ func TestSessionsAreResetResumedAndForgotten(t *testing.T) {
 				s.early.Store(0)
 				r := startStub(t, url, c, "--resumption", string(resume))
 				first := r.good("www.example.org")
-				r.reset("reset-sessions", 1)
-				r.reset("reset-sessions", 0)
+				r.commandReset("reset-sessions", 1)
+				r.commandReset("reset-sessions", 0)
 				second := r.good("www.example.org")
-				r.reset("forget", 1)
+				r.commandReset("forget", 1)
 				third := r.good("www.example.org")
 				if *first.Resumed || *second.Resumed != (resume != resumeNothing) || *third.Resumed {
 					t.Errorf("resumed: %v, then %v, then %v", *first.Resumed, *second.Resumed, *third.Resumed)
@@ -481,7 +481,7 @@ func TestEarlyDataThatIsRefusedIsSentAgain(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
 		r := startStub(t, s.start().url(), c, "--resumption", "early-data")
 		r.good("www.example.org")
-		r.reset("reset-sessions", 1)
+		r.commandReset("reset-sessions", 1)
 		s.stop()
 		s.noEarly = true
 		s.start()
@@ -495,12 +495,12 @@ func TestEarlyDataThatIsRefusedIsSentAgain(t *testing.T) {
 			t.Errorf("after the refusal: %+v", next)
 		}
 		// Many at once that are all refused.
-		r.reset("reset-sessions", 1)
+		r.commandReset("reset-sessions", 1)
 		s.stop()
 		s.noEarly = false
 		s.start()
 		r.good("www.example.org")
-		r.reset("reset-sessions", 1)
+		r.commandReset("reset-sessions", 1)
 		s.stop()
 		s.noEarly = true
 		s.start()
@@ -542,7 +542,7 @@ func TestResetCutsWhatHangs(t *testing.T) {
 		answers := make(chan *dns.Msg)
 		go func() { answers <- r.exchange("udp", question("silent.example.org", dns.TypeA)) }()
 		until(t, "the query is at the server", func() bool { return len(r.slots) == 1 && r.upstream.census().Open == 1 })
-		r.reset("reset-sessions", 1)
+		r.commandReset("reset-sessions", 1)
 		if answer := <-answers; answer.Rcode != dns.RcodeServerFailure {
 			t.Errorf("%v", answer)
 		}
@@ -556,7 +556,7 @@ func TestResetCutsWhatHangs(t *testing.T) {
 }
 
 func TestResetLetsQueriesEnd(t *testing.T) {
-	eachScheme(t, connected, func(t *testing.T, s *server, c credentials) {
+	eachScheme(t, everyScheme, func(t *testing.T, s *server, c credentials) {
 		good := s.answer
 		arrived, release := make(chan struct{}), make(chan struct{})
 		s.answer = func(query []byte) []byte {
@@ -565,17 +565,28 @@ func TestResetLetsQueriesEnd(t *testing.T) {
 			return good(query)
 		}
 		r := startStub(t, s.start().url(), c)
-		answers := make(chan *dns.Msg)
+		answers := make(chan *dns.Msg, 1)
 		go func() { answers <- r.exchange("udp", question("www.example.org", dns.TypeA)) }()
 		<-arrived
+		before := r.epoch
 		closed := make(chan int)
-		go func() { closed <- r.upstream.reset(false) }()
-		until(t, "the reset has begun", func() bool { return r.upstream.census().Open == 0 })
+		go func() {
+			n := r.reset(false)
+			if rows := r.rows(); len(rows) != 1 || rows[0].Error != "" {
+				t.Errorf("told when the reset was over: %+v", rows)
+			}
+			closed <- n
+		}()
+		until(t, "the reset has begun", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.epoch != before && r.upstream.census().Open == 0
+		})
 		close(release)
 		if answer := <-answers; answer.Rcode != dns.RcodeSuccess {
 			t.Errorf("%v", answer)
 		}
-		if n := <-closed; n != 1 {
+		if n := <-closed; (n == 1) != (s.scheme != "udp") {
 			t.Errorf("%d closed", n)
 		}
 	})
@@ -701,7 +712,7 @@ func TestControlSocket(t *testing.T) {
 	if stats.Queries != 1 || stats.Failures != 0 || stats.Connections != 1 || stats.Open != 1 {
 		t.Errorf("%+v", stats)
 	}
-	r.reset("forget", 1)
+	r.commandReset("forget", 1)
 	r.command(`{"command": "stats"}`, &stats)
 	if stats.Ticket || stats.Open != 0 {
 		t.Errorf("%+v", stats)

@@ -13,6 +13,15 @@ The program is `emulation/stub` (Go); here it is started, waited for, commanded 
 from crosslayer.stub.errors import StubError
 from crosslayer.stub.metrics import QueryMetrics, parse_metrics
 from crosslayer.stub.settings import Settings
-from crosslayer.stub.stub import Stats, Stub, find_stub_binary
+from crosslayer.stub.stub import Stats, Stub, find_stub_binary, stub_version
 
-__all__ = ["QueryMetrics", "Settings", "Stats", "Stub", "StubError", "find_stub_binary", "parse_metrics"]
+__all__ = [
+    "QueryMetrics",
+    "Settings",
+    "Stats",
+    "Stub",
+    "StubError",
+    "find_stub_binary",
+    "parse_metrics",
+    "stub_version",
+]

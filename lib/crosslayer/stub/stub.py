@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,6 +58,18 @@ def find_stub_binary() -> Path:
     return find_program("crosslayer-stub", "CROSSLAYER_STUB_BIN")
 
 
+def stub_version() -> str:
+    """What the stub says of itself: versions of its libraries and of Go.
+
+    Raises
+    ------
+    TestbedError
+        Where it is not built.
+    """
+    words = [str(find_stub_binary()), "--version"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
 class Stub:
     """A running stub; a context manager that stops it. Made by `Stub.start`.
 
@@ -81,6 +94,7 @@ class Stub:
         self._metrics.seek(0, 2)
         self._partial = b""
         self._control: socket.socket | None = None
+        self._one_at_a_time = threading.Lock()
 
     @classmethod
     def start(cls, spawn: Spawn, settings: Settings, folder: Path, *, metrics_file: Path | None = None) -> Self:
@@ -136,7 +150,8 @@ class Stub:
     def reset_sessions(self) -> int:
         """Close the upstream connection, so that the next query sets one up with the ticket and token this one left.
 
-        Waits, at most 1 s, for queries on their way and for the first ticket. Returns how many connections it closed.
+        Waits, at most 1 s, for queries on their way, whose rows `metrics` has then, and for the first ticket; what
+        hangs longer is cut. Returns how many connections it closed. May be called from any thread.
         """
         return int(self._command("reset-sessions")["closed"])
 
@@ -194,7 +209,7 @@ class Stub:
         if self._control is None:
             raise StubError("the stub is not running", where=command)
         answer = b""
-        with contextlib.suppress(OSError):
+        with self._one_at_a_time, contextlib.suppress(OSError):
             self._control.sendall(json.dumps({"command": command}).encode() + b"\n")
             while not answer.endswith(b"\n") and (part := self._control.recv(65536)):
                 answer += part
