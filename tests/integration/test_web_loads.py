@@ -1,0 +1,89 @@
+"""Real loads of the web study: a Chromium that resolves by itself, through the stub, over every transport."""
+
+from __future__ import annotations
+
+import subprocess
+
+import polars as pl
+import pytest
+
+from crosslayer.browser import BrowserError, find_browser
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.dns import Protocol
+from crosslayer.dns.model import ENCRYPTED
+from crosslayer.figures.web import ROUND_TRIPS
+from crosslayer.pages import find_spec_dir, load_pages
+from tests.integration.conftest import CROSSLAYER
+
+PAGE = load_pages(find_spec_dir())["social-network"]
+RTT_MS = 14.767
+CLOCK_STEP_MS = 0.2
+"""Chromium rounds times to 0.1 ms."""
+
+
+@pytest.fixture(scope="module", params=["told by a switch", "told by HTTPS records"])
+def dataset(request: pytest.FixtureRequest, testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """One round of one cell."""
+    try:
+        find_browser()
+    except BrowserError as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("web")
+    records = "true" if "records" in request.param else "false"
+    plan = folder / "plan.toml"
+    plan.write_text(
+        f'study = "web"\nlinks = ["fiber"]\npages = ["{PAGE.name}"]\nrounds = 1\nhttps_records = {records}\n'
+    )
+    command = [*CROSSLAYER, "measure", "--plan", str(plan), "--out", str(folder / "data")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    return Dataset.open(folder / "data")
+
+
+def loads(dataset: Dataset) -> pl.DataFrame:
+    return dataset.table("page_loads").collect()
+
+
+def lookups(dataset: Dataset) -> pl.DataFrame:
+    return dataset.table("lookups").sort("position", "number").collect()
+
+
+def test_a_load_over_every_transport(dataset: Dataset) -> None:
+    rows = loads(dataset)
+    assert rows["error"].to_list() == [None] * len(Protocol)
+    assert sorted(rows["dns_protocol"]) == sorted(Protocol)
+    assert set(rows["coupling"]) == {"coupled"}
+    assert not rows["session_resumed"].any()  # a new user context: the web's handshakes are full
+    assert set(dataset.table("resources").collect()["protocol"]) == {"h3"}
+
+
+def test_every_lookup_is_accounted_for(dataset: Dataset) -> None:
+    for _, load in lookups(dataset).group_by("position"):
+        assert {name.rstrip(".") for name in load["name"]} == set(PAGE.hosts)
+        assert set(load["type"]) == {"A", "HTTPS"}
+        assert set(load["rcode"]) == {"NOERROR"}
+        assert load["error"].null_count() == load.height
+    assert set(loads(dataset)["lookup_count"]) == {PAGE.lookups}
+
+
+def test_the_first_lookup_sets_up_a_resumed_connection(dataset: Dataset) -> None:
+    for (protocol,), load in lookups(dataset).group_by("dns_protocol"):
+        opened = load.filter("new_connection")
+        assert opened.height == (protocol != Protocol.DOUDP)
+        if protocol in ENCRYPTED:
+            assert load["session_resumed"].all()
+        # Whatever the machine's noise, no lookup can beat its round-trips.
+        own = load.filter(pl.col("name") == f"{PAGE.host}.")
+        assert own["total_ms"].max() > 0.97 * ROUND_TRIPS[str(protocol)] * RTT_MS  # type: ignore[operator]
+        assert load["query_ms"].min() > 0.97 * RTT_MS  # type: ignore[operator]
+
+
+def test_the_browsers_lookup_holds_the_stubs(dataset: Dataset) -> None:
+    """Both clocks are this machine's: the browser asks before the stub is asked, and has its answer after it."""
+    first = (
+        lookups(dataset).filter(pl.col("name") == f"{PAGE.host}.").group_by("position").agg(pl.col("started_s").min())
+    )
+    joined = loads(dataset).join(first.rename({"started_s": "asked_s"}), on="position")
+    asked_ms = (joined["asked_s"] - joined["started_s"]) * 1e3
+    assert (asked_ms >= joined["domain_lookup_start_ms"] - CLOCK_STEP_MS).all()
+    assert (asked_ms + joined["stub_lookup_ms"] <= joined["domain_lookup_end_ms"] + CLOCK_STEP_MS).all()
