@@ -38,9 +38,9 @@ from crosslayer.testbed.server import QueryEvent, Server
 
 ORIGIN = "authoritative.crosslayer"
 NAME = f"www.{ORIGIN}"
-"""30 bytes in a message: with EDNS the query has 57 bytes and BIND's answer, two A records, 89. As Ethernet frames over
-IPv4 and UDP, 42 bytes more, these are the paper's 99 and 131. Our server writes names out in full: on the link
-the answer has 145 bytes, 187 in its frame. Other transports add framing, and padding to 128 and 468 bytes."""
+"""30 bytes in a message: with EDNS the query has 57 bytes and its answer, two A records, 89. As Ethernet frames over
+IPv4 and UDP, 42 bytes more, these are the paper's 99 and 131. Other transports add framing, and padding to 128 and 468.
+"""
 ZONE = f"""\
 $ORIGIN {ORIGIN}.
 $TTL 300

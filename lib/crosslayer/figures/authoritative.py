@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import polars as pl
 
@@ -55,12 +57,12 @@ def _beside_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFram
 
 def means(frame: pl.DataFrame) -> AnyChart:
     """Table 1 as a picture: what a response takes beyond the link's RTT."""
-    return _dots(frame, ("beyond", "beyond_low", "beyond_high"), "Mean response beyond the RTT (ms)", PLACES)
+    return _dots(frame, ("beyond", "beyond_low", "beyond_high"), "Mean beyond the RTT (ms)", PLACES)
 
 
 def variances(frame: pl.DataFrame) -> AnyChart:
     """Table 2 as a picture."""
-    return _dots(frame, ("value", "low", "high"), "Variance (ms², logarithmic)", PLACES, log=True)
+    return _dots(frame, ("value", "low", "high"), "Variance (ms²)", PLACES, scale="log")
 
 
 def beside_published_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -110,7 +112,7 @@ def histograms(frame: pl.DataFrame) -> AnyChart:
     """Fig. 3: one histogram for each transport and location."""
     if frame.is_empty():
         return _nothing()
-    x = alt.X("from_ms:Q", title="Response beyond the RTT (ms)", scale=alt.Scale(domain=[-0.5, _LAST_MS], nice=False))
+    x = alt.X("from_ms:Q", title="Beyond the RTT (ms)", scale=alt.Scale(domain=[-0.5, _LAST_MS], nice=False))
     y = alt.Y("percent:Q", title=None, axis=alt.Axis(tickCount=2, grid=False))
     bars = (
         alt.Chart(width=136, height=42)
@@ -119,6 +121,7 @@ def histograms(frame: pl.DataFrame) -> AnyChart:
             x,
             y,
             x2="to_ms:Q",
+            y2=alt.datum(0),
             tooltip=["place:N", "protocol:N", "from_ms:Q", "to_ms:Q", alt.Tooltip("percent:Q", format=".1f")],
         )
     )
@@ -234,7 +237,8 @@ def disturbed_data(inputs: Inputs) -> pl.DataFrame:
 
 def disturbed(frame: pl.DataFrame) -> AnyChart:
     """What jitter and loss do to each transport."""
-    return _dots(frame, ("value", "low", "high"), "Response beyond the RTT (ms)", _VARIED, tick="p99", width=176)
+    columns = ("value", "low", "high")
+    return _dots(frame, columns, "Response beyond the RTT (ms)", _VARIED, tick="p99", scale="symlog", width=176)
 
 
 def disturbed_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -264,6 +268,7 @@ def _nothing() -> AnyChart:
     return nothing("no paced queries of this study", TEXT_WIDTH - 60, 120)
 
 
+_DECADES: dict[str, list[float]] = {"log": [0.01, 0.1, 1, 10, 100, 1000], "symlog": [0, 1, 10, 100, 1000]}
 _SERIES = {
     "measured": ("#0072b2", "circle"),
     "kept": ("#0072b2", "circle"),
@@ -278,7 +283,7 @@ def _dots(
     title: str,
     places: dict[str, str],
     *,
-    log: bool = False,
+    scale: str = "linear",
     band: str = "",
     tick: str = "",
     series: str = "source",
@@ -291,8 +296,10 @@ def _dots(
         return _nothing()
     rows = _placed(frame, places).filter(pl.col(value).is_not_null())
     shown = [name for name in places.values() if name in set(rows["place"])]
-    scale = alt.Scale(type="log") if log else alt.Scale(zero=False, padding=8)
-    x = alt.X(f"{value}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=4))
+    linear = scale == "linear"
+    across = alt.Scale(zero=False, padding=8) if linear else alt.Scale(type=scale)  # type: ignore[arg-type]
+    axis = alt.Axis(tickCount=3) if linear else alt.Axis(values=_DECADES[scale], format="~g")
+    x = alt.X(f"{value}:Q", title=title, scale=across, axis=axis)
     y = alt.Y("protocol:N", title=None, sort=list(_PROTOCOLS), axis=alt.Axis(domain=False, ticks=False, grid=True))
     names = [name for name in _SERIES if name in set(rows[series])]
     legend = alt.Legend(title=None, orient="top", symbolSize=60, labelLimit=0) if len(names) > 1 else None
@@ -304,13 +311,16 @@ def _dots(
     )
     numbers = [alt.Tooltip(f"{name}:Q", format=".3f") for name in columns]
     tooltip = ["place:N", "protocol:N", f"{series}:N", *numbers, "n:Q"]
-    base = alt.Chart(width=width, height=150)
+    # Values of several series may be equal: they stand beside each other.
+    offset = alt.YOffset(f"{series}:N", sort=names, scale=alt.Scale(paddingOuter=0.6))
+    beside: dict[str, Any] = {"yOffset": offset} if len(names) > 1 else {}
+    base = alt.Chart(width=width, height=150 if len(names) == 1 else 210)
     points = base.transform_filter(alt.datum.source == "measured")
     layers = [
         points.transform_filter(alt.datum[low] != None)  # noqa: E711 - a Vega expression
         .mark_rule(strokeWidth=1.6)
-        .encode(alt.X(f"{low}:Q", scale=scale), y, alt.X2(f"{high}:Q"), color),
-        points.mark_point(filled=True, size=46, opacity=1).encode(x, y, color, shape, tooltip=tooltip),
+        .encode(alt.X(f"{low}:Q", scale=across), y, alt.X2(f"{high}:Q"), color, **beside),
+        points.mark_point(filled=True, size=46, opacity=1).encode(x, y, color, shape, tooltip=tooltip, **beside),
     ]
     if "published" in set(rows["source"]):
         layers.append(
@@ -321,7 +331,7 @@ def _dots(
     if tick:
         layers.append(
             points.mark_tick(thickness=2, size=11, color=INK).encode(
-                alt.X(f"{tick}:Q", scale=scale), y, tooltip=["place:N", "protocol:N", alt.Tooltip(f"{tick}:Q")]
+                alt.X(f"{tick}:Q", scale=across), y, tooltip=["place:N", "protocol:N", alt.Tooltip(f"{tick}:Q")]
             )
         )
     if band:
@@ -329,11 +339,9 @@ def _dots(
         layers.insert(
             0,
             sides.mark_bar(color=MUTED, opacity=0.18, height=25).encode(
-                alt.X("left:Q", scale=scale), y, x2=f"{band}:Q"
+                alt.X("left:Q", scale=across), y, x2=f"{band}:Q"
             ),
         )
-    chart: AnyChart = faceted(
-        alt.layer(*layers), column=alt.Column("place:N", sort=shown, title=None), spacing=12
-    ).resolve_scale(x="independent")
+    chart: AnyChart = faceted(alt.layer(*layers), column=alt.Column("place:N", sort=shown, title=None), spacing=12)
     chart.data = rows
-    return chart
+    return chart.resolve_scale(x="independent") if linear else chart

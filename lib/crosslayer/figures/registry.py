@@ -497,7 +497,7 @@ _FIGURES = (
         "authoritative",
         "Histograms of the response on kept connections minus the link's RTT, a column for each location as in the "
         "paper's Fig. 3 (a) to (d), a row for each transport.",
-        "Bins of 0.2 ms; the last one has all that is longer.",
+        "Bins of 0.2 ms; the first has all that is shorter, the last all that is longer.",
         authoritative.histograms_data,
         authoritative.histograms,
         None,
