@@ -42,8 +42,9 @@ RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Options of every resolver (`Server.start`), by the `variant` of its rows."""
 
-SETTINGS = dns.Settings(quic_datagram_bytes=1252, cookie=True)
-"""As the paper's client: quic-go's Initial datagrams are of 1252 bytes, and its queries carry a DNS cookie."""
+SETTINGS = dns.Settings(quic_datagram_bytes=1252, cookie=True, padding_block_bytes=0)
+"""As the bytes of the paper's client say it: Initial datagrams of 1252 bytes (quic-go), queries with a DNS cookie and
+without padding, so that answers are not padded either."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,18 +152,45 @@ def by_vantage_point(o: Observed) -> Mapping[str, Estimate]:
 
 # Checks that are written more than once
 
-_WHY: Mapping[tuple[str, str], str] = {}
+_SENT, _RECEIVED = tuple(SIZES)[:2]
+_HELLO = (
+    "Ours: SYN 40, acknowledgements of 32, ClientHello 549 (OpenSSL pads it to 517 bytes), ChangeCipherSpec and "
+    "Finished 96. Published: what SYN and acknowledgements leave is a hello of {hello} bytes and no Finished, which "
+    "must count with the query there."
+)
+_FLIGHT = (
+    "Ours: SYN-ACK 40, acknowledgement 32, and one segment from ServerHello to the session ticket. Published: SYN-ACK "
+    "40 and one segment of 171, room for ServerHello and ChangeCipherSpec: the rest of the flight must count with the "
+    "response there."
+)
+_LATER = "Published: the client's Finished (96) must be in it, see the handshake. Ours: {ours}."
+_REST = "Published: the rest of the server's flight and its tickets must be in it, see the handshake. Ours: {ours}."
+_WHY: Mapping[tuple[str, str], str] = {
+    ("DoT", _SENT): _HELLO.format(hello=415),
+    ("DoH", _SENT): _HELLO.format(hello=433),
+    ("DoT", _RECEIVED): _FLIGHT,
+    ("DoH", _RECEIVED): _FLIGHT,
+    ("DoT", "query"): _LATER.format(ours="query 112, close_notify 56, FIN 32"),
+    ("DoH", "query"): _LATER.format(
+        ours="preface and request 227, SETTINGS acknowledgement 63, close_notify 56, and acknowledgements of 32"
+    ),
+    ("DoT", "response"): _REST.format(ours="acknowledgement 32, answer 131"),
+    ("DoH", "response"): _REST.format(
+        ours="SETTINGS 93, WINDOW_UPDATE 67, SETTINGS acknowledgement 63, HEADERS 123, DATA 138"
+    ),
+    ("DoT", "total"): "The difference is that OpenSSL pads its ClientHello to 517 bytes, about 100 more.",
+    ("DoQ", "query"): "Ours: query 93, acknowledgements 65, CONNECTION_CLOSE 34.",
+    ("DoQ", "response"): (
+        "Ours: HANDSHAKE_DONE, session ticket and token 334, answer 119. Tickets and tokens are as large as a server "
+        "makes them: over the paper's resolvers this part goes from 355 (10th percentile) to 461 (90th)."
+    ),
+}
+"""Message by message (IP payload of packets in bytes), where a part is not fixed by the protocol."""
 
 
 def in_bytes(series: str, part: str) -> Check:
     """A median of Table 1."""
-    return Number(
-        measure=size(series, part),
-        tolerance=BYTES,
-        unit="bytes",
-        direction=None,
-        remark=_WHY.get((series, part), ""),
-    )
+    return Number(measure=size(series, part), tolerance=BYTES, unit="bytes", remark=_WHY.get((series, part), ""))
 
 
 def in_all(series: str) -> Check:
@@ -176,9 +203,9 @@ def handshake_ms(series: str) -> Check:
     return Number(measure=median(series, "handshake"), tolerance=ABSOLUTE, unit="ms", remark=_ALL_PLACES)
 
 
-def percent_saved(faster: str, slower: Sequence[str], published: float) -> Check:
+def percent_saved(faster: str, slower: Sequence[str]) -> Check:
     """A saving in percent, which follows from whole round-trips."""
-    return Number(measure=saved(faster, slower), tolerance=SHARE, unit="%", direction=Sign(), published=published)
+    return Number(measure=saved(faster, slower), tolerance=SHARE, unit="%", direction=Sign())
 
 
 def more_bytes(pairs: Mapping[str, tuple[Measure, Measure]]) -> Check:
@@ -203,27 +230,26 @@ _RESOLVING = Ordering(
     criterion="95 % interval of each difference of medians excludes 0",
     remark="In the model of the vantage points by construction (campaign/vantage.py).",
 )
-_SAVED_33 = percent_saved("DoQ", ("DoT", "DoH"), 33)
+_SAVED_33 = percent_saved("DoQ", ("DoT", "DoH"))
 _DESCENDING = ("DoQ", "DoH", "DoT", "DoTCP", "DoUDP")
-_BOTH_WAYS = ("handshake, client to resolver", "handshake, resolver to client")
 
 CHECKS: Mapping[str, Check] = {
     # Abstract and introduction
     "I005": of_2022("support for early data"),
     "I006": _SAVED_33,
     # Section 2: the resolvers
-    **{f"I{number:03}": _DISCOVERY for number in (*range(10, 31),)},
+    **{f"I{number:03}": _DISCOVERY for number in range(10, 31)},
     # Section 3: versions and features
     **{f"I{number:03}": _VERSIONS for number in range(37, 51)},
     # Table 1
     **{f"I{52 + n:03}": in_all(series) for n, series in enumerate(("DoUDP", "DoTCP", "DoQ", "DoH", "DoT"))},
-    **{f"I{57 + n:03}": in_bytes(s, _BOTH_WAYS[0]) for n, s in enumerate(("DoTCP", "DoQ", "DoH", "DoT"))},
-    **{f"I{61 + n:03}": in_bytes(s, _BOTH_WAYS[1]) for n, s in enumerate(("DoTCP", "DoQ", "DoH", "DoT"))},
+    **{f"I{57 + n:03}": in_bytes(s, _SENT) for n, s in enumerate(("DoTCP", "DoQ", "DoH", "DoT"))},
+    **{f"I{61 + n:03}": in_bytes(s, _RECEIVED) for n, s in enumerate(("DoTCP", "DoQ", "DoH", "DoT"))},
     **{f"I{65 + n:03}": in_bytes(s, "query") for n, s in enumerate(PAPER_SERIES)},
     **{f"I{70 + n:03}": in_bytes(s, "response") for n, s in enumerate(PAPER_SERIES)},
     # Section 3.1 and Fig. 2
     **{f"I{89 + n:03}": handshake_ms(series) for n, series in enumerate(("DoH", "DoT", "DoTCP", "DoQ"))},
-    "I093": Number(measure=half, tolerance=FRACTION, unit="", direction=None),
+    "I093": Number(measure=half, tolerance=FRACTION, unit=""),
     "I097": Bound(
         measure=spread_over_protocols,
         below=10,
@@ -234,15 +260,17 @@ CHECKS: Mapping[str, Check] = {
     "I098": _RESOLVING,
     "I100": more_bytes({f"{one} over {other}": (total(one), total(other)) for one, other in pairwise(_DESCENDING)}),
     "I101": Bound(
-        measure=lowest(*(ratio(total("DoQ", _BOTH_WAYS), total(other, _BOTH_WAYS)) for other in ("DoH", "DoT"))),
+        measure=lowest(
+            *(ratio(total("DoQ", (_SENT, _RECEIVED)), total(other, (_SENT, _RECEIVED))) for other in ("DoH", "DoT"))
+        ),
         above=2,
         tolerance=FRACTION,
         unit="",
     ),
     "I102": more_bytes({"DoH over DoQ": (total("DoH", ("query", "response")), total("DoQ", ("query", "response")))}),
     "I103": _SAVED_33,
-    "I104": percent_saved("DoUDP", ("DoQ",), 50),
-    "I105": percent_saved("DoUDP", ("DoT", "DoH"), 66),
+    "I104": percent_saved("DoUDP", ("DoQ",)),
+    "I105": percent_saved("DoUDP", ("DoT", "DoH")),
     "I106": Number(
         measure=ratio(total("DoQ"), total("DoH")), tolerance=ABSOLUTE, unit="", remark="Checked on the total."
     ),
