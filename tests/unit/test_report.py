@@ -22,6 +22,7 @@ from crosslayer.campaign import provenance
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.cli import cli
 from crosslayer.figures import FIGURES, Drawing, Inputs, draw
+from crosslayer.report.page import SECTIONS
 from crosslayer.report.summary import HEADLINES
 
 NAMES = ("failures", "fig05-dns-exchange")
@@ -136,7 +137,7 @@ def test_the_page_shows_every_claim_and_counts_them(folder: Path, dataset: Datas
 def test_headline_numbers_are_those_of_their_claims(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
     page = report.write_index(dataset, folder).read_text()
     headlines = page[page.index('class="headlines"') : page.index("</table>", page.index('class="headlines"'))]
-    assert headlines.count('<a href="#T') == len(HEADLINES)
+    assert headlines.count('<a href="#') == len([claim for claim in HEADLINES if claim.startswith("T")])
     row = verdicts.row(by_predicate=pl.col("claim_id") == "T077", named=True)
     assert row["low"] < row["ours"] < row["high"]
     assert f"<td>{claims.ours(row)}</td><td>{claims.interval(row)}</td><td>1.03 RTT</td>" in headlines
@@ -183,6 +184,40 @@ def test_figures_of_another_campaign_are_left_out(folder: Path, dataset: Dataset
     page = report.write_index(dataset, folder).read_text()
     assert '<figure id="failures"' not in page
     assert '<figure id="fig05-dns-exchange"' in page
+
+
+def test_claims_of_another_study_come_from_its_own_campaign(
+    folder: Path, dataset: Dataset, verdicts: pl.DataFrame
+) -> None:
+    other = replace(dataset, campaign=replace(dataset.campaign, study="single-query", campaign="another"))
+    report.save_claims(verdicts.with_columns(verdict=pl.lit("direction only"), ours=1.5), other, folder)
+    page = report.write_index(dataset, folder).read_text()
+    rows = {a["id"]: a["class"] for tag, a in Elements(page).found if tag == "tr" and "data-paper" in a}
+    assert list(rows) == verdicts["claim_id"].to_list()
+    assert rows["I103"] == "direction"
+    assert rows["I123"] == "not-measured"  # the study web is not there
+    assert rows["T077"] == "reproduced"
+    assert "Campaigns: synthetic, another." in page
+    assert "Single query, gain of DoQ over DoT and DoH" in page
+
+
+def test_every_figure_has_its_part_of_the_page() -> None:
+    for figure in FIGURES.values():
+        assert figure.notebook in SECTIONS or figure.notebook.startswith("question_"), figure.name
+
+
+@pytest.mark.parametrize(
+    ("study", "said"), [("web", "ACM IMC 2022"), ("authoritative", "Twente"), ("key-share", "a question")]
+)
+def test_the_page_says_what_its_study_measures(
+    folder: Path, dataset: Dataset, verdicts: pl.DataFrame, study: str, said: str
+) -> None:
+    other = replace(dataset, campaign=replace(dataset.campaign, study=study))
+    report.save_claims(verdicts, other, folder)
+    page = report.write_index(other, folder).read_text()
+    about = page[page.index('<p class="about">') : page.index("</p>", page.index('<p class="about">'))]
+    assert said in about
+    assert ('class="bar"' in page) == (study != "key-share")
 
 
 def test_figures_of_open_questions_are_shown_whatever_campaign_they_are_of(

@@ -13,12 +13,14 @@ import vl_convert
 
 from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset
+from crosslayer.claims.studies import BY_STUDY
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures import FIGURES, Drawing
 
 PNG_SCALE = 2.0
 
 _KEY = "crosslayer"
+_CLAIMS = "claims.parquet"
 
 
 class ReportError(CrosslayerError):
@@ -140,14 +142,33 @@ def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[
 
 
 def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
-    """The table of verdicts in a folder; None where there is none of this campaign and of this version's columns.
+    """The verdicts in a folder: of the dataset, and of other studies there for the claims that only those check.
+
+    Returns
+    -------
+    polars.DataFrame or None
+        Columns `campaign` and those of `crosslayer.claims.check`, in their order; None where there is no table of this
+        campaign and of this version's columns.
 
     Raises
     ------
     ReportError
         For a file that cannot be read.
     """
-    path = _claims_path(dataset, folder)
+    own = _read_claims(_claims_path(dataset, folder))
+    if own is None or (own["campaign"] != dataset.campaign.campaign).any():
+        return None
+    order = own.select("claim_id")
+    for study, of_study in BY_STUDY.items():
+        if study == dataset.campaign.study or (other := _read_claims(folder / study / _CLAIMS)) is None:
+            continue
+        checked = other.filter(pl.col("claim_id").is_in(list(of_study.checks)))
+        own = pl.concat([own.join(checked, on="claim_id", how="anti"), checked])
+    return order.join(own, on="claim_id", maintain_order="left").select(own.columns)
+
+
+def _read_claims(path: Path) -> pl.DataFrame | None:
+    """A saved table; None where there is none of this version's columns."""
     if not path.is_file():
         return None
     try:
@@ -156,8 +177,7 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
         raise ReportError(
             f"cannot be read ({error})", where=str(path), next_step="Check the claims again: `crosslayer report`."
         ) from error
-    ours = dict(table.schema) == {"campaign": pl.String} | claims.COLUMNS
-    return table if ours and (table["campaign"] == dataset.campaign.campaign).all() else None
+    return table if dict(table.schema) == {"campaign": pl.String} | claims.COLUMNS else None
 
 
 def write(path: Path, content: bytes) -> None:
@@ -187,4 +207,4 @@ def vegalite_version() -> str:
 
 
 def _claims_path(dataset: Dataset, folder: Path) -> Path:
-    return folder / dataset.campaign.study / "claims.parquet"
+    return folder / dataset.campaign.study / _CLAIMS

@@ -21,6 +21,7 @@ from crosslayer.figures import FIGURES
 from crosslayer.figures.style import COLUMN_WIDTH
 from crosslayer.report import facts
 from crosslayer.report.files import ReportError, about, saved_claims, saved_figures, vegalite_version, write
+from crosslayer.report.papers import PAPERS
 from crosslayer.report.summary import summary
 
 SECTIONS = {
@@ -40,6 +41,24 @@ SECTIONS = {
         "Page loads",
         "What the transport of DNS and the HTTP/3 handshake cost a page load together.",
     ),
+    "single_query": (
+        "Single queries",
+        (
+            "What one query costs on each transport, its handshake included, from vantage points near and far "
+            "(Kosek et al., IMC 2022, section 3.1)."
+        ),
+    ),
+    "web_performance": (
+        "Web performance",
+        (
+            "What a user waits for when the browser itself resolves one name or many over each transport "
+            "(Kosek et al., IMC 2022, section 3.2)."
+        ),
+    ),
+    "authoritative": (
+        "Resolver to authoritative server",
+        "What every query takes on a connection that is kept (Batenburg, Twente 2022).",
+    ),
 }
 """Notebook to heading and lead of its part of the page."""
 
@@ -57,9 +76,9 @@ _HOW = (
 
 
 def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
-    """Write `folder/index.html` from the figures and claims saved in the folder that are of this dataset.
+    """Write `folder/index.html` from the figures and claims saved in the folder.
 
-    Figures that answer an open question are shown whatever campaign they are of.
+    Those of the dataset's study are shown where they are of this very campaign; those of other studies as they are.
 
     Parameters
     ----------
@@ -81,21 +100,22 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
         Where there is neither figure nor claim, one cannot be read, or the page cannot be written.
     """
     saved, verdicts = saved_figures(folder), saved_claims(dataset, folder)
-    own = {name for name, spec in saved.items() if about(spec)["campaign"] == dataset.campaign.campaign}
-    specs = {name: spec for name, spec in saved.items() if name in own or FIGURES[name].notebook not in SECTIONS}
+    study, campaign = dataset.campaign.study, dataset.campaign.campaign
+    own = {name for name, spec in saved.items() if FIGURES[name].study == study and about(spec)["campaign"] == campaign}
+    specs = {name: spec for name, spec in saved.items() if name in own or FIGURES[name].study != study}
     if not own and verdicts is None:
         raise ReportError(
-            f"there are no figures and no claims of campaign {dataset.campaign.campaign}",
+            f"there are no figures and no claims of campaign {campaign}",
             where=str(folder),
             next_step="Make them first: `crosslayer report`, or run the notebooks.",
         )
     notices = [text for text in (notice, facts.elsewhere(dataset)) if text]
     assets = resources.files(__package__)
     page = Template(assets.joinpath("page.html").read_text(encoding="utf-8")).substitute(
-        title=f"crosslayer: study {escape(dataset.campaign.study)}",
+        title=f"crosslayer: study {escape(study)}",
         style=assets.joinpath("page.css").read_text(encoding="utf-8"),
         notice="".join(f'<p class="notice" role="note">{escape(text)}</p>' for text in notices),
-        study=escape(dataset.campaign.study),
+        about=_about(study),
         navigation=_navigation(specs),
         summary=summary(dataset, verdicts),
         claims=_claims(verdicts),
@@ -111,14 +131,28 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
     return path
 
 
+def _about(study: str) -> str:
+    """What is measured again here."""
+    name, paper = f"Study <strong>{escape(study)}</strong>", PAPERS.get(study)
+    if paper is None:
+        return f"{name}: a question that the papers leave open, measured on emulated access links."
+    doi = f', <a href="https://doi.org/{paper.doi}">doi {paper.doi}</a>' if paper.doi else ""
+    return (
+        f"{name}: {escape(paper.citation)} ({paper.name}{doi}), measured again on emulated access links: its claims "
+        "held against the measurements, its figures drawn from them with the published curves and values beside."
+    )
+
+
 def _claims(verdicts: pl.DataFrame | None) -> str:
     if verdicts is None:
         return '<p class="lead">Not checked yet for this campaign: <code>crosslayer report</code> does it.</p>'
     counts = claims.counts(verdicts)
     by_verdict = [(CLASSES[verdict], f"{verdict.value} ({counts[verdict.value]})") for verdict in Verdict]
     papers = [(paper, f"{paper} ({count})") for paper, count in _per_paper(verdicts).items()]
+    campaigns = verdicts["campaign"].unique(maintain_order=True).to_list()
+    of_several = f" Campaigns: {', '.join(campaigns)}." if len(campaigns) > 1 else ""
     return (
-        f'<p class="lead">{escape(_HOW)} <span class="hover">The tooltip of a verdict says how.</span></p>'
+        f'<p class="lead">{escape(_HOW + of_several)} <span class="hover">The tooltip of a verdict says how.</span></p>'
         '<form class="filter" hidden>'
         f"{_select('Verdict', 'verdict', by_verdict)}{_select('Paper', 'paper', papers)}"
         '<label>Words <input type="search" name="words" placeholder="DoQ fiber"></label>'

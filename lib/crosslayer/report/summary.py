@@ -9,8 +9,9 @@ import polars as pl
 from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import CLASSES, Verdict
-from crosslayer.figures.style import PAPER
+from crosslayer.claims.studies import BY_STUDY
 from crosslayer.report import facts
+from crosslayer.report.papers import PAPERS, Paper
 
 HEADLINES = {
     "T077": "DNS exchange on a new connection, DoUDP",
@@ -20,12 +21,16 @@ HEADLINES = {
     "T197": "PLT over the baseline, DoQ + H3 1-RTT",
     "T198": "PLT over the baseline, DoH + H3 1-RTT",
     "T203": "PLT that H3 0-RTT saves",
+    "I093": "Handshake, DoTCP and DoQ against DoH and DoT",
+    "I103": "Single query, gain of DoQ over DoT and DoH",
+    "I123": "PLT of pages with one lookup, gain of DoQ over DoH",
+    "I130": "PLT of pages with many lookups, loss of DoQ over DoUDP",
 }
 """Claims whose numbers stand on top, and how they are called there."""
 
 _LEGEND = (
-    "Medians: exchanges over all links in multiples of the link's RTT, PLT over the cells. "
-    "The baseline is DoUDP + H3 1-RTT."
+    "T: medians, of exchanges over all links in multiples of the link's RTT, of PLT over the cells; the baseline is "
+    "DoUDP + H3 1-RTT. I: IMC 2022."
 )
 
 
@@ -40,12 +45,18 @@ def summary(dataset: Dataset, verdicts: pl.DataFrame | None) -> str:
         From `crosslayer.claims.check`.
     """
     overview = facts.overview(dataset)
-    return overview if verdicts is None else f"{_verdicts(verdicts)}{_headlines(verdicts)}{overview}"
+    if verdicts is None:
+        return overview
+    paper = PAPERS.get(dataset.campaign.study)
+    return (
+        f"{_result(paper, verdicts) if paper else ''}{_verdicts(verdicts)}"
+        f"{_headlines(dataset.campaign.study, verdicts)}{overview}"
+    )
 
 
-def _verdicts(verdicts: pl.DataFrame) -> str:
-    """How many claims have each verdict: a sentence, a bar of the paper's claims, and a table by paper."""
-    of_paper = verdicts.filter(paper=PAPER)
+def _result(paper: Paper, verdicts: pl.DataFrame) -> str:
+    """How many of a paper's claims have each verdict, as a sentence and as a bar."""
+    of_paper = verdicts.filter(paper=paper.name)
     counts = claims.counts(of_paper)
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     bar = "".join(
@@ -53,14 +64,21 @@ def _verdicts(verdicts: pl.DataFrame) -> str:
         for verdict in Verdict
         if counts[verdict.value]
     )
+    return (
+        f'<p class="result">Of the {of_paper.height} results that {paper.name} prints: '
+        f"<strong>{escape(words)}</strong>.</p>"
+        f'<div class="bar" role="img" aria-label="{escape(words)}">{bar}</div>'
+    )
+
+
+def _verdicts(verdicts: pl.DataFrame) -> str:
+    """How many claims have each verdict: a table by paper."""
     head = "".join(
         f'<th scope="col" class="{CLASSES[verdict]}"><span class="key"></span>{verdict.value}</th>'
         for verdict in Verdict
     )
     rows = [_counts(paper, verdicts.filter(paper=paper)) for paper in verdicts["paper"].unique(maintain_order=True)]
     return (
-        f'<p class="result">Of the {of_paper.height} results that {PAPER} prints: <strong>{escape(words)}</strong>.</p>'
-        f'<div class="bar" role="img" aria-label="{escape(words)}">{bar}</div>'
         f'<div class="table"><table class="counts"><thead><tr><th scope="col">Claims of</th>{head}'
         f'<th scope="col">all</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
     )
@@ -79,9 +97,15 @@ def _filtered(paper: str, verdict: str, count: int) -> str:
     return f'<a href="#claims" data-paper="{escape(paper)}" data-verdict="{verdict}">{count}</a>'
 
 
-def _headlines(verdicts: pl.DataFrame) -> str:
+def _headlines(study: str, verdicts: pl.DataFrame) -> str:
+    """The headline numbers that this study checks, and those that another one here has measured."""
+    checked = [claim for claim in HEADLINES if study in BY_STUDY and claim in BY_STUDY[study].checks]
+    measured = pl.col("claim_id").is_in(list(HEADLINES)) & (pl.col("verdict") != Verdict.NOT_MEASURED)
+    shown = verdicts.filter(pl.col("claim_id").is_in(checked) | measured)
+    if shown.is_empty():
+        return ""
     rows = []
-    for row in verdicts.filter(pl.col("claim_id").is_in(list(HEADLINES))).iter_rows(named=True):
+    for row in shown.iter_rows(named=True):
         kind = CLASSES[Verdict(row["verdict"])]
         rows.append(
             f'<tr class="{kind}"><th scope="row">{escape(HEADLINES[row["claim_id"]])}</th>'
