@@ -21,6 +21,7 @@ assert lib.assertMsg (
   programs = {
     CROSSLAYER_CHROMEDRIVER = lib.getExe' chromedriver "chromedriver";
     CROSSLAYER_CHROMIUM = lib.getExe' chromium "chromium";
+    CROSSLAYER_NAMED = lib.getExe' pkgs.bind "named";
     CROSSLAYER_SERVER_BIN = lib.getExe server;
     CROSSLAYER_STUB_BIN = lib.getExe stub;
     CROSSLAYER_WIRE = lib.getExe wire;
