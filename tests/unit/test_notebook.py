@@ -44,8 +44,8 @@ def test_an_unknown_parameter_is_an_error() -> None:
 
 
 def test_an_unknown_study_is_an_error() -> None:
-    with pytest.raises(NotebookError, match="no study 'web'"):
-        start(studies=["coalescing", "web"])
+    with pytest.raises(NotebookError, match="no study 'dnssec'"):
+        start(studies=["coalescing", "dnssec"])
 
 
 def test_paths_are_from_the_root_of_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
