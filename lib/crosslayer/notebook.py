@@ -7,6 +7,7 @@ each of those. Relative paths are taken from the repository's root, wherever Jup
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -29,6 +30,7 @@ from crosslayer.campaign import STUDIES
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures import FIGURES, Drawing, Figure, Inputs, draw
+from crosslayer.figures import server_cost as server_cost_figure
 from crosslayer.figures.style import COLUMN_WIDTH
 
 NOTEBOOKS = ("link_check", "handshakes", "dns_overhead", "page_loads")
@@ -49,6 +51,7 @@ CANNOT_MEASURE = 3
 _PROGRESS_EVERY_S = 5.0
 _STOP_TIMEOUT_S = 15.0
 _WIDTH_PX = {True: 520, False: 900}
+_COSTS = ("cpu_s_per_10000", "rss_mb", "peak_mb", "median_response_ms", "held")
 
 
 class NotebookError(CrosslayerError):
@@ -170,6 +173,50 @@ def open_question(
         )
     _show_top(page.dataset, notice)
     return page
+
+
+def server_cost(namespace: Mapping[str, Any], *, results: str, figures: str) -> None:
+    """`server_cost.ipynb`: draw the benchmark's results, save the figure under `figures/server-cost`, show its numbers.
+
+    Parameters
+    ----------
+    namespace
+        `globals()` of the notebook.
+    results
+        What `python -m tests.benchmarks.bench_server_cost --write` has written.
+    figures
+        Folder for the figures.
+
+    Raises
+    ------
+    NotebookError
+        For an unknown parameter, or results that cannot be read.
+    """
+    _quiet_errors()
+    _check_parameters(namespace, results=results, figures=figures)
+    root = find_root()
+    path = _existing(root, results)
+    try:
+        whole = json.loads(path.read_text(encoding="utf-8"))
+        queries, bind, host = whole["result"]["queries"], whole["result"]["bind"], whole["host"]["cpu"]
+        day, git = str(whole["when"])[:10], str(whole["git"]["revision"])
+        frame = server_cost_figure.rows(whole["result"]["transports"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NotebookError(
+            f"cannot be read ({type(error).__name__}: {error})",
+            where=str(path),
+            next_step="Measure them: python -m tests.benchmarks.bench_server_cost --write",
+        ) from error
+    note = (
+        f"{queries:,} queries at each rate over one kept connection of the stub, on loopback; {bind}; {host}. Hollow: "
+        f"rates that this machine did not hold. Measured {day}, git {git[:7]}."
+    )
+    chart = server_cost_figure.draw(frame, note)
+    caption = "CPU time and peak memory of the server's process at a rising rate of queries, for each transport."
+    paths = report.save(chart, frame, root / figures / "server-cost", "server-cost", caption=caption)
+    display(Image(paths["png"].read_bytes(), width=_WIDTH_PX[False], alt=caption))  # type: ignore[no-untyped-call]
+    shown = frame.select("server", transport="series", rate="rate", **{name: name for name in _COSTS})
+    display(Markdown(_as_markdown(shown)))  # type: ignore[no-untyped-call]
 
 
 @dataclass

@@ -19,7 +19,7 @@ from crosslayer.notebook import NOTEBOOKS, QUESTIONS
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-ALL = ("run_all", *NOTEBOOKS, *QUESTIONS)
+ALL = ("run_all", *NOTEBOOKS, *QUESTIONS, "server_cost")
 
 
 def read(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -189,3 +190,36 @@ def test_a_figure_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     page = notebook.Page(Dataset.open(folder), tmp_path)
     with pytest.raises(NotebookError, match="no figure 'fig99'"):
         page.show("fig99")
+
+
+def test_server_cost_is_drawn_from_the_benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(ROOT / "notebooks")
+    step = {"rate": 500, "cpu_s_per_10000": 1.5, "rss_mb": 60.0, "peak_mb": 61.0, "median_response_ms": 0.3}
+    step |= {"late_ms": 0.1, "lost": 0, "held": True}
+    result = {
+        "queries": 100,
+        "bind": "BIND 9",
+        "transports": {"ours DoQ": [step], "bind DoT": [step | {"held": False}]},
+    }
+    results, figures = str(tmp_path / "results.json"), str(tmp_path / "figures")
+    whole = {
+        "when": "2026-01-01T00:00:00",
+        "host": {"cpu": "a CPU"},
+        "git": {"revision": "0123456789"},
+        "result": result,
+    }
+    Path(results).write_text(json.dumps(whole), encoding="utf-8")
+    notebook.server_cost(namespace(results=results, figures=figures), results=results, figures=figures)
+    drawn = pl.read_csv(tmp_path / "figures/server-cost/server-cost.csv")
+    assert drawn.select("server", "series", "held").rows() == [
+        ("our server (CoreDNS)", "DoQ", True),
+        ("BIND 9 alone", "DoT", False),
+    ]
+
+
+def test_results_that_are_not_of_the_benchmark_are_an_error(tmp_path: Path) -> None:
+    results = str(tmp_path / "results.json")
+    for content in ("{", "{}", '{"result": {}}'):
+        Path(results).write_text(content, encoding="utf-8")
+        with pytest.raises(NotebookError, match="cannot be read"):
+            notebook.server_cost(namespace(results=results, figures="f"), results=results, figures="f")

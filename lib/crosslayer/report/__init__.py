@@ -14,12 +14,13 @@ import polars as pl
 from crosslayer import claims, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.figures import FIGURES, Inputs, draw
-from crosslayer.report.files import ReportError, save_claims, save_drawing
+from crosslayer.report.files import ReportError, save, save_claims, save_drawing
 from crosslayer.report.page import write_index
 
 __all__ = [
     "ReportError",
     "check_claims",
+    "save",
     "save_claims",
     "save_drawing",
     "write_figures",
