@@ -58,11 +58,12 @@ def table1(frame: pl.DataFrame) -> AnyChart:
         theirs=pl.format("({})", pl.col("published").cast(pl.Int64)).fill_null("not published"),
     )
     order = [name for name in (*PAPER_SERIES, FURTHER_SERIES[0]) if name in set(rows["series"])]
+    parts = alt.Axis(orient="top", labelAngle=0, labelLimit=0, labelExpr="split(datum.label, ', ')")
     base = alt.Chart(width=TEXT_WIDTH - 90, height=38 * len(order)).encode(
-        alt.X("part:N", sort=["total", *SIZES], title=None, axis=alt.Axis(orient="top", labelAngle=0, labelLimit=0)),
+        alt.X("part:N", sort=["total", *SIZES], title=None, axis=parts),
         alt.Y("series:N", sort=order, title=None, axis=alt.Axis(labelFontWeight="bold", domain=False, ticks=False)),
     )
-    scale = alt.Scale(domain=[-50, 0, 50], range=["#5e3c99", "#ffffff", "#e66101"], clamp=True)
+    scale = alt.Scale(domain=[-50, 0, 50], range=["#b2abd2", "#ffffff", "#fdb863"], interpolate="rgb", clamp=True)
     legend = alt.Legend(title="measured against published (%)", orient="bottom", gradientLength=180)
     tooltip = [
         alt.Tooltip("series:N"),
