@@ -43,10 +43,10 @@ in
 
   unit = inTree "unit-tests" [ ] "pytest -p no:cacheprovider tests/unit";
 
-  # The analysis notebooks run on the committed campaign, cell by cell.
+  # The analysis notebooks run on the committed campaigns, cell by cell.
   notebooks = inTree "notebooks" [ ] ''
     pytest -p no:cacheprovider tests/notebooks
-    pytest -p no:cacheprovider --nbval notebooks/{link_check,handshakes,dns_overhead,page_loads}.ipynb
+    pytest -p no:cacheprovider --nbval $(find notebooks -name '*.ipynb' ! -name run_all.ipynb)
   '';
 
   format = inTree "format" [ pkgs.go_1_26 pkgs.nixfmt ] ''

@@ -38,7 +38,7 @@ in
 
   # What a reader works on: notebooks, and the campaigns they analyse.
   workplace = from ../. [
-    (fileset.maybeMissing ../data/raw/reference)
+    (fileset.maybeMissing ../data/raw)
     ../notebooks
   ];
 

@@ -1,9 +1,10 @@
 # shellcheck shell=bash
-# Notebooks and data into the current folder, unless it is a checkout or has them from the last time.
-for part in notebooks data/raw/reference; do
-  if [ ! -e "$part" ] && [ -e "$WORKPLACE/$part" ]; then
+# Notebooks and campaigns into the current folder, unless it is a checkout or has them from the last time.
+for source in "$WORKPLACE"/notebooks "$WORKPLACE"/data/raw/*; do
+  part=${source#"$WORKPLACE"/}
+  if [ ! -e "$part" ] && [ -e "$source" ]; then
     echo "== $part into $PWD" >&2
     mkdir -p "$(dirname "$part")"
-    cp --recursive --no-preserve=mode,ownership "$WORKPLACE/$part" "$part"
+    cp --recursive --no-preserve=mode,ownership "$source" "$part"
   fi
 done

@@ -136,10 +136,12 @@ def _tools() -> list[Finding]:
 
 
 def _dnsproxy() -> Finding:
-    """AdGuard's proxy, which Batenburg 2022 had at both ends: no study can use it, and this says what stands there."""
-    where = shutil.which("dnsproxy") or "not found, and Debian has no package of it"
-    way = "Not needed: the study `authoritative` has this project's stub and server in its places."
-    return Finding("dnsproxy", State.NOTE, where, way, "comfort")
+    """AdGuard's proxy, which Batenburg 2022 had at both ends: a second configuration of the study `authoritative`."""
+    where = shutil.which("dnsproxy")
+    if where is not None:
+        return Finding("dnsproxy", State.OK, f'{where} (proxy = "dnsproxy" in plans of `authoritative`)', "", "comfort")
+    way = f"The study `authoritative` has this project's stub and server in its places. {_NIX}"
+    return Finding("dnsproxy", State.NOTE, "not found, and Debian has no package of it", way, "comfort")
 
 
 def _namespaces() -> Finding:

@@ -13,6 +13,7 @@ import pytest
 from crosslayer.campaign.authoritative import ORIGIN, STREAMS, ZONE
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.testbed.bind import LOCAL, Bind, BindError, find_named
+from crosslayer.testbed.dnsproxy import DnsproxyError, find_dnsproxy
 from tests.integration.conftest import CROSSLAYER, Run
 
 STUDY = ["measure", "--study", "authoritative", "--profile", "smoke", "--rounds", "1"]
@@ -122,3 +123,38 @@ def test_a_rate_that_cannot_be_held_is_refused(crosslayer: Run, tmp_path: Path) 
     done = crosslayer("measure", "--plan", str(plan), "--out", str(tmp_path / "x"))
     assert done.returncode == 1
     assert "cannot each ask every 10 ms" in done.stderr
+
+
+def test_dnsproxy_at_both_ends(testbed_machine: None, tmp_path: Path) -> None:
+    try:
+        find_dnsproxy()
+    except DnsproxyError as missing:
+        pytest.skip(str(missing))
+    plan = 'study = "authoritative"\nproxy = "dnsproxy"\nlinks = ["twente-eu"]\nrounds = 1\nqueries = 2\n'
+    (tmp_path / "plan.toml").write_text(plan, encoding="utf-8")
+    words = ["measure", "--plan", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "dataset")]
+    done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    campaign = Dataset.open(tmp_path / "dataset")
+    rows = campaign.table("paced_queries").filter(~pl.col("warming")).collect()
+    assert set(rows["protocol"]) == {stream.protocol.value for stream in STREAMS}
+    assert set(rows["connection"]) == {"kept"}
+    assert rows["error"].null_count() == rows.height
+    assert not rows.filter(pl.col("protocol").is_in(["DoUDP", "DoT", "DoH", "DoH3", "DoQ"]))["new_connection"].any()
+    assert (rows["response_ms"] > 0.95 * NOMINAL_MS["twente-eu"]).all()
+    assert campaign.campaign.versions["dnsproxy"]
+    assert "dnsproxy at both ends" in campaign.caption
+
+
+def test_a_plan_with_dnsproxy_says_where_to_have_it_from(
+    testbed_machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = [folder for folder in os.environ["PATH"].split(":") if not (Path(folder) / "dnsproxy").exists()]
+    monkeypatch.setenv("PATH", ":".join(where))
+    plan = 'study = "authoritative"\nproxy = "dnsproxy"\nlinks = ["twente-eu"]\nrounds = 1\n'
+    (tmp_path / "plan.toml").write_text(plan, encoding="utf-8")
+    words = ["measure", "--plan", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "dataset")]
+    done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=300)
+    assert done.returncode != 0
+    assert "there is no dnsproxy on this machine" in done.stderr
+    assert "nix develop" in done.stderr

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,12 +15,13 @@ import polars as pl
 import pytest
 
 from crosslayer import claims, dns, metrics, published
-from crosslayer.campaign.authoritative import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule
+from crosslayer.campaign.authoritative import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.plan import Plan, changed, sized
+from crosslayer.campaign.plan import Plan, changed, check_names, sized
 from crosslayer.campaign.schema import TABLES, Kind
 from crosslayer.claims.batenburg22 import CHECKS
 from crosslayer.figures import FIGURES, Inputs, draw, of_study
+from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.testbed.bind import BindError, find_named
 
 RTT_MS = {"twente-local": 0.0, "twente-eu": 5.0, "twente-us": 85.0, "twente-au": 248.0}
@@ -55,6 +57,16 @@ def test_paper_has_6000_queries_of_each_kept_transport_and_link() -> None:
     plan = sized("authoritative", "paper")
     assert plan.rounds * plan.clients * plan.queries == 6000
     assert sized("authoritative", "quick").rounds >= metrics.MIN_ROUNDS
+
+
+def test_dnsproxy_is_loaded_on_kept_connections_only() -> None:
+    plan = changed(sized("authoritative", "smoke"), {"proxy": "dnsproxy"})
+    kept = [stream for stream in STREAMS if stream.connection == "kept"]
+    assert list(streams(plan)) == kept
+    assert {stream for _, stream, _, _ in schedule(plan, range(len(kept) + 1))} == {None, *range(len(kept))}
+    check_names(plan, links=plan.links, pages=load_pages(find_spec_dir()))
+    with pytest.raises(CampaignError, match="'proxy' has no effect in the study 'coalescing'"):
+        check_names(replace(plan, study="coalescing"), links=plan.links, pages=load_pages(find_spec_dir()))
 
 
 @pytest.mark.parametrize("key", ["clients", "interval_ms", "queries"])

@@ -171,9 +171,8 @@ def called_programs() -> set[str]:
         for command in started(commands):
             if isinstance(command, ast.Constant) and isinstance(command.value, str):
                 found.add(command.value)
-    # Found by variables instead, only told of, or whatever the user asks for.
-    elsewhere = {"chromedriver", "dnsproxy", "linux", "linux.uml"}
-    return {name for name in found if re.fullmatch(r"[a-z][a-z0-9.-]*", name)} - elsewhere
+    # Found by variables instead, or whatever the user asks for.
+    return {name for name in found if re.fullmatch(r"[a-z][a-z0-9.-]*", name)} - {"chromedriver", "linux", "linux.uml"}
 
 
 def started(commands: list[ast.expr]) -> Iterator[ast.expr]:

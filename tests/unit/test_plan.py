@@ -78,6 +78,7 @@ def test_an_unknown_study_or_size_is_named() -> None:
         ({"links": "fiber"}, "list of names"),
         ({"links": ["fiber", "fiber"]}, "twice"),
         ({"study": "nothing"}, "no study"),
+        ({"proxy": "squid"}, "no proxy"),
         ({"aa_cell": 1}, "true or false"),
         ({"round": 3}, "not a key"),
     ],

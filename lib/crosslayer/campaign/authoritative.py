@@ -4,7 +4,8 @@
 
 At the far end BIND answers for one zone, and our server forwards to it whatever comes over any transport; at the near
 end a stub per transport keeps its connection, and four clients each ask it once every two seconds. The paper had
-AdGuard's dnsproxy at both places.
+AdGuard's dnsproxy at both places, and so has a plan with `proxy = "dnsproxy"`: it cannot be told to close connections,
+so that only kept ones are loaded then, and its sockets say whether they stood.
 
 All transports are loaded at the same time, in phases spread evenly over the interval and dealt anew in every round: a
 query and its neighbours are tens of ms apart and take a few ms of a processor, so none waits for another, and a
@@ -16,6 +17,7 @@ not analysed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import statistics
 import subprocess
 import time
@@ -33,8 +35,10 @@ from crosslayer.campaign.study import Bench, Study
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.stub import QueryMetrics, Settings, Stub
 from crosslayer.testbed import network, private
-from crosslayer.testbed.bind import LOCAL, Bind, bind_version
-from crosslayer.testbed.server import QueryEvent, Server
+from crosslayer.testbed.bind import LOCAL, Bind, Spawn, bind_version
+from crosslayer.testbed.certificates import make_certificates
+from crosslayer.testbed.dnsproxy import Dnsproxy, dnsproxy_version, far_end, near_end
+from crosslayer.testbed.server import Event, QueryEvent, Server
 
 ORIGIN = "authoritative.crosslayer"
 NAME = f"www.{ORIGIN}"
@@ -86,6 +90,11 @@ STREAMS = (
 )
 
 
+def streams(plan: Plan) -> tuple[Stream, ...]:
+    """What a plan loads: connections that dnsproxy is to close, or to set up with early data, it cannot be told."""
+    return tuple(stream for stream in STREAMS if plan.proxy == "crosslayer" or stream.connection == "kept")
+
+
 def schedule(plan: Plan, order: Iterable[int]) -> list[tuple[dns.Due, int | None, int, int]]:
     """What is asked when in a round: (due, stream or None for BIND itself, client, number); `asker` counts clients up.
 
@@ -94,11 +103,12 @@ def schedule(plan: Plan, order: Iterable[int]) -> list[tuple[dns.Due, int | None
     plan
         Has `clients`, `interval_ms` and `queries`.
     order
-        Numbers of `STREAMS` in the order of their phases; one more is BIND asked on its own machine.
+        Numbers of the plan's `streams` in the order of their phases; one more is BIND asked on its own machine.
     """
-    streams: list[int | None] = [None if number == len(STREAMS) else number for number in order]
+    loaded = streams(plan)
+    numbers: list[int | None] = [None if number == len(loaded) else number for number in order]
     clients = [
-        (s, c) for c in range(plan.clients) for s in streams if c < (1 if s is None else STREAMS[s].clients(plan))
+        (s, c) for c in range(plan.clients) for s in numbers if c < (1 if s is None else loaded[s].clients(plan))
     ]
     phase_ms = plan.interval_ms / len(clients)
     rows = []
@@ -129,20 +139,21 @@ def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
 
 
 class Authoritative(Study):
-    """BIND and our server on a machine at the far end, a stub per stream, and the paced load on them.
+    """BIND and a proxy on a machine at the far end, a stub per stream, and the paced load on them.
 
     Raises
     ------
     CampaignError
         For a pace that is no pace.
-    BindError, ServerError, StubError
+    BindError, ServerError, StubError, DnsproxyError
         Where one of them does not start.
     """
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
         plan = bench.plan
-        clients = sum(stream.clients(plan) for stream in STREAMS) + 1
+        self._streams = streams(plan)
+        clients = sum(stream.clients(plan) for stream in self._streams) + 1
         if plan.interval_ms / clients < _LEAST_PHASE_MS:
             raise CampaignError(
                 f"{clients} clients cannot each ask every {plan.interval_ms} ms, one after the other",
@@ -165,35 +176,60 @@ class Authoritative(Study):
             return subprocess.Popen(private.command_in(machine, arguments), **options)
 
         enter(Bind.start(spawn, folder=folder / "bind", origin=ORIGIN, zone=ZONE))
+        self._server: Server | None = None
+        self._stubs: list[Stub] = []
+        self._proxies: list[Dnsproxy] = []
+        if self.bench.plan.proxy == "dnsproxy":
+            self._start_dnsproxy(spawn, address)
+        else:
+            self._start_ours(spawn, address)
+        with private.namespace(machine):
+            self._at_bind = enter(contextlib.closing(dns.Asker(LOCAL)))
+        self._askers = {
+            (number, client): enter(contextlib.closing(dns.Asker((_near(number), 53))))
+            for number, stream in enumerate(self._streams)
+            for client in range(stream.clients(self.bench.plan))
+        }
+        # Closing may wait for a ticket, which must not hold up the load; and a stub takes one command at a time.
+        self._closers = [enter(ThreadPoolExecutor(1)) for _ in self._streams]
+
+    def _start_ours(self, spawn: Spawn, address: str) -> None:
+        folder, enter = self.bench.folder, self._stack.enter_context
         self._server = enter(
             Server.start(
                 spawn, pages_dir=None, addresses={}, folder=folder / "proxy", upstream=f"{LOCAL[0]}:{LOCAL[1]}"
             )
         )
         far = dns.Server(address, server_name="localhost", ca_file=self._server.ca_file)
-        self._stubs = []
-        for number, stream in enumerate(STREAMS):
+        for number, stream in enumerate(self._streams):
             settings = Settings.towards(
-                far, stream.protocol, stream.resumption, listen=f"127.0.0.{number + 2}:53", timeout_s=_TIMEOUT_S
+                far, stream.protocol, stream.resumption, listen=f"{_near(number)}:53", timeout_s=_TIMEOUT_S
             )
             self._stubs.append(enter(Stub.start(subprocess.Popen, settings, folder / f"stub-{number}")))
-        with private.namespace(machine):
-            self._at_bind = enter(contextlib.closing(dns.Asker(LOCAL)))
-        self._askers = {
-            (number, client): enter(contextlib.closing(dns.Asker((f"127.0.0.{number + 2}", 53))))
-            for number, stream in enumerate(STREAMS)
-            for client in range(stream.clients(self.bench.plan))
-        }
-        # Closing may wait for a ticket, which must not hold up the load; and a stub takes one command at a time.
-        self._closers = [enter(ThreadPoolExecutor(1)) for _ in STREAMS]
+
+    def _start_dnsproxy(self, spawn: Spawn, address: str) -> None:
+        folder, enter = self.bench.folder, self._stack.enter_context
+        certificates = make_certificates(folder, ["localhost"], [address])
+        enter(Dnsproxy.start(spawn, far_end(address, LOCAL, certificates), folder / "dnsproxy-far.log"))
+        for number, stream in enumerate(self._streams):
+            words = near_end(_near(number), stream.protocol.value, address)
+            log, ca_file = folder / f"dnsproxy-{stream.protocol.value}.log", certificates.ca_file
+            self._proxies.append(enter(Dnsproxy.start(subprocess.Popen, words, log, ca_file=ca_file)))
+        for number, proxy in enumerate(self._proxies):
+            with contextlib.closing(dns.Asker((_near(number), 53))) as asker:
+                proxy.wait_until(functools.partial(self._answers, asker))
+
+    def _answers(self, asker: dns.Asker) -> bool:
+        (asked,) = dns.ask_at_pace([asker], [dns.Due(0.0, 0)], self._query.wire, timeout_s=1.0)
+        return asked.answered_ns is not None
 
     @staticmethod
-    def versions() -> dict[str, str]:
+    def versions(plan: Plan) -> dict[str, str]:
         """Programs that only this study needs."""
-        return {"bind": bind_version()}
+        return {"bind": bind_version()} | ({"dnsproxy": dnsproxy_version()} if plan.proxy == "dnsproxy" else {})
 
     def close(self) -> None:
-        """Stop the stubs, the server and BIND, and take their machine away."""
+        """Stop the stubs, the proxy and BIND, and take their machine away."""
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
@@ -205,9 +241,10 @@ class Authoritative(Study):
         return "paced_queries", {}
 
     def warm_up(self) -> None:
-        """One query of each stub, and a new connection after it."""
-        for number, stub in enumerate(self._stubs):
+        """One query of each stub, and a new connection after it where it can be told."""
+        for number in range(len(self._streams)):
             self._ask([dns.Due(0.0, 0)], [self._askers[number, 0]])
+        for stub in self._stubs:
             stub.reset_sessions()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
@@ -219,24 +256,29 @@ class Authoritative(Study):
             Where this machine cannot hold the rate.
         """
         plan = self.bench.plan
-        numbers = plan.shuffled(round_number, cell, [str(number) for number in range(len(STREAMS) + 1)])
+        numbers = plan.shuffled(round_number, cell, [str(number) for number in range(len(self._streams) + 1)])
         wanted = schedule(plan, map(int, numbers))
         askers: dict[int, dns.Asker] = {}
         closing: dict[int, int] = {}
         for due, stream, client, _number in wanted:
             askers[due.asker] = self._at_bind if stream is None else self._askers[stream, client]
-            if stream is not None and STREAMS[stream].connection != "kept":
+            if stream is not None and self._streams[stream].connection != "kept":
                 closing[due.asker] = stream
         for stub in self._stubs:
             stub.forget()
             stub.metrics()  # what came before is not of this round
-        self._server.events()
+        before = [proxy.sockets() for proxy in self._proxies]
+        self._events()
         asked = self._ask([due for due, *_ in wanted], [askers[n] for n in range(len(askers))], closing)
         check_pace(asked, f"link {cell.link}, round {round_number}")
         told = [_by_port(stub.metrics()) for stub in self._stubs]
+        stood = [
+            _stood(stream.protocol, sockets, proxy.sockets())
+            for stream, sockets, proxy in zip(self._streams, before, self._proxies, strict=False)
+        ]
         early = {
             (event.listener, event.remote): not event.handshake_complete
-            for event in self._server.events()
+            for event in self._events()
             if isinstance(event, QueryEvent)
         }
         places = {int(number): place for place, number in enumerate(numbers)}
@@ -249,15 +291,23 @@ class Authoritative(Study):
         for query, (_, stream, client, number) in zip(asked, wanted, strict=True):
             if stream is None:
                 continue
-            row = common | _named(stream, client, number) | {"position": places[stream]}
+            row = common | self._named(stream, client, number) | {"position": places[stream]}
+            if self._proxies:
+                new = None if (kept := stood[stream]) is None else not kept
+                rows.append(row | {"new_connection": new} | self._result(query, self._unanswered(query)))
+                continue
             metrics = _first_after(told[stream].get(askers[query.due.asker].port, []), query.sent_ns)
-            rows.append(row | _told(STREAMS[stream], metrics, early) | self._result(query, metrics))
+            why = "the stub told nothing of it" if metrics is None else metrics.error or self._unanswered(query)
+            rows.append(row | _told(self._streams[stream], metrics, early) | self._result(query, why))
         return {"paced_queries": rows}
 
     def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
         """A row for each transport: none could be measured."""
         row = self.row(condition, cell, round_number, position) | {"page": None, "started_s": time.time(), "error": why}
-        return {"paced_queries": [row | _named(stream, 0, 1) for stream in range(len(STREAMS))]}
+        return {"paced_queries": [row | self._named(stream, 0, 1) for stream in range(len(self._streams))]}
+
+    def _events(self) -> list[Event]:
+        return self._server.events() if self._server else []
 
     def _ask(
         self, wanted: list[dns.Due], askers: list[dns.Asker], closing: dict[int, int] | None = None
@@ -276,15 +326,15 @@ class Authoritative(Study):
             future.result()
         return asked
 
-    def _result(self, query: dns.Asked, metrics: QueryMetrics | None) -> dict[str, Any]:
+    def _unanswered(self, query: dns.Asked) -> str | None:
+        """What is wrong with a query's answer as its client saw it."""
+        if query.answered_ns is None:
+            return "no answer"
+        return dns.check_answer(self._query.wire[:2] + query.answer[2:], self._query).error
+
+    @staticmethod
+    def _result(query: dns.Asked, error: str | None) -> dict[str, Any]:
         """What the client saw, and why it does not count where it does not."""
-        error: str | None = "no answer"
-        if metrics is None:
-            error = "the stub told nothing of it"
-        elif metrics.error:
-            error = metrics.error
-        elif query.answered_ns is not None:
-            error = dns.check_answer(self._query.wire[:2] + query.answer[2:], self._query).error
         return {
             "started_s": query.sent_ns / 1e9,
             "late_ms": query.late_ms,
@@ -292,16 +342,29 @@ class Authoritative(Study):
             "error": error,
         }
 
+    def _named(self, stream: int, client: int, number: int) -> dict[str, Any]:
+        """The columns that tell a row from the others of its round."""
+        return {
+            "protocol": self._streams[stream].protocol.value,
+            "connection": self._streams[stream].connection,
+            "client": client,
+            "number": number,
+            "warming": number == 0,
+        }
 
-def _named(stream: int, client: int, number: int) -> dict[str, Any]:
-    """The columns that tell a row from the others of its round."""
-    return {
-        "protocol": STREAMS[stream].protocol.value,
-        "connection": STREAMS[stream].connection,
-        "client": client,
-        "number": number,
-        "warming": number == 0,
-    }
+
+def _near(number: int) -> str:
+    """Address of a stub at the near end."""
+    return f"127.0.0.{number + 2}"
+
+
+def _stood(protocol: Protocol, before: frozenset[str], after: frozenset[str]) -> bool | None:
+    """Whether a dnsproxy kept its connection through a round: DoUDP has none, and which query paid is not known."""
+    if protocol is Protocol.DOUDP:
+        return True
+    if before == after:
+        return bool(before)  # without any, each query had one of its own
+    return None
 
 
 def _by_port(told: list[QueryMetrics]) -> dict[int, list[QueryMetrics]]:

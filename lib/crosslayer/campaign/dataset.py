@@ -279,10 +279,11 @@ class Dataset:
         rounds = measured if fewest >= planned else f"{measured} of {planned}"
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
+        proxy = "dnsproxy at both ends, " if self.campaign.plan.get("proxy") == "dnsproxy" else ""
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         return (
             f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, link by {self.campaign.backend}, "
-            f"measured on {machine}."
+            f"{proxy}measured on {machine}."
         )
 
 

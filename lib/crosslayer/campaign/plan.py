@@ -24,6 +24,7 @@ _ALL_WEB_PAGES = (
     "login-form", "encyclopedia", "social-network", "shop", "professional-network", "device-maker", "search-engine",
     "news-portal", "video-portal", "software-maker",
 )  # fmt: skip
+_PROXIES = ("crosslayer", "dnsproxy")
 _ALIASES = 2
 """Alias host names a page needs: one primed for H3 1-RTT, the other by the A/A self-check."""
 
@@ -59,6 +60,8 @@ class Plan:
     """Queries of each client in a round."""
     https_records: bool = False
     """Tell the browser of HTTP/3 by HTTPS records (RFC 9460) instead of a switch; only where it resolves by itself."""
+    proxy: str = "crosslayer"
+    """What stands at both ends of the link in the study `authoritative`: our server and stub, or `dnsproxy`."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -185,10 +188,11 @@ def changed(plan: Plan, values: dict[str, Any], *, where: str = "plan") -> Plan:
             if not isinstance(value, bool):
                 raise CampaignError("must be true or false", where=place)
             clean[key] = value
-        elif key == "study":
-            if value not in STUDIES:
+        elif key in ("study", "proxy"):
+            known = STUDIES if key == "study" else _PROXIES
+            if value not in known:
                 raise CampaignError(
-                    f"there is no study {value!r}", where=place, next_step=f"Choose one of: {', '.join(STUDIES)}."
+                    f"there is no {key} {value!r}", where=place, next_step=f"Choose one of: {', '.join(known)}."
                 )
             clean[key] = value
         else:
@@ -219,6 +223,12 @@ def check_names(plan: Plan, *, links: Collection[str], pages: Mapping[str, PageS
             f"'https_records' has no effect in the study '{plan.study}', whose browser is told every address",
             where="plan",
             next_step=f"Leave it out, or choose the study {', '.join(_COUPLED)}.",
+        )
+    if plan.proxy != _PROXIES[0] and plan.study != "authoritative":
+        raise CampaignError(
+            f"'proxy' has no effect in the study '{plan.study}'",
+            where="plan",
+            next_step="Leave it out, or choose the study authoritative.",
         )
     # Nor would priming an alias of a page of several origins make its load 1-RTT: the other origins have tickets then.
     fit = [name for name, page in pages.items() if len(page.aliases) >= _ALIASES and page.lookups == 1]

@@ -87,7 +87,7 @@ def measure(plan: Plan, folder: Path, *, backend: str = "auto", say: Callable[[s
                 testbed.serve(served, spec_dir=spec_dir, https_records=plan.https_records) as (server, addresses),
             ):
                 store.set_fact("backend", testbed.backend.name)
-                _note_versions(store, testbed, programs, _STUDIES[plan.study].versions())
+                _note_versions(store, testbed, programs, _STUDIES[plan.study].versions(plan))
                 bench = Bench(plan, campaign, specs, server, addresses, programs, testbed.folder)
                 with _STUDIES[plan.study](bench) as study:
                     _rounds(plan, campaign, store, testbed, study, profiles, todo, say)

@@ -57,7 +57,7 @@ class Study(ABC):
         self.close()
 
     @staticmethod
-    def versions() -> dict[str, str]:
+    def versions(plan: Plan) -> dict[str, str]:
         """Versions of the programs that only this study needs, by name."""
         return {}
 

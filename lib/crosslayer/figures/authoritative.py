@@ -113,7 +113,7 @@ def histograms(frame: pl.DataFrame) -> AnyChart:
     if frame.is_empty():
         return _nothing()
     x = alt.X("from_ms:Q", title="Beyond the RTT (ms)", scale=alt.Scale(domain=[-0.5, _LAST_MS], nice=False))
-    y = alt.Y("percent:Q", title=None, axis=alt.Axis(tickCount=2, grid=False))
+    y = alt.Y("percent:Q", title=None, axis=alt.Axis(tickCount=2, grid=False, labelExpr=_NO_ZERO))
     bars = (
         alt.Chart(width=136, height=42)
         .mark_bar(color="#0072b2", binSpacing=0)
@@ -268,6 +268,8 @@ def _nothing() -> AnyChart:
     return nothing("no paced queries of this study", TEXT_WIDTH - 60, 120)
 
 
+_NO_ZERO = "datum.value ? datum.label : ''"
+"""Labels of an axis without that of 0, which would touch the highest of the panel below."""
 _DECADES: dict[str, list[float]] = {"log": [0.01, 0.1, 1, 10, 100, 1000], "symlog": [0, 1, 10, 100, 1000]}
 _SERIES = {
     "measured": ("#0072b2", "circle"),
