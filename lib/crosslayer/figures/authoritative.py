@@ -300,7 +300,7 @@ def _dots(
     shown = [name for name in places.values() if name in set(rows["place"])]
     linear = scale == "linear"
     across = alt.Scale(zero=False, padding=8) if linear else alt.Scale(type=scale)  # type: ignore[arg-type]
-    axis = alt.Axis(tickCount=3) if linear else alt.Axis(values=_DECADES[scale], format="~g")
+    axis = alt.Axis(tickCount=3) if linear else alt.Axis(values=_DECADES[scale], format="~r")
     x = alt.X(f"{value}:Q", title=title, scale=across, axis=axis)
     y = alt.Y("protocol:N", title=None, sort=list(_PROTOCOLS), axis=alt.Axis(domain=False, ticks=False, grid=True))
     names = [name for name in _SERIES if name in set(rows[series])]
@@ -344,6 +344,6 @@ def _dots(
                 alt.X("left:Q", scale=across), y, x2=f"{band}:Q"
             ),
         )
-    chart: AnyChart = faceted(alt.layer(*layers), column=alt.Column("place:N", sort=shown, title=None), spacing=12)
+    chart: AnyChart = faceted(alt.layer(*layers), column=alt.Column("place:N", sort=shown, title=None), spacing=20)
     chart.data = rows
     return chart.resolve_scale(x="independent") if linear else chart

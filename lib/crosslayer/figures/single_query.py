@@ -58,7 +58,8 @@ def table1(frame: pl.DataFrame) -> AnyChart:
         theirs=pl.format("({})", pl.col("published").cast(pl.Int64)).fill_null("not published"),
     )
     order = [name for name in (*PAPER_SERIES, FURTHER_SERIES[0]) if name in set(rows["series"])]
-    parts = alt.Axis(orient="top", labelAngle=0, labelLimit=0, labelExpr="split(datum.label, ', ')")
+    short = "replace(replace(datum.label, 'client to resolver', 'sent'), 'resolver to client', 'received')"
+    parts = alt.Axis(orient="top", labelAngle=0, labelLimit=0, labelExpr=short)
     base = alt.Chart(width=TEXT_WIDTH - 90, height=38 * len(order)).encode(
         alt.X("part:N", sort=["total", *SIZES], title=None, axis=parts),
         alt.Y("series:N", sort=order, title=None, axis=alt.Axis(labelFontWeight="bold", domain=False, ticks=False)),
