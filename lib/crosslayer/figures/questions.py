@@ -40,6 +40,7 @@ def serialisation_data(inputs: Inputs) -> pl.DataFrame:
     by = ["link", "series"]
     places = rows.group_by(by).agg(x=pl.col("serialisation_ms").median()).collect()
     ours = metrics.medians(rows, "excess_ms", by).join(places, on=by).with_columns(source=pl.lit("measured"))
+    ours = ours.sort("x", *by, descending=[True, False, False])
     doq = rows.filter(pl.col("series") != "DoUDP")
     parts = [ours]
     found = metrics.line(doq, "serialisation_ms", "excess_ms", by)
@@ -178,7 +179,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
             saved = metrics.paired(loads, column, "series", "full", series).join(inputs.rtts, on="link")
             named = {"measure": pl.lit(measure), "series": pl.lit(series)}
             places = saved.group_by("link").agg(x=pl.col("nominal_rtt_ms").first()).collect()
-            ours = metrics.medians(saved, "difference", ["link"]).join(places, on="link")
+            ours = metrics.medians(saved, "difference", ["link"]).join(places, on="link").sort("link")
             parts.append(ours.with_columns(**named, source=pl.lit("measured")))
             if found := metrics.line(saved, "nominal_rtt_ms", "difference", ["link"]):
                 low, high = found[0].interval or (None, None)
@@ -297,7 +298,7 @@ def key_share_data(inputs: Inputs) -> pl.DataFrame:
         named = {"protocol": pl.lit(protocol)}
         for column, measure in _PHASES.items():
             cost = metrics.paired(of_protocol, column, "variant", "x25519mlkem768", "x25519")
-            ours = metrics.medians(cost, "difference", ["link"])
+            ours = metrics.medians(cost, "difference", ["link"]).sort("link")
             parts.append(ours.with_columns(**named, measure=pl.lit(measure), source=pl.lit("measured")))
         parts.append(_expected_cost(of_protocol, inputs).with_columns(**named, source=pl.lit("expected")))
     return _by_rtt(pl.concat(parts, how="diagonal_relaxed"), inputs)
@@ -321,8 +322,9 @@ def _expected_cost(exchanges: pl.LazyFrame, inputs: Inputs) -> pl.DataFrame:
     large, small = (sizes.filter(pl.col("variant") == name) for name in ("x25519mlkem768", "x25519"))
     further = {way: (pl.col(way) - pl.col(f"{way}_small")) * 8 / 1e3 for way in ("sent", "received")}
     alone = further["sent"] / pl.col("up") + further["received"] / pl.col("down")
-    costs = large.join(small, on="link", suffix="_small").join(rates, on="link").select("link", median=alone).collect()
-    return pl.concat(costs.with_columns(measure=pl.lit(measure)) for measure in _PHASES.values())
+    costs = large.join(small, on="link", suffix="_small").join(rates, on="link").select("link", median=alone)
+    found = costs.sort("link").collect()
+    return pl.concat(found.with_columns(measure=pl.lit(measure)) for measure in _PHASES.values())
 
 
 def key_share(frame: pl.DataFrame) -> AnyChart:

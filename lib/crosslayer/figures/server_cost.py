@@ -51,15 +51,12 @@ def _panel(frame: pl.DataFrame, quantity: str, order: list[str]) -> AnyChart:
     color = series_color(order)
     base = alt.Chart(width=270, height=150)
     numbers = ["rate:Q", *(alt.Tooltip(f"{name}:Q", title=title) for name, title in _QUANTITIES.items())]
+    tooltip = ["server:N", "series:N", *numbers, "held:N"]
+    held, missed = (base.transform_filter(f"datum.held == {value}") for value in ("true", "false"))
     layers = alt.layer(
         base.mark_line(strokeWidth=1.6).encode(x, y, color, series_dash(order)),
-        base.mark_point(size=34, strokeWidth=1.6).encode(
-            x,
-            y,
-            color,
-            fill=alt.condition("datum.held", color, alt.value("white")),
-            tooltip=["server:N", "series:N", *numbers, "held:N"],
-        ),
+        held.mark_point(size=34, filled=True, opacity=1).encode(x, y, color, tooltip=tooltip),
+        missed.mark_point(size=34, fill="white", opacity=1).encode(x, y, color, tooltip=tooltip),
     )
     panel = faceted(layers, column=alt.Column("server:N", sort=list(SERVERS.values()), title=None), spacing=16)
     panel.data = frame

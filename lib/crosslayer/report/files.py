@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def save(chart: alt.VConcatChart, frame: pl.DataFrame, folder: Path, name: str, 
     text = json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
     version = vegalite_version()
     content = {
-        "svg": vl_convert.vegalite_to_svg(text, vl_version=version).encode(),
+        "svg": _clips_from_0(vl_convert.vegalite_to_svg(text, vl_version=version)).encode(),
         "png": vl_convert.vegalite_to_png(text, vl_version=version, scale=PNG_SCALE),
         "json": text.encode(),
         "csv": frame.write_csv().encode(),
@@ -65,6 +66,12 @@ def save(chart: alt.VConcatChart, frame: pl.DataFrame, folder: Path, name: str, 
     for ending, path in paths.items():
         write(path, content[ending])
     return paths
+
+
+def _clips_from_0(svg: str) -> str:
+    """The renderer numbers clip paths on from figure to figure; the same figure is to be the same file."""
+    numbers: dict[str, int] = {}
+    return re.sub(r"\bclip(\d+)\b", lambda found: f"clip{numbers.setdefault(found[1], len(numbers))}", svg)
 
 
 def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path) -> dict[str, Path]:
