@@ -148,13 +148,13 @@ class Bind:
             if ended or running or time.monotonic() > deadline:
                 break
             time.sleep(_POLL_S)  # named tells its log only
-        taken = [line for line in lines if "address in use" in line]
-        refused = [line for line in lines if f"zone {origin}/IN" in line and ("failed" in line or "not loaded" in line)]
+        taken = [line for line in lines if "address in use" in line or ("interface" in line and "failed" in line)]
+        of_zone = [line for line in lines if f"zone {origin}/IN:" in line and "loaded serial" not in line]
         wrong = [line for line in lines if "/zone:" in line]
         if taken:
-            raise self._failure("BIND cannot listen: a port is in use", taken)
-        if refused:
-            raise self._failure(f"BIND refuses the zone {origin}", [*wrong, *refused])
+            raise self._failure(f"BIND cannot listen on {LOCAL[0]}, port {LOCAL[1]}: a port is in use", taken)
+        if any("failed" in line or "not loaded" in line for line in of_zone):
+            raise self._failure(f"BIND refuses the zone {origin}", [*wrong, *of_zone])
         if not running:
             what = f"BIND ended with status {self._process.returncode}" if ended else "BIND was not ready in time"
             raise self._failure(what, lines[-_LOG_LINES:])
