@@ -1,7 +1,7 @@
 """The frame work of the study twice: with the library (polars), and the same work written in pandas.
 
     python -m tests.benchmarks._frames compare FOLDER RUNS     both in turn: seconds of each, and how far they differ
-    python -m tests.benchmarks._frames stream FOLDER BYTES     the library alone, with at most BYTES of private memory
+    python -m tests.benchmarks._frames stream FOLDER           the library alone, link by link
 
 Frame work is: load the tables, choose the rows that count, join exchanges and loads to PLTs, normalise (multiples of
 the RTT; percent over the baseline's median), quantiles of every group, and the interval of each median by order
@@ -11,7 +11,6 @@ statistics, which needs no bootstrap. Prints one line of JSON.
 from __future__ import annotations
 
 import json
-import resource
 import statistics
 import sys
 import time
@@ -29,14 +28,16 @@ LEVELS = {"p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95}
 COLUMNS = ["n", "min", *LEVELS, "max", "low", "high"]
 
 
-def with_polars(dataset: Dataset) -> list[pl.DataFrame]:
-    """Exchanges in multiples of the RTT, and relative PLT increases: one row per group, columns as `COLUMNS`."""
+def with_polars(dataset: Dataset, *, by_link: bool = False) -> list[pl.DataFrame]:
+    """Exchanges in multiples of the RTT, and relative PLT increases: one row per group, columns as `COLUMNS`.
+
+    All links at once, or one link after the other as the figures do, so that a campaign of any size fits in memory.
+    """
     rtts = metrics.nominal_rtts(dataset.table("link_checks"))
     exchanges = metrics.exchanges(dataset.table("dns_exchanges"))
     loads = metrics.page_loads(dataset.table("page_loads"))
     parts = []
-    for link in dataset.campaign.links:  # as the figures do, so that a campaign of any size fits in memory
-        one = pl.col("link") == link
+    for one in [pl.col("link") == link for link in dataset.campaign.links] if by_link else [pl.lit(True)]:
         in_rtts = metrics.in_rtts(exchanges.filter(one), rtts, ["total_ms"])
         increases = metrics.relative_increase(metrics.combine(exchanges.filter(one), loads.filter(one)))
         of_link = [
@@ -141,15 +142,14 @@ def compare(folder: Path, runs: int) -> dict[str, Any]:
     }
 
 
-def stream(folder: Path, limit_bytes: int) -> dict[str, Any]:
-    """The library alone, its checks included, under a limit of private memory (`RLIMIT_DATA`): beyond it, it dies."""
-    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
+def stream(folder: Path) -> dict[str, Any]:
+    """The library alone, its checks included."""
     checks_s, dataset = timed(Dataset.open, folder)
-    seconds, found = timed(with_polars, dataset)
+    seconds, found = timed(lambda whole: with_polars(whole, by_link=True), dataset)
     groups = sum(frame.height for frame in found)
     return {"checks_seconds": round(checks_s, 1), "frames_seconds": round(seconds, 1), "groups": groups}
 
 
 if __name__ == "__main__":
-    what, where, number = sys.argv[1:]
-    print(json.dumps({"compare": compare, "stream": stream}[what](Path(where), int(number))))
+    what, where, *number = sys.argv[1:]
+    print(json.dumps({"compare": compare, "stream": stream}[what](Path(where), *map(int, number))))

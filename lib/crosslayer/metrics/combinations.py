@@ -21,6 +21,12 @@ def combination(protocol: str, h3: str) -> str:
 COMBINATIONS = tuple(combination(*pair) for pair in _SHOWN)
 """The combinations TNSM24 shows, the baseline first; coalescing is emulated by DoQ + H3 0-RTT."""
 
+# Null for a pair that TNSM24 does not show.
+_AS_SHOWN = pl.coalesce(
+    pl.when(pl.col("protocol") == protocol, pl.col("h3") == h3).then(pl.lit(combination(protocol, h3)))
+    for protocol, h3 in _SHOWN
+)
+
 _NAME = pl.format("{} + H3 {}", pl.col("protocol"), pl.col("h3").str.to_uppercase()).alias("combination")
 
 
@@ -38,13 +44,11 @@ def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
         campaign, round, link, page, combination, exchange_ms, browser_plt_ms, plt_ms. A round that lacks one of
         the two has no row (see `exclusions`).
     """
-    named = pl.LazyFrame(
-        [(*pair, combination(*pair)) for pair in _SHOWN], ["protocol", "h3", "combination"], orient="row"
-    )
     return (
         exchanges.select(*ROUND, "protocol", exchange_ms="total_ms")
-        .join(named, on="protocol")
-        .join(page_loads.select(*ROUND, "h3", browser_plt_ms="plt_ms"), on=[*ROUND, "h3"])
+        .join(page_loads.select(*ROUND, "h3", browser_plt_ms="plt_ms"), on=ROUND)
+        .with_columns(combination=_AS_SHOWN)
+        .filter(pl.col("combination").is_not_null())
         .select(
             *ROUND,
             "combination",
@@ -114,11 +118,9 @@ def relative_increase(combinations: pl.LazyFrame, *, baseline: str = BASELINE) -
         The same rows with `baseline_ms` (its median in the cell) and `increase_percent`. A cell without the
         baseline has no rows.
     """
-    medians = (
-        combinations.filter(pl.col("combination") == baseline)
-        .group_by(CELL)
-        .agg(pl.col("plt_ms").median().alias("baseline_ms"))
-    )
-    return combinations.join(medians, on=CELL).with_columns(
-        ((pl.col("plt_ms") / pl.col("baseline_ms") - 1) * 100).alias("increase_percent")
+    of_baseline = pl.col("plt_ms").filter(pl.col("combination") == baseline)
+    return (
+        combinations.with_columns(baseline_ms=of_baseline.median().over(CELL))
+        .filter(pl.col("baseline_ms").is_not_null())
+        .with_columns(increase_percent=(pl.col("plt_ms") / pl.col("baseline_ms") - 1) * 100)
     )
