@@ -77,7 +77,7 @@ def start(
     campaign
         A dataset folder to analyse instead of measuring; empty to measure.
     studies
-        Studies to run, as a list or separated by commas.
+        Studies to run: a list, a list in JSON as `papermill -p` passes it on, or names separated by commas.
     figures
         Folder for figures and the page that shows them.
 
@@ -88,7 +88,7 @@ def start(
     """
     _quiet_errors()
     _check_parameters(namespace, profile=profile, campaign=campaign, studies=studies, figures=figures)
-    wanted = [name.strip() for name in studies.split(",")] if isinstance(studies, str) else list(studies)
+    wanted = _names(studies)
     for name in wanted:
         if name not in STUDIES:
             raise NotebookError(
@@ -96,6 +96,21 @@ def start(
             )
     root = find_root()
     return Run(root, profile, tuple(wanted), _existing(root, campaign) if campaign else None, root / figures)
+
+
+def _names(studies: str | Sequence[str]) -> list[str]:
+    if not isinstance(studies, str):
+        return list(studies)
+    if not studies.lstrip().startswith("["):
+        return [name.strip() for name in studies.split(",")]
+    try:
+        return [str(name) for name in json.loads(studies)]
+    except ValueError as error:
+        raise NotebookError(
+            f"not a list in JSON: {error}",
+            where="studies",
+            next_step='Write it as ["single-query","web"].',
+        ) from None
 
 
 def open_page(namespace: Mapping[str, Any], *, campaign: str, figures: str, notice: str) -> Page:

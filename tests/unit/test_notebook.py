@@ -44,6 +44,16 @@ def test_an_unknown_parameter_is_an_error() -> None:
         )
 
 
+@pytest.mark.parametrize("written", [["single-query", "web"], '["single-query","web"]', "single-query, web"])
+def test_studies_are_a_list_however_it_is_written(written: object) -> None:
+    assert start(studies=written).studies == ("single-query", "web")
+
+
+def test_a_broken_list_of_studies_is_an_error() -> None:
+    with pytest.raises(NotebookError, match="studies: not a list in JSON"):
+        start(studies='["single-query", web]')
+
+
 def test_an_unknown_study_is_an_error() -> None:
     with pytest.raises(NotebookError, match="no study 'dnssec'"):
         start(studies=["coalescing", "dnssec"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,8 @@ from crosslayer.testbed.check import LinkCheck, Prober, calibrated_delays, check
 from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.server import Server
 
-_PATIENCE = 2
+_PAUSES_S = (0.0, 0.5, 2.0, 5.0)
+"""Times before a failed check is repeated, seconds."""
 
 
 class Testbed:
@@ -68,7 +70,8 @@ class Testbed:
     def set_link(self, profile: Profile) -> LinkCheck:
         """Make the link that of `profile`, calibrate its delay the first time, and check RTT and rates.
 
-        A check that fails is repeated after a new calibration, twice at most: the host may have stalled meanwhile.
+        A check that fails is repeated after a new calibration, four times at most and later each time: the host may
+        be busy.
         """
         self.profile = profile
         if profile.name in self._delays:
@@ -76,9 +79,10 @@ class Testbed:
         else:
             self._calibrate(profile)
         result = self.check_link(rates=True)
-        for _attempt in range(_PATIENCE):
+        for pause_s in _PAUSES_S:
             if result.passed:
                 break
+            time.sleep(pause_s)
             self._calibrate(profile)
             result = self.check_link(rates=True)
         return result
