@@ -108,7 +108,7 @@ def link(profile: str, backend: str, no_server: bool, retry: bool, command: tupl
     "--profile",
     default="quick",
     show_default=True,
-    help="Size: smoke (1 min), quick (under 15 min), paper (full sample size).",
+    help="Size: smoke (1 min), quick (under 15 min; web 25), paper (full sample size).",
 )
 @click.option(
     "--plan",
