@@ -94,7 +94,7 @@ class Plan:
 
 
 SIZES = ("smoke", "quick", "paper")
-"""Named sizes. `smoke` about 1 min, `quick` under 15 min on two cores (`web` 25), `paper` the sample size of the paper."""
+"""Named sizes. `smoke` about 1 min, `quick` under 15 min on two cores (`web` 25), `paper` the paper's sample size."""
 
 _UPLINKS = ("dsl", "dsl-uplink-x2", "dsl-uplink-x4", "dsl-uplink-x16")
 _ONE_PAGE = ("example.org",)
