@@ -35,9 +35,10 @@ from crosslayer.campaign.study import Bench, Study
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.stub import QueryMetrics, Settings, Stub
 from crosslayer.testbed import network, private
-from crosslayer.testbed.bind import LOCAL, Bind, Spawn, bind_version
+from crosslayer.testbed.bind import LOCAL, Bind, bind_version
 from crosslayer.testbed.certificates import make_certificates
 from crosslayer.testbed.dnsproxy import Dnsproxy, dnsproxy_version, far_end, near_end
+from crosslayer.testbed.programs import Spawn
 from crosslayer.testbed.server import Event, QueryEvent, Server
 
 ORIGIN = "authoritative.crosslayer"

@@ -18,6 +18,7 @@ from crosslayer.discover.support import Host
 from crosslayer.discover.targets import Target
 from crosslayer.testbed import TestbedError, network, private
 from crosslayer.testbed.certificates import Certificates, make_certificates
+from crosslayer.testbed.programs import stop_program
 from crosslayer.testbed.server import find_server_binary, zone_text
 
 NAME = "www.example.org"
@@ -28,7 +29,6 @@ ADDRESS = "10.53.1.1"
 _OUTSIDE = "For hosts outside see --outside in `crosslayer discover -h`."
 _READY_TIMEOUT_S = 20.0
 _POLL_S = 0.02
-_STOP_TIMEOUT_S = 5.0
 
 Socket = tuple[str, int]
 """`tcp` or `udp`, and a port."""
@@ -184,13 +184,7 @@ class _Resolver(contextlib.AbstractContextManager["_Resolver"]):
             )
 
     def __exit__(self, *_fault: object) -> None:
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        stop_program(self._process)
 
     def wait_until_ready(self, deadline_s: float) -> str | None:
         """Wait until it listens to all its ports; what it said last where it does not."""

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,15 +16,11 @@ from typing import Any, Self
 from crosslayer.stub.errors import StubError
 from crosslayer.stub.metrics import QueryMetrics, parse_metrics
 from crosslayer.stub.settings import Settings
-from crosslayer.testbed.programs import find_program
-
-Spawn = Callable[..., "subprocess.Popen[Any]"]
-"""Starts a program in the client's namespace: `spawn(arguments, **options of subprocess.Popen)`."""
+from crosslayer.testbed.programs import Spawn, find_program, stop_program
 
 _READY_TIMEOUT_S = 10.0
 _COMMAND_TIMEOUT_S = 10.0
 _POLL_S = 0.002
-_STOP_TIMEOUT_S = 5.0
 _LOG_LINES = 5
 
 
@@ -179,13 +174,7 @@ class Stub:
             self._control.close()
             self._control = None
         self._metrics.close()
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        stop_program(self._process)
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_TIMEOUT_S

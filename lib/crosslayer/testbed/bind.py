@@ -6,22 +6,18 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from crosslayer.testbed.certificates import Certificates
 from crosslayer.testbed.errors import TestbedError
-
-Spawn = Callable[..., "subprocess.Popen[Any]"]
-"""Starts a program at the far end: `spawn(arguments, **options of subprocess.Popen)`."""
+from crosslayer.testbed.programs import Spawn, stop_program
 
 LOCAL = ("127.0.0.1", 5300)
 """Where BIND answers those on its own machine, UDP and TCP."""
 
 _READY_TIMEOUT_S = 20.0
-_STOP_TIMEOUT_S = 5.0
 _POLL_S = 0.01
 _LOG_LINES = 3
 
@@ -130,13 +126,7 @@ class Bind:
 
     def stop(self) -> None:
         """Stop BIND and wait for its end. A second call does nothing."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        stop_program(self._process)
 
     def _wait_until_ready(self, origin: str) -> None:
         """Wait for its word `running`, which comes after zones are loaded and ports are bound."""

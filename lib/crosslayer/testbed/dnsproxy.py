@@ -17,14 +17,12 @@ from typing import Any, Self
 
 from crosslayer.testbed.certificates import Certificates
 from crosslayer.testbed.errors import TestbedError
-
-Spawn = Callable[..., "subprocess.Popen[Any]"]
+from crosslayer.testbed.programs import Spawn, stop_program
 
 _SCHEMES = {"DoUDP": "udp", "DoTCP": "tcp", "DoT": "tls", "DoH": "https", "DoH3": "h3", "DoQ": "quic"}
 _DNS_PORT = 53
 _TCP_LISTEN = "0A"
 _READY_TIMEOUT_S = 20.0
-_STOP_TIMEOUT_S = 5.0
 _POLL_S = 0.05
 _LOG_LINES = 3
 
@@ -162,10 +160,4 @@ class Dnsproxy:
 
     def stop(self) -> None:
         """Stop it and wait for its end. A second call does nothing."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        stop_program(self._process)

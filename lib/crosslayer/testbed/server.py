@@ -11,7 +11,7 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,15 +20,11 @@ from typing import Any, Self
 from crosslayer.testbed.certificates import Certificates, make_certificates
 from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.network import SERVER_ADDRESS
-from crosslayer.testbed.programs import find_program
-
-Spawn = Callable[..., "subprocess.Popen[Any]"]
-"""Starts a program in the server's namespace: `spawn(arguments, **options of subprocess.Popen)`."""
+from crosslayer.testbed.programs import Spawn, find_program, stop_program
 
 _READY_TIMEOUT_S = 10.0
 _COMMAND_TIMEOUT_S = 5.0
 _POLL_S = 0.005
-_STOP_TIMEOUT_S = 5.0
 _LOG_LINES = 5
 
 
@@ -351,13 +347,7 @@ class Server:
             self._control.close()
             self._control = None
         self._events.close()
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        stop_program(self._process)
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_TIMEOUT_S
