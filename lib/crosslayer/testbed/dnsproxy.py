@@ -93,12 +93,21 @@ class Dnsproxy:
         Raises
         ------
         DnsproxyError
-            Where it is missing.
+            Where it is missing, or its log cannot be written.
         """
+        program = find_dnsproxy()
         trusted = {"SSL_CERT_FILE": str(ca_file)} if ca_file else {}
-        with log.open("wb") as output:
+        try:
+            output = log.open("wb")
+        except OSError as error:
+            raise DnsproxyError(
+                f"dnsproxy's log cannot be written: {error.strerror}",
+                where=str(log),
+                next_step="Free some space, or use another folder.",
+            ) from error
+        with output:
             process = spawn(
-                [find_dnsproxy(), *arguments],
+                [program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
