@@ -31,7 +31,7 @@ in
 
   # What the library reads besides itself, and what it is judged against.
   specifications = from ../. [
-    ../data/reference
+    ../data/published
     ../emulation/profiles.toml
     ../sites
   ];

@@ -38,7 +38,7 @@ assert lib.assertMsg (
   # Files that a checkout has itself.
   files = {
     CROSSLAYER_PROFILES = "${sources.specifications}/emulation/profiles.toml";
-    CROSSLAYER_REFERENCE = "${sources.specifications}/data/reference";
+    CROSSLAYER_PUBLISHED = "${sources.specifications}/data/published";
     CROSSLAYER_REVISION = revision;
     CROSSLAYER_SITES = "${sources.specifications}/sites";
   };

@@ -1,6 +1,6 @@
 """Datasets with the published quantiles, for tests and benchmarks: same folder, same schema, made-up observations.
 
-Every observation is drawn by inverting a published CDF (data/reference), so medians of a large synthetic dataset
+Every observation is drawn by inverting a published CDF (data/published), so medians of a large synthetic dataset
 are the published ones. What was never published (query of DoQ per link, request and response start) is filled in
 with the numbers of a plain model: they are good for drawing and for nothing else.
 """
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from crosslayer.campaign.schema import SCHEMA_VERSION, TABLES, arrow_schema
 
-REFERENCE = Path(__file__).parents[1] / "data" / "reference"
+REFERENCE = Path(__file__).parents[1] / "data" / "published"
 LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 PAGES = ("example.org", "wikipedia.org", "instagram.com")
 RTT_MS = {

@@ -68,7 +68,7 @@ def doctor(as_json: bool) -> None:
         click.echo(
             "\nThis machine can measure."
             if able
-            else "\nThis machine cannot measure yet; it can analyse data/raw/reference."
+            else "\nThis machine cannot measure yet; it can analyse data/raw/coalescing."
         )
     sys.exit(0 if able else 1)
 
@@ -182,13 +182,13 @@ def export(folder: Path) -> None:
 
 
 @cli.command()
-@click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/reference"))
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/coalescing"))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("figures"), show_default=True, help="Folder.")
 def figures(folder: Path, out: Path) -> None:
     """Draw every figure of the dataset in FOLDER: SVG, PNG, Vega-Lite and CSV in OUT/STUDY.
 
     The page OUT/index.html is renewed: it shows the figures and claims that OUT has of this campaign. `crosslayer
-    report` makes both. Needs no namespaces, no browser and no root. FOLDER is data/raw/reference unless told otherwise.
+    report` makes both. Needs no namespaces, no browser and no root. FOLDER is data/raw/coalescing unless told otherwise.
     """
     from crosslayer.campaign.dataset import Dataset
     from crosslayer.report import write_figures
@@ -197,7 +197,7 @@ def figures(folder: Path, out: Path) -> None:
 
 
 @cli.command()
-@click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/reference"))
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/coalescing"))
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -216,7 +216,7 @@ def claims(folder: Path, out: Path | None) -> None:
 
 
 @cli.command()
-@click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/reference"))
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw/coalescing"))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("figures"), show_default=True, help="Folder.")
 @click.option("--pdf", is_flag=True, help="Also print the page to OUT/report.pdf (A4) with the environment's Chromium.")
 def report(folder: Path, out: Path, pdf: bool) -> None:
@@ -225,7 +225,7 @@ def report(folder: Path, out: Path, pdf: bool) -> None:
     What `crosslayer figures` and `crosslayer claims --out` make goes to OUT/STUDY. OUT/index.html is one file that
     needs no network: summary, claims with their verdicts, figures with tooltips, provenance.
 
-    Needs no namespaces, no root and, without --pdf, no browser. FOLDER is data/raw/reference unless told otherwise.
+    Needs no namespaces, no root and, without --pdf, no browser. FOLDER is data/raw/coalescing unless told otherwise.
 
     \b
     crosslayer report                                  the committed campaign, into figures/

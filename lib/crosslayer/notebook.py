@@ -43,7 +43,7 @@ QUESTIONS = {
     "web_performance": "web",
 }
 """Notebooks with a study of their own: an open question each, or a paper."""
-REFERENCE = "data/raw/reference"
+REFERENCE = "data/raw/coalescing"
 
 CANNOT_MEASURE = 3
 """Exit status of `crosslayer measure` on a machine that cannot provide the testbed."""

@@ -1,4 +1,4 @@
-"""Reading the published values (`data/reference`), so that figures and claims get them as frames."""
+"""Reading the published values (`data/published`), so that figures and claims get them as frames."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class PublishedError(CrosslayerError):
 
 
 def find_reference_folder() -> Path:
-    """The published values of this checkout, or of the Nix package (`CROSSLAYER_REFERENCE`)."""
-    if told := os.environ.get("CROSSLAYER_REFERENCE"):
+    """The published values of this checkout, or of the Nix package (`CROSSLAYER_PUBLISHED`)."""
+    if told := os.environ.get("CROSSLAYER_PUBLISHED"):
         return Path(told)
-    return Path(__file__).parents[2] / "data" / "reference"
+    return Path(__file__).parents[2] / "data" / "published"
 
 
 def load(folder: Path | None = None) -> Published:
@@ -28,7 +28,7 @@ def load(folder: Path | None = None) -> Published:
     Parameters
     ----------
     folder
-        `data/reference` of the checkout by default; its README describes the tables.
+        `data/published` of the checkout by default; its README describes the tables.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def load(folder: Path | None = None) -> Published:
             raise PublishedError(
                 f"cannot be read ({error})",
                 where=str(path),
-                next_step="Work in a checkout, or set CROSSLAYER_REFERENCE to a folder like its data/reference.",
+                next_step="Work in a checkout, or set CROSSLAYER_PUBLISHED to a folder like its data/published.",
             ) from error
 
     return Published(

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.bench_evidence [--write] [--times 100]
 
-Must hold (issue "evidence"), on 2 cores, without root and without Chromium: from data/raw/reference to every figure and
+Must hold (issue "evidence"), on 2 cores, without root and without Chromium: from data/raw/coalescing to every figure and
 the claims table in under 60 s and 1.5 GB; at the paper's size (344,616 page loads, 3 x 172,308 exchanges, made up with
 the published quantiles) in under 90 s; there the frame work at least 3 times as fast as the same work in pandas; and at
 100 times that size (34 million loads) the frame work within 4 GB. The last needs some 10 GB of room in TMPDIR.
@@ -26,7 +26,7 @@ from typing import Any
 from tests.benchmarks._common import report
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "data/raw/reference"
+REFERENCE = ROOT / "data/raw/coalescing"
 ROUNDS = -(-172_308 // 15)
 """Rounds of each of the 15 cells that are at least as many as the paper's."""
 CONDITIONS = {"page_loads": 2, "dns_exchanges": 3}

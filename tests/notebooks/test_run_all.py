@@ -82,7 +82,7 @@ def test_run_all_makes_every_figure_and_the_page(tmp_path: Path) -> None:
 
 def test_an_unknown_parameter_stops_run_all(tmp_path: Path) -> None:
     with pytest.raises(PapermillExecutionError, match="unknown parameter campain"):
-        run_all(tmp_path, campain="data/raw/reference")
+        run_all(tmp_path, campain="data/raw/coalescing")
 
 
 def test_a_dataset_that_is_not_there_stops_run_all(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ import pytest
 from crosslayer import claims, published
 from crosslayer.campaign.dataset import Dataset
 
-REFERENCE = Path(__file__).parents[2] / "data/raw/reference"
-pytestmark = pytest.mark.skipif(not REFERENCE.is_dir(), reason="there is no data/raw/reference here")
+REFERENCE = Path(__file__).parents[2] / "data/raw/coalescing"
+pytestmark = pytest.mark.skipif(not REFERENCE.is_dir(), reason="there is no data/raw/coalescing here")
 
 Observations = dict[tuple[str, str, int], float]
 """A value by link, page and round."""
@@ -26,7 +26,7 @@ Observations = dict[tuple[str, str, int], float]
 
 @pytest.fixture(scope="module")
 def table() -> pl.DataFrame:
-    """The claims table, as `crosslayer claims data/raw/reference` makes it."""
+    """The claims table, as `crosslayer claims data/raw/coalescing` makes it."""
     dataset = Dataset.open(REFERENCE)
     tables = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")
     return claims.check(**{name: dataset.table(name) for name in tables}, claims=published.load().claims)

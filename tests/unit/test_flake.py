@@ -401,7 +401,7 @@ def test_papermill_passes_everything_else_on(papermill: Papermill, folder: Path,
 def reproduce(papermill: Papermill, folder: Path) -> Callable[..., Path]:
     """Run what `nix run .#reproduce` runs, in a folder of its own, with the stub papermill."""
     package = folder / "package"
-    for name in ("notebooks/run_all.ipynb", "data/raw/reference/campaign.json"):
+    for name in ("notebooks/run_all.ipynb", "data/raw/coalescing/campaign.json"):
         (package / name).parent.mkdir(parents=True)
         (package / name).write_text("from the package", encoding="utf-8")
         (package / name).chmod(0o444)
@@ -425,7 +425,7 @@ def test_reproduce_works_outside_a_checkout(reproduce: Callable[..., Path], fold
     here = reproduce("-p", "profile", "smoke")
     arguments = (folder / "arguments").read_text(encoding="utf-8").splitlines()
     assert arguments == [*DEFAULT, "-p", "profile", "smoke"]
-    assert (here / "data/raw/reference/campaign.json").read_text(encoding="utf-8") == "from the package"
+    assert (here / "data/raw/coalescing/campaign.json").read_text(encoding="utf-8") == "from the package"
     assert os.access(here / "notebooks/run_all.ipynb", os.W_OK)
 
 

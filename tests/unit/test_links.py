@@ -10,7 +10,7 @@ from crosslayer.links import FRAME_BYTES, LinkError, Profile, choose, load_profi
 
 
 def test_paper_links_have_the_authors_values() -> None:
-    # data/reference/link_profiles.csv has the same from the authors' scripts; typed here from Table II's sources.
+    # data/published/link_profiles.csv has the same from the authors' scripts; typed here from Table II's sources.
     profiles = load_profiles()
     expected = {
         "fiber": (14.767147, 99.859576, 109.103380),

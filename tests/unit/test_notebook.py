@@ -61,7 +61,7 @@ def test_an_unknown_study_is_an_error() -> None:
 
 def test_paths_are_from_the_root_of_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(ROOT / "tests" / "unit")
-    assert start(campaign="data/reference").campaign == ROOT / "data" / "reference"
+    assert start(campaign="data/published").campaign == ROOT / "data" / "published"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     assert start(campaign="mine").campaign == tmp_path / "mine"

@@ -222,7 +222,7 @@ class Dataset:
             raise DatasetError(
                 "there is no such dataset folder",
                 where=str(folder),
-                next_step="Measure one with `crosslayer measure`, or analyse data/raw/reference.",
+                next_step="Measure one with `crosslayer measure`, or analyse data/raw/coalescing.",
             )
         campaign = Campaign.read(folder / "campaign.json")
         files = {table: tuple(sorted(folder.glob(f"{table}/link=*/*.parquet"))) for table in TABLES}

@@ -70,7 +70,7 @@ def check(
     paced_queries
         The table that the study `authoritative` has instead of those.
     claims
-        `data/reference/claims.csv`, every column as text.
+        `data/published/claims.csv`, every column as text.
 
     Returns
     -------

@@ -655,4 +655,4 @@ CHECKS: dict[str, Check] = {
     "T222": Unmeasured("this study emulates coalescing, as the paper does; it has nothing to hold the bound against"),
     **_FIG8,
 }
-"""Every row of kind `result` of TNSM24 and of its talk (S006, S007), by identifier in `data/reference/claims.csv`."""
+"""Every row of kind `result` of TNSM24 and of its talk (S006, S007), by identifier in `data/published/claims.csv`."""

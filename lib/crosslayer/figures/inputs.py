@@ -14,7 +14,7 @@ from crosslayer.figures.style import LINKS, PAGES, link_title
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Values of the papers; `data/reference/README.md` has columns, sources and accuracy."""
+    """Values of the papers; `data/published/README.md` has columns, sources and accuracy."""
 
     curves: pl.DataFrame
     quantiles: pl.DataFrame

@@ -59,7 +59,7 @@ def enter(command: list[str]) -> None:
     if (refusal := refused(unshare)) is not None:
         raise TestbedError(
             f"this machine refuses private namespaces ({refusal})",
-            next_step="Run `crosslayer doctor`: it says what to allow. Analysing data/raw/reference works without.",
+            next_step="Run `crosslayer doctor`: it says what to allow. Analysing data/raw/coalescing works without.",
         )
     os.environ[MARK] = "1"
     os.execv(unshare, [unshare, *UNSHARE, "--", sys.executable, "-I", str(_INIT), *command])

@@ -1,6 +1,6 @@
 """Make the published values of this folder from the transcriptions of the papers.
 
-    python data/reference/make.py SOURCE
+    python data/published/make.py SOURCE
 
 SOURCE is a folder with the transcribed CSV files (`claims.csv`, `curves_paper_figures.csv`, ...). The tables
 written here keep their numbers as they are; only names are brought to those of the datasets (`link`, `page`,
