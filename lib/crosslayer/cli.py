@@ -144,9 +144,9 @@ def measure(
     Every finished round is safe in OUT/campaign.sqlite: stop it any way you like and give the same command again.
     The last line of output is the dataset's folder.
     """
-    from crosslayer.campaign.plan import changed, check_names, load_plan, sized
-    from crosslayer.campaign.vantage import links_of
+    from crosslayer.campaign.plan import changed, check_names
     from crosslayer.pages import find_spec_dir, load_pages
+    from crosslayer.studies import STUDIES, load_plan, sized
 
     given: dict[str, Any] = {"rounds": rounds, "seed": seed}
     given |= {"links": links.split(",") if links else None, "pages": pages.split(",") if pages else None}
@@ -156,13 +156,15 @@ def measure(
         where="options",
     )
     # A wrong name is told on any machine, also on one that cannot measure.
-    check_names(plan, links=links_of(plan.links, plan.seed), pages=load_pages(find_spec_dir()))
+    chosen = STUDIES[plan.study]
+    profiles, specs = chosen.profiles(plan), load_pages(find_spec_dir())
+    check_names(plan, links=profiles, pages=specs, primes_alias=chosen.primes_alias)
     folder = out or Path("data/raw") / f"{plan.study}-{plan_file.stem if plan_file else profile}"
     _enter()
     from crosslayer.campaign.run import measure as run
 
     try:
-        run(plan, folder, backend=backend, say=lambda line: click.echo(line, err=True))
+        run(plan, folder, chosen.measurer, profiles, backend=backend, say=lambda line: click.echo(line, err=True))
     except KeyboardInterrupt:
         click.echo(f"\nStopped. Finished rounds are in {folder}; the same command goes on from there.", err=True)
         sys.exit(130)
@@ -188,7 +190,7 @@ def figures(folder: Path, out: Path) -> None:
     """Draw every figure of the dataset in FOLDER: SVG, PNG, Vega-Lite and CSV in OUT/STUDY.
 
     The page OUT/index.html is renewed: it shows the figures and claims that OUT has of this campaign. `crosslayer
-    report` makes both. Needs no namespaces, no browser and no root. FOLDER is data/raw/coalescing unless told otherwise.
+    report` makes both. Needs no namespaces, no browser and no root. Without FOLDER: data/raw/coalescing.
     """
     from crosslayer.campaign.dataset import Dataset
     from crosslayer.report import write_figures

@@ -26,12 +26,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import Image, Markdown, clear_output, display
 
 from crosslayer import claims, published, report
-from crosslayer.campaign import STUDIES
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures import FIGURES, Drawing, Figure, Inputs, draw
 from crosslayer.figures import server_cost as server_cost_figure
 from crosslayer.figures.style import COLUMN_WIDTH
+from crosslayer.studies import STUDIES
 
 NOTEBOOKS = ("link_check", "handshakes", "dns_overhead", "page_loads")
 QUESTIONS = {

@@ -16,7 +16,7 @@ from crosslayer.campaign.single_query import CONDITIONS, EVERYWHERE, FIRST_ONLY,
 from crosslayer.claims import imc22
 from crosslayer.claims.studies import BY_STUDY
 from crosslayer.figures import FIGURES, Inputs, draw
-from crosslayer.metrics.single_query import SIZES, single_queries
+from crosslayer.studies.single_query.metrics import SIZES, single_queries
 
 ROUNDS = 8
 PLAN = sized("single-query", "quick")

@@ -1,6 +1,6 @@
 """Campaigns: plan, run, resume, store, export. The dataset they leave is read by `campaign.dataset` (polars)."""
 
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.plan import STUDIES, Cell, Plan, sized
+from crosslayer.campaign.plan import Cell, NoOptions, Plan
 
-__all__ = ["STUDIES", "CampaignError", "Cell", "Plan", "sized"]
+__all__ = ["CampaignError", "Cell", "NoOptions", "Plan"]

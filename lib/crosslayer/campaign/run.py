@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,34 +14,28 @@ from tqdm.auto import tqdm
 
 from crosslayer import pages
 from crosslayer.browser import BrowserPrograms, find_browser
-from crosslayer.campaign import provenance, vantage
-from crosslayer.campaign.authoritative import Authoritative
-from crosslayer.campaign.coalescing import Coalescing
+from crosslayer.campaign import provenance
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.export import export
-from crosslayer.campaign.plan import Cell, Plan, check_names
-from crosslayer.campaign.questions import EarlyData, KeyShare, Serialisation
-from crosslayer.campaign.single_query import SingleQuery
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows, Store
-from crosslayer.campaign.study import Bench, Study
-from crosslayer.campaign.web import Web
 from crosslayer.links import Profile
 from crosslayer.testbed import LinkCheck, Testbed
 from crosslayer.testbed.server import find_server_binary
 
 _ROOM_BYTES = 50_000_000
-_STUDIES: dict[str, type[Study]] = {
-    "coalescing": Coalescing,
-    "single-query": SingleQuery,
-    "authoritative": Authoritative,
-    "serialisation": Serialisation,
-    "early-data": EarlyData,
-    "key-share": KeyShare,
-    "web": Web,
-}
 
 
-def measure(plan: Plan, folder: Path, *, backend: str = "auto", say: Callable[[str], None] = print) -> Path:
+def measure(
+    plan: Plan,
+    folder: Path,
+    measurer: type[Measurer],
+    profiles: Mapping[str, Profile],
+    *,
+    backend: str = "auto",
+    say: Callable[[str], None] = print,
+) -> Path:
     """Measure what the plan asks for and is not in the folder yet, then export it.
 
     Parameters
@@ -50,6 +44,10 @@ def measure(plan: Plan, folder: Path, *, backend: str = "auto", say: Callable[[s
         What to measure.
     folder
         Folder of the dataset; a campaign that is there and was made by the same plan is continued.
+    measurer
+        What measures the plan's study.
+    profiles
+        Every link that the plan may name, by name.
     backend
         `netem`, `uml` or `auto`.
     say
@@ -65,10 +63,8 @@ def measure(plan: Plan, folder: Path, *, backend: str = "auto", say: Callable[[s
     CrosslayerError
         Of the room that failed; finished rounds stay in the store.
     """
-    profiles = vantage.links_of(plan.links, plan.seed)
     spec_dir = pages.find_spec_dir()
     specs = pages.load_pages(spec_dir)
-    check_names(plan, links=profiles, pages=specs)
     programs = find_browser()
     with Store(folder, plan) as store:
         campaign = _identify(store, plan)
@@ -84,12 +80,12 @@ def measure(plan: Plan, folder: Path, *, backend: str = "auto", say: Callable[[s
             served = [specs[name] for name in (*plan.pages, "warmup")]
             with (
                 Testbed(backend) as testbed,
-                testbed.serve(served, spec_dir=spec_dir, https_records=plan.https_records) as (server, addresses),
+                testbed.serve(served, spec_dir=spec_dir, **measurer.server_options(plan)) as (server, addresses),
             ):
                 store.set_fact("backend", testbed.backend.name)
-                _note_versions(store, testbed, programs, _STUDIES[plan.study].versions(plan))
+                _note_versions(store, testbed, programs, measurer.versions(plan))
                 bench = Bench(plan, campaign, specs, server, addresses, programs, testbed.folder)
-                with _STUDIES[plan.study](bench) as study:
+                with measurer(bench) as study:
                     _rounds(plan, campaign, store, testbed, study, profiles, todo, say)
             store.set_fact("ended", _now())
         else:
@@ -103,8 +99,8 @@ def _rounds(
     campaign: str,
     store: Store,
     testbed: Testbed,
-    study: Study,
-    profiles: dict[str, Profile],
+    study: Measurer,
+    profiles: Mapping[str, Profile],
     todo: list[tuple[int, Cell]],
     say: Callable[[str], None],
 ) -> None:
@@ -131,7 +127,7 @@ def _rounds(
 
 
 def _round(
-    plan: Plan, campaign: str, testbed: Testbed, study: Study, profile: Profile, number: int, cell: Cell
+    plan: Plan, campaign: str, testbed: Testbed, study: Measurer, profile: Profile, number: int, cell: Cell
 ) -> tuple[Rows, int]:
     """One repetition of one cell: the link's check, then every condition once."""
     changed = testbed.profile is None or testbed.profile.name != profile.name

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crosslayer.claims import batenburg22, imc22, imc22_web, tnsm24
 from crosslayer.claims.checks import Check
 from crosslayer.claims.observed import Observed
+from crosslayer.studies.authoritative import claims as batenburg22
+from crosslayer.studies.coalescing import claims as tnsm24
+from crosslayer.studies.single_query import claims as imc22
+from crosslayer.studies.web import claims as imc22_web
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,16 @@ import altair as alt
 import polars as pl
 
 from crosslayer.errors import CrosslayerError
-from crosslayer.figures import (
-    authoritative,
-    cdf,
-    dns_overhead,
-    handshakes,
-    link_check,
-    page_loads,
-    questions,
-    single_query,
-    web,
-)
+from crosslayer.figures import cdf
 from crosslayer.figures.inputs import Inputs
 from crosslayer.figures.style import COLUMN_WIDTH, PAPER, TEXT_WIDTH, AnyChart, framed
+from crosslayer.studies.authoritative import figures as authoritative
+from crosslayer.studies.coalescing.figures import dns_overhead, handshakes, link_check, page_loads
+from crosslayer.studies.early_data import figures as early_data
+from crosslayer.studies.key_share import figures as key_share
+from crosslayer.studies.serialisation import figures as serialisation
+from crosslayer.studies.single_query import figures as single_query
+from crosslayer.studies.web import figures as web
 
 MAX_ROWS = 5000
 """Rows that a chart may embed."""
@@ -411,10 +408,10 @@ _FIGURES = (
         "and 16 times its rate.",
         f"Dashed: one ms of bytes, one ms of delay. Hollow: {PAPER}'s 1.37 RTT on DSL, were its datagrams of our size. "
         "Bars: 95 % intervals.",
-        questions.serialisation_data,
-        questions.serialisation,
-        questions.serialisation_table,
-        verdict=questions.serialisation_verdict,
+        serialisation.serialisation_data,
+        serialisation.serialisation,
+        serialisation.serialisation_table,
+        verdict=serialisation.serialisation_verdict,
     ),
     Figure(
         "early-data-mechanism",
@@ -425,11 +422,11 @@ _FIGURES = (
         "Saving over a load with a full handshake in the same round, against the link's RTT: early data answered as it "
         "arrives, early data answered after the handshake, and a resumed session without early data.",
         f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {PAPER} Figs. 10 and 11.",
-        questions.early_data_data,
-        questions.early_data,
-        questions.early_data_table,
+        early_data.early_data_data,
+        early_data.early_data,
+        early_data.early_data_table,
         TEXT_WIDTH,
-        verdict=questions.early_data_verdict,
+        verdict=early_data.early_data_verdict,
     ),
     Figure(
         "key-share-cost",
@@ -440,11 +437,11 @@ _FIGURES = (
         "Exchange on a new connection with the key share X25519MLKEM768, which browsers send today, minus the one with "
         "X25519 in the same round.",
         "Marks: medians; bars: 95 % intervals. Upright ticks: the further bytes of the exchange at the link's rates.",
-        questions.key_share_data,
-        questions.key_share,
-        questions.key_share_table,
+        key_share.key_share_data,
+        key_share.key_share,
+        key_share.key_share_table,
         TEXT_WIDTH,
-        verdict=questions.key_share_verdict,
+        verdict=key_share.key_share_verdict,
     ),
     Figure(
         "paced-link",

@@ -75,12 +75,10 @@ def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.Lazy
     """
     key = [*ROUND, "protocol", "h3"]
     asked = (
-        dns_exchanges.filter(
-            pl.col("study") == "coalescing", pl.col("resumption") == "none", ~pl.col("warming").fill_null(False)
-        )
+        dns_exchanges.filter(pl.col("resumption") == "none", ~pl.col("warming").fill_null(False))
         .select(*ROUND, "protocol")
         .join(
-            page_loads.filter(pl.col("study") == "coalescing", pl.col("variant") == "main").select(*ROUND, "h3"),
+            page_loads.filter(pl.col("variant") == "main").select(*ROUND, "h3"),
             on=ROUND,
         )
         .select(key)

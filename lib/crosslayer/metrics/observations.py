@@ -14,15 +14,15 @@ ROUND = ("campaign", "round", "link", "page")
 _UNPROVEN = (pl.col("h3") == "0-rtt") & ~pl.col("early_data_accepted").fill_null(pl.col("session_resumed").is_null())
 
 
-def exchanges(table: pl.LazyFrame, *, study: str = "coalescing", resumption: str = "none") -> pl.LazyFrame:
-    """Successful DNS exchanges of a study.
+def exchanges(table: pl.LazyFrame, *, resumption: str = "none") -> pl.LazyFrame:
+    """Successful DNS exchanges of a campaign.
 
     Parameters
     ----------
     table
         `dns_exchanges`.
-    study, resumption
-        Values of those columns.
+    resumption
+        Value of that column.
 
     Returns
     -------
@@ -30,20 +30,19 @@ def exchanges(table: pl.LazyFrame, *, study: str = "coalescing", resumption: str
         The same columns; exchanges that only fetched a ticket are left out.
     """
     return table.filter(
-        pl.col("study") == study,
         pl.col("resumption") == resumption,
         ~pl.col("warming").fill_null(False),
         pl.col("error").is_null(),
     )
 
 
-def tcp_rtts(table: pl.LazyFrame, *, study: str = "coalescing") -> pl.LazyFrame:
-    """Successful TCP connects of a study (`tcp_rtts`), same columns."""
-    return table.filter(pl.col("study") == study, pl.col("error").is_null())
+def tcp_rtts(table: pl.LazyFrame) -> pl.LazyFrame:
+    """Successful TCP connects (`tcp_rtts`), same columns."""
+    return table.filter(pl.col("error").is_null())
 
 
-def page_loads(table: pl.LazyFrame, *, study: str = "coalescing", variant: str = "main") -> pl.LazyFrame:
-    """Successful page loads of a study, with the browser's connect time.
+def page_loads(table: pl.LazyFrame, *, variant: str = "main") -> pl.LazyFrame:
+    """Successful page loads, with the browser's connect time.
 
     A load counts as H3 0-RTT only where the server says that the request came as early data; in an imported campaign,
     which has no word of the server on anything, where 0-RTT was asked for.
@@ -52,22 +51,20 @@ def page_loads(table: pl.LazyFrame, *, study: str = "coalescing", variant: str =
     ----------
     table
         `page_loads`.
-    study, variant
-        Values of those columns.
+    variant
+        Value of that column.
 
     Returns
     -------
     polars.LazyFrame
         The same columns and `connect_duration_ms`, `connectEnd - connectStart` as in TNSM24 section IV-A.
     """
-    return table.filter(
-        pl.col("study") == study, pl.col("variant") == variant, pl.col("error").is_null(), ~_UNPROVEN
-    ).with_columns((pl.col("connect_ms") - pl.col("connect_start_ms")).alias("connect_duration_ms"))
+    return table.filter(pl.col("variant") == variant, pl.col("error").is_null(), ~_UNPROVEN).with_columns(
+        (pl.col("connect_ms") - pl.col("connect_start_ms")).alias("connect_duration_ms")
+    )
 
 
-def failures(
-    dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame, *, study: str = "coalescing"
-) -> pl.LazyFrame:
+def failures(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
     """Observations tried and failed, by condition and link.
 
     Returns
@@ -76,12 +73,9 @@ def failures(
         condition (e.g. `DoQ`, `TCP RTT`, `H3 0-RTT`), link, attempted, failed (counts), reason (the most frequent one).
     """
     parts = [
-        dns_exchanges.filter(~pl.col("warming").fill_null(False)).select(
-            "study", "link", "error", condition=pl.col("protocol")
-        ),
-        tcp_rtts.select("study", "link", "error", condition=pl.lit("TCP RTT")),
+        dns_exchanges.filter(~pl.col("warming").fill_null(False)).select("link", "error", condition=pl.col("protocol")),
+        tcp_rtts.select("link", "error", condition=pl.lit("TCP RTT")),
         page_loads.filter(pl.col("variant") == "main").select(
-            "study",
             "link",
             pl.when(_UNPROVEN)
             .then(pl.coalesce("error", pl.lit("the server saw no early data")))
@@ -93,7 +87,6 @@ def failures(
     reason = pl.col("error").drop_nulls()
     return (
         pl.concat(parts)
-        .filter(pl.col("study") == study)
         .group_by("condition", "link")
         .agg(
             attempted=pl.len(),

@@ -35,7 +35,6 @@ def paced(table: pl.LazyFrame, connection: str = "kept") -> pl.LazyFrame:
         "0-rtt": pl.col("early_data_accepted"),
     }
     return table.filter(
-        pl.col("study") == "authoritative",
         pl.col("connection") == connection,
         ~pl.col("warming").fill_null(False),
         pl.col("error").is_null(),

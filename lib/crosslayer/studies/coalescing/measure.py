@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from crosslayer import dns
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.observe import Exchanges, LoadKind, Loads
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
-from crosslayer.campaign.study import Bench, Exchanges, LoadKind, Loads, Study
 
 _DNS = {p.value: p for p in (dns.Protocol.DOUDP, dns.Protocol.DOH, dns.Protocol.DOQ)}
 _TCP_RTT = "TCP RTT"
@@ -19,7 +20,7 @@ _LOADS = {"H3 1-RTT": LoadKind("1-rtt", "main", 0), "H3 0-RTT": LoadKind("0-rtt"
 _AA_LOADS = {"A/A 1": LoadKind("1-rtt", "aa-1", 0), "A/A 2": LoadKind("1-rtt", "aa-2", 1)}
 
 
-class Coalescing(Study):
+class Coalescing(Measurer):
     """Measures the conditions of this study, one at a time, with one Chromium kept between them."""
 
     def __init__(self, bench: Bench) -> None:
@@ -34,7 +35,11 @@ class Coalescing(Study):
 
     def conditions(self, cell: Cell) -> list[str]:
         """DNS exchanges, the TCP RTT and loads; the A/A self-check in one cell."""
-        return [*_DNS, _TCP_RTT, *_LOADS, *(_AA_LOADS if self.bench.plan.has_aa(cell) else ())]
+        return [*_DNS, _TCP_RTT, *_LOADS, *(_AA_LOADS if self._checks_itself(cell) else ())]
+
+    def _checks_itself(self, cell: Cell) -> bool:
+        plan = self.bench.plan
+        return plan.options.aa_cell and cell == plan.cells[0]
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
@@ -60,3 +65,6 @@ class Coalescing(Study):
         if condition == _TCP_RTT:
             return {"tcp_rtts": [row | self._exchanges.tcp_rtt(self.bench.addresses[page.host])]}
         return self._loads.load(row, page, (_LOADS | _AA_LOADS)[condition])
+
+
+MEASURER = Coalescing

@@ -15,16 +15,10 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.browser import WARM_UP_HOST, Browser, BrowserError, PageLoad
-from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.observe import LOADS_PER_PROCESS, load_columns, load_evidence, resource_rows
+from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
-from crosslayer.campaign.study import (
-    LOADS_PER_PROCESS,
-    Bench,
-    Study,
-    load_columns,
-    load_evidence,
-    resource_rows,
-)
 from crosslayer.dns.model import ENCRYPTED
 from crosslayer.pages import PageSpec
 from crosslayer.stub import QueryMetrics, Settings, Stub, StubError
@@ -34,7 +28,7 @@ _LISTEN = "127.0.0.1"
 _PLACE = ("campaign", "round", "link", "study", "page", "dns_protocol", "variant", "position")
 
 
-class Web(Study):
+class Web(Measurer):
     """Page loads whose lookups go over one transport each, in one Chromium kept between them."""
 
     def __init__(self, bench: Bench) -> None:
@@ -49,6 +43,11 @@ class Web(Study):
         if self._browser is not None:
             self._browser.close()
             self._browser = None
+
+    @staticmethod
+    def server_options(plan: Plan) -> dict[str, Any]:
+        """HTTPS records where the browser is told of HTTP/3 by them."""
+        return {"https_records": plan.options.https_records}
 
     def conditions(self, cell: Cell) -> list[str]:
         """Every DNS transport."""
@@ -98,7 +97,7 @@ class Web(Study):
                 addresses={WARM_UP_HOST: bench.addresses[WARM_UP_HOST]},
                 spki=bench.server.spki,
                 resolves=[host for page in pages for host in page.hosts],
-                told_h3=not bench.plan.https_records,
+                told_h3=not bench.plan.options.https_records,
             )
             self._load(self._browser, pages[0], dns.Protocol.DOUDP)
         return self._browser
@@ -181,3 +180,6 @@ def lookup_columns(queries: Iterable[QueryMetrics]) -> list[dict[str, Any]]:
         }
         for number, query in enumerate(sorted(queries, key=lambda query: query.time_ns))
     ]
+
+
+MEASURER = Web

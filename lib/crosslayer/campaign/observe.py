@@ -1,21 +1,15 @@
-"""What a study is to the campaign: conditions, one observation at a time, rows of the tables.
-
-`Study` is what the run calls; `Exchanges` and `Loads` are what studies measure with.
-"""
+"""What studies measure with: DNS exchanges, TCP connects and page loads as rows, and the server's evidence on them."""
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from crosslayer import dns
-from crosslayer.browser import Browser, BrowserError, BrowserPrograms, PageLoad
-from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.browser import Browser, BrowserError, PageLoad
+from crosslayer.campaign.measurer import Bench
 from crosslayer.campaign.schema import DNS_EXCHANGES
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
@@ -24,78 +18,6 @@ from crosslayer.testbed.server import Event, RequestEvent, Server
 
 LOADS_PER_PROCESS = 100
 """Chromium is started anew after so many loads: within 400, the PLT of example.org on fiber grew from 60 to 68 ms."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What a study measures on: the plan, and the running testbed."""
-
-    plan: Plan
-    campaign: str
-    """Identifier of the campaign."""
-    pages: dict[str, PageSpec]
-    server: Server
-    addresses: dict[str, str]
-    """IPv4 address of every host name."""
-    programs: BrowserPrograms
-    folder: Path
-    """Private temporary folder."""
-
-
-class Study(ABC):
-    """Measures the conditions of a study, one at a time."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @staticmethod
-    def versions(plan: Plan) -> dict[str, str]:
-        """Versions of the programs that only this study needs, by name."""
-        return {}
-
-    @abstractmethod
-    def conditions(self, cell: Cell) -> list[str]:
-        """What a round of this cell measures, in no particular order."""
-
-    @abstractmethod
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """The table of a condition's row, and the columns that tell it from other conditions."""
-
-    @abstractmethod
-    def warm_up(self) -> None:
-        """Do everything once without recording it, so that imports and caches are not in the first round."""
-
-    @abstractmethod
-    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One observation as rows by table; a failure is a row with its error."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End what is kept between observations."""
-
-    def row(self, condition: str, cell: Cell, round_number: int, position: int) -> dict[str, Any]:
-        """The columns of an observation that are known before it is made."""
-        return {
-            "campaign": self.bench.campaign,
-            "round": round_number,
-            "link": cell.link,
-            "study": self.bench.plan.study,
-            "page": cell.page,
-            "position": position,
-        } | self.place(condition)[1]
-
-    def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
-        """The row of an observation that could not be made at all."""
-        row = self.row(condition, cell, round_number, position) | {"started_s": time.time(), "error": why}
-        return {self.place(condition)[0]: [row]}
 
 
 class Exchanges:
@@ -190,7 +112,7 @@ class Loads:
         Parameters
         ----------
         row
-            The columns known before (`Study.row`).
+            The columns known before (`Measurer.row`).
         page
             What is loaded.
         kind

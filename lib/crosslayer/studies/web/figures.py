@@ -34,7 +34,7 @@ _ESTIMATE = ("n", "rounds", "median", "low", "high")
 
 def _loads(inputs: Inputs) -> pl.LazyFrame:
     """Successful coupled loads; `combination` is the transport of their lookups."""
-    loads = metrics.page_loads(inputs.page_loads, study="web").filter(pl.col("coupling") == "coupled")
+    loads = metrics.page_loads(inputs.page_loads).filter(pl.col("coupling") == "coupled")
     return loads.with_columns(combination="dns_protocol")
 
 

@@ -29,9 +29,9 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
-from crosslayer.campaign.study import Bench, Study
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.stub import QueryMetrics, Settings, Stub
 from crosslayer.testbed import network, private
@@ -81,7 +81,7 @@ class Stream:
 
     def clients(self, plan: Plan) -> int:
         """A connection for each query needs the one before it closed, so only kept ones are shared."""
-        return plan.clients if self.connection == "kept" else 1
+        return plan.options.clients if self.connection == "kept" else 1
 
 
 STREAMS = (
@@ -93,7 +93,7 @@ STREAMS = (
 
 def streams(plan: Plan) -> tuple[Stream, ...]:
     """What a plan loads: connections that dnsproxy is to close, or to set up with early data, it cannot be told."""
-    return tuple(stream for stream in STREAMS if plan.proxy == "crosslayer" or stream.connection == "kept")
+    return tuple(stream for stream in STREAMS if plan.options.proxy == "crosslayer" or stream.connection == "kept")
 
 
 def schedule(plan: Plan, order: Iterable[int]) -> list[tuple[dns.Due, int | None, int, int]]:
@@ -108,16 +108,17 @@ def schedule(plan: Plan, order: Iterable[int]) -> list[tuple[dns.Due, int | None
     """
     loaded = streams(plan)
     numbers: list[int | None] = [None if number == len(loaded) else number for number in order]
+    told = plan.options
     clients = [
-        (s, c) for c in range(plan.clients) for s in numbers if c < (1 if s is None else loaded[s].clients(plan))
+        (s, c) for c in range(told.clients) for s in numbers if c < (1 if s is None else loaded[s].clients(plan))
     ]
-    phase_ms = plan.interval_ms / len(clients)
+    phase_ms = told.interval_ms / len(clients)
     rows = []
-    for number in range(plan.queries + 1):
+    for number in range(told.queries + 1):
         for asker, (stream, client) in enumerate(clients):
             if number == 0 and client > 0:
                 continue  # one query sets the connection up
-            rows.append((dns.Due(number * plan.interval_ms + asker * phase_ms, asker), stream, client, number))
+            rows.append((dns.Due(number * told.interval_ms + asker * phase_ms, asker), stream, client, number))
     return rows
 
 
@@ -139,7 +140,7 @@ def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
         )
 
 
-class Authoritative(Study):
+class Authoritative(Measurer):
     """BIND and a proxy on a machine at the far end, a stub per stream, and the paced load on them.
 
     Raises
@@ -155,9 +156,9 @@ class Authoritative(Study):
         plan = bench.plan
         self._streams = streams(plan)
         clients = sum(stream.clients(plan) for stream in self._streams) + 1
-        if plan.interval_ms / clients < _LEAST_PHASE_MS:
+        if plan.options.interval_ms / clients < _LEAST_PHASE_MS:
             raise CampaignError(
-                f"{clients} clients cannot each ask every {plan.interval_ms} ms, one after the other",
+                f"{clients} clients cannot each ask every {plan.options.interval_ms} ms, one after the other",
                 where="plan, key 'interval_ms'",
                 next_step=f"Give at least {round(clients * _LEAST_PHASE_MS)}, or fewer clients.",
             )
@@ -180,7 +181,7 @@ class Authoritative(Study):
         self._server: Server | None = None
         self._stubs: list[Stub] = []
         self._proxies: list[Dnsproxy] = []
-        if self.bench.plan.proxy == "dnsproxy":
+        if self.bench.plan.options.proxy == "dnsproxy":
             self._start_dnsproxy(spawn, address)
         else:
             self._start_ours(spawn, address)
@@ -227,7 +228,7 @@ class Authoritative(Study):
     @staticmethod
     def versions(plan: Plan) -> dict[str, str]:
         """Programs that only this study needs."""
-        return {"bind": bind_version()} | ({"dnsproxy": dnsproxy_version()} if plan.proxy == "dnsproxy" else {})
+        return {"bind": bind_version()} | ({"dnsproxy": dnsproxy_version()} if plan.options.proxy == "dnsproxy" else {})
 
     def close(self) -> None:
         """Stop the stubs, the proxy and BIND, and take their machine away."""
@@ -399,3 +400,6 @@ def _told(stream: Stream, row: QueryMetrics | None, early: dict[tuple[str, str],
         came = early.get((stream.protocol.value.lower(), f"{network.CLIENT_ADDRESS}:{row.local_port}"))
         told["early_data_accepted"] = bool(came)
     return told
+
+
+MEASURER = Authoritative

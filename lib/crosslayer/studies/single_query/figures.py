@@ -8,11 +8,11 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.campaign.vantage import VANTAGE_POINTS
 from crosslayer.figures.cdf import nothing
 from crosslayer.figures.inputs import Inputs
 from crosslayer.figures.style import COLUMN_WIDTH, INK, MUTED, RULE, TEXT_PX, TEXT_WIDTH, AnyChart
-from crosslayer.metrics.single_query import FURTHER_SERIES, PAPER_SERIES, SIZES, single_queries
+from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, SIZES, single_queries
+from crosslayer.studies.single_query.vantage import VANTAGE_POINTS
 
 ALL, PRINTED = "All, measured", "All, published"
 

@@ -13,13 +13,13 @@ import numpy as np
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.campaign.vantage import VANTAGE_POINTS, vantage_point
 from crosslayer.claims.checks import Bound, Check, Number, Ordering, Sign, Unmeasured
 from crosslayer.claims.measures import Measure, minus
 from crosslayer.claims.observed import NotMeasured, Observed
 from crosslayer.claims.tolerances import ABSOLUTE, BYTES, FRACTION, SHARE
 from crosslayer.metrics.resampling import Estimate, derived
-from crosslayer.metrics.single_query import FURTHER_SERIES, PAPER_SERIES, SIZES, single_queries
+from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, SIZES, single_queries
+from crosslayer.studies.single_query.vantage import VANTAGE_POINTS, vantage_point
 
 _PARTS = {"handshake": "handshake_ms", "resolve": "query_ms", "exchange": "total_ms"} | SIZES
 _ALL_PLACES = (

@@ -16,11 +16,12 @@ from types import MappingProxyType
 from typing import Any
 
 from crosslayer import dns
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.observe import exchange_columns
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
-from crosslayer.campaign.study import Bench, Study, exchange_columns
-from crosslayer.campaign.vantage import vantage_point
 from crosslayer.dns import Protocol, Resumption
+from crosslayer.studies.single_query.vantage import vantage_point
 from crosslayer.testbed import network, private
 from crosslayer.testbed.server import Server
 
@@ -78,7 +79,7 @@ FIRST_ONLY = (
 CONDITIONS = {str(condition): condition for condition in (*EVERYWHERE, *FIRST_ONLY)}
 
 
-class SingleQuery(Study):
+class SingleQuery(Measurer):
     """Measures single queries against resolvers that are started for it."""
 
     def __init__(self, bench: Bench) -> None:
@@ -161,3 +162,6 @@ class SingleQuery(Study):
             )
             for resumption, warming in steps
         ]
+
+
+MEASURER = SingleQuery

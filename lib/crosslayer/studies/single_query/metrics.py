@@ -38,7 +38,7 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
         TLS handshakes, and resolvers with other options), `vantage` (`eu` of link `eu-1`; other links stand for
         themselves).
     """
-    rows = pl.concat(exchanges(table, study=STUDY, resumption=name) for name in ("none", "ticket", "early-data"))
+    rows = pl.concat(exchanges(table, resumption=name) for name in ("none", "ticket", "early-data"))
     main, early = (pl.col("variant") == name for name in ("main", "early-data"))
     clear = pl.col("protocol").is_in(["DoUDP", "DoTCP"])
     resumed = pl.col("resumption") == "ticket"

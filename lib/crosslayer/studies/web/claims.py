@@ -45,7 +45,7 @@ class WebObserved(Observed):
     def series(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
         """See `Observed`."""
         del dns_exchanges, tcp_rtts
-        loads = metrics.page_loads(page_loads, study="web").filter(pl.col("coupling") == "coupled")
+        loads = metrics.page_loads(page_loads).filter(pl.col("coupling") == "coupled")
         named = loads.with_columns(combination="dns_protocol")
         parts = [
             _named(named, "{} lookup", "stub_lookup_ms"),

@@ -1,9 +1,4 @@
-"""Three small studies that answer what the papers leave open.
-
-`serialisation`: why a DoQ query takes 1.37 RTT on DSL (TNSM24 section IV-B). `early-data`: why H3 0-RTT saves a whole
-round-trip here and a fraction of one there (TNSM24 section IV-D). `key-share`: what a post-quantum key share in the
-client's hello, as browsers send it today, costs.
-"""
+"""What a post-quantum key share in the client's hello, as browsers send it today, costs."""
 
 from __future__ import annotations
 
@@ -13,98 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 from crosslayer import dns
+from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
-from crosslayer.campaign.study import Bench, Exchanges, LoadKind, Loads, Study
 from crosslayer.dns.capture import measure as count_packets
 from crosslayer.dns.exchange import CLIENTS
 from crosslayer.stub import Settings as StubSettings
 from crosslayer.stub import Stub
 from crosslayer.testbed import network
-
-_EXCHANGES: dict[str, tuple[dns.Protocol, dns.Settings]] = {
-    "DoUDP": (dns.Protocol.DOUDP, dns.Settings()),
-    "DoQ": (dns.Protocol.DOQ, dns.Settings()),
-    "DoQ, datagrams of 1400": (dns.Protocol.DOQ, dns.Settings(quic_datagram_bytes=1400)),
-    "DoQ, query padded to 512": (dns.Protocol.DOQ, dns.Settings(padding_block_bytes=512)),
-    "DoQ, query padded to 1024": (dns.Protocol.DOQ, dns.Settings(padding_block_bytes=1024)),
-}
-
-
-class Serialisation(Study):
-    """DoQ exchanges that put more or fewer bytes on the uplink."""
-
-    def __init__(self, bench: Bench) -> None:
-        super().__init__(bench)
-        self._exchanges = Exchanges(bench.server)
-
-    def close(self) -> None:
-        """Close the capture."""
-        self._exchanges.close()
-
-    def conditions(self, cell: Cell) -> list[str]:
-        """Exchanges with datagrams and queries of different size, and DoUDP, which is never padded."""
-        return list(_EXCHANGES)
-
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """Table and columns of a condition."""
-        protocol, settings = _EXCHANGES[condition]
-        variant = f"datagram-{settings.quic_datagram_bytes}-padding-{settings.padding_block_bytes}"
-        return "dns_exchanges", {
-            "protocol": protocol.value,
-            "resumption": "none",
-            "warming": False,
-            "variant": "main" if settings == dns.Settings() else variant,
-        }
-
-    def warm_up(self) -> None:
-        """One exchange of each kind."""
-        for protocol, settings in _EXCHANGES.values():
-            self._exchanges.exchange(self.bench.pages[self.bench.plan.pages[0]].host, protocol, settings)
-
-    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One exchange."""
-        protocol, settings = _EXCHANGES[condition]
-        found = self._exchanges.exchange(self.bench.pages[cell.page].host, protocol, settings)
-        return {"dns_exchanges": [self.row(condition, cell, round_number, position) | found]}
-
-
-_EARLY_DATA = {
-    "H3 1-RTT": LoadKind("1-rtt", "main", 0),
-    "H3 resumed": LoadKind("1-rtt", "resumed", None, early_data="off"),
-    "H3 0-RTT answered late": LoadKind("0-rtt", "late", None, early_data="late"),
-    "H3 0-RTT": LoadKind("0-rtt", "main", None),
-}
-
-
-class EarlyData(Study):
-    """Loads against a server that refuses early data, answers it late, or answers it early."""
-
-    def __init__(self, bench: Bench) -> None:
-        super().__init__(bench)
-        self._loads = Loads(bench)
-
-    def close(self) -> None:
-        """End Chromium; the server does with early data what it did before."""
-        self._loads.close()
-
-    def conditions(self, cell: Cell) -> list[str]:
-        """Full handshake, session resumption alone, early data answered late, early data answered early."""
-        return list(_EARLY_DATA)
-
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
-        """Table and columns of a condition."""
-        return "page_loads", _EARLY_DATA[condition].columns
-
-    def warm_up(self) -> None:
-        """One load."""
-        self._loads.open()
-
-    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One load."""
-        row = self.row(condition, cell, round_number, position)
-        return self._loads.load(row, self.bench.pages[cell.page], _EARLY_DATA[condition])
-
 
 _QUESTION_TIMEOUT_S = 10.0
 _KEY_SHARES = {
@@ -114,7 +25,7 @@ _KEY_SHARES = {
 }
 
 
-class KeyShare(Study):
+class KeyShare(Measurer):
     """Full handshakes with and without the post-quantum key share, by four stubs on loopback addresses.
 
     Chromium has no switch for its key share any more; Go's TLS and quic-go, which the stub uses, let it be chosen.
@@ -209,3 +120,6 @@ class KeyShare(Study):
                 "session_resumed": query.resumed,
             }
         )
+
+
+MEASURER = KeyShare

@@ -1,0 +1,22 @@
+"""Numbers of a figure's rows as parts of a sentence."""
+
+from __future__ import annotations
+
+import polars as pl
+
+
+def row(frame: pl.DataFrame, **values: str) -> dict[str, float] | None:
+    known = {name: value for name, value in values.items() if name in frame.columns}
+    found = frame.filter(**known) if len(known) == len(values) else frame.clear()
+    return found.row(0, named=True) if found.height else None
+
+
+def with_interval(row: dict[str, float], unit: str, digits: int) -> str:
+    interval = "" if row["low"] is None else f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+    return f"{row['median']:.{digits}f}{interval} {unit}"
+
+
+def holds(row: dict[str, float], value: float, tolerance: float) -> bool:
+    """The interval, or the estimate where there is none, lies within a tolerance of a value."""
+    low, high = (row["median"] if row[end] is None else row[end] for end in ("low", "high"))
+    return value - tolerance <= low and high <= value + tolerance

@@ -1,0 +1,48 @@
+"""The studies: a room each, and this list of them, the only one there is. See `crosslayer.study`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crosslayer.campaign import CampaignError, Plan
+from crosslayer.campaign.plan import changed
+from crosslayer.checked import read_toml
+from crosslayer.studies import authoritative, coalescing, early_data, key_share, serialisation, single_query, web
+from crosslayer.study import SIZES, Study
+
+STUDIES: dict[str, Study] = {
+    room.STUDY.name: room.STUDY
+    for room in (coalescing, single_query, authoritative, serialisation, early_data, key_share, web)
+}
+"""By name; the first is the one that is measured unless another is asked for."""
+
+DEFAULT = next(iter(STUDIES))
+
+
+def sized(study: str, size: str) -> Plan:
+    """The plan of a study in one of the named sizes.
+
+    Raises
+    ------
+    CampaignError
+        For a study or size that does not exist.
+    """
+    for kind, name, known in (("study", study, tuple(STUDIES)), ("size", size, SIZES)):
+        if name not in known:
+            raise CampaignError(f"there is no {kind} '{name}'", next_step=f"Choose one of: {', '.join(known)}.")
+    return STUDIES[study].sizes[size]
+
+
+def load_plan(file: Path) -> Plan:
+    """Read a plan from a TOML file whose keys are the fields of `Plan`; those left out are as in `quick` of its study.
+
+    Raises
+    ------
+    CampaignError
+        Naming file and key.
+    """
+    values = read_toml(file, CampaignError, "Name a plan file.")
+    return changed(sized(str(values.get("study", DEFAULT)), "quick"), values, where=str(file))
+
+
+__all__ = ["DEFAULT", "STUDIES", "Study", "load_plan", "sized"]

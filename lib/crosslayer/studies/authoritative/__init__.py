@@ -1,0 +1,50 @@
+"""Paced queries on kept connections to an authoritative server (Batenburg, Twente 2022)."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from crosslayer.campaign.plan import Plan
+from crosslayer.study import Paper, Section, Study
+
+_Count = Annotated[int, Meta(ge=1)]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What only this study can be told."""
+
+    clients: _Count = 4
+    """Clients that ask at a steady pace on each kept connection."""
+    interval_ms: _Count = 2000
+    """Time from one query of a client to its next, ms."""
+    queries: _Count = 4
+    """Queries of each client in a round."""
+    proxy: Literal["crosslayer", "dnsproxy"] = "crosslayer"
+    """What stands at both ends of the link: our server and stub, or AdGuard's dnsproxy as in the paper."""
+
+
+_LINKS = ("twente-local", "twente-eu", "twente-us", "twente-au", "twente-us-jitter", "twente-us-loss")
+_WHOLE = Plan(study="authoritative", links=_LINKS, pages=("example.org",), options=Options())
+
+STUDY = Study(
+    name="authoritative",
+    room=__name__,
+    paper=Paper("BATENBURG22", "Batenburg, Twente Student Conference on IT 2022"),
+    lead="Paced queries on kept connections to BIND 9: jitter, loss, 0-RTT.",
+    sections=(
+        Section(
+            "authoritative",
+            "Resolver to authoritative server",
+            "What every query takes on a connection that is kept (Batenburg, Twente 2022).",
+        ),
+    ),
+    options=Options,
+    sizes={
+        "smoke": _WHOLE.resized(rounds=3, links=_LINKS[:2], options=Options(queries=2)),
+        "quick": _WHOLE.resized(rounds=8),
+        # 100 rounds of 4 x 15 queries are the paper's 6,000 data points
+        "paper": _WHOLE.resized(rounds=100, options=Options(queries=15)),
+    },
+)

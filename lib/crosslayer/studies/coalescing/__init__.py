@@ -1,0 +1,67 @@
+"""DNS over UDP, HTTPS and QUIC with HTTP/3 in full handshakes and early data (Sengupta et al., IEEE TNSM 2024)."""
+
+from dataclasses import dataclass
+
+from crosslayer.campaign.plan import Plan
+from crosslayer.study import Paper, Section, Study
+
+
+@dataclass(frozen=True)
+class Options:
+    """What only this study can be told."""
+
+    aa_cell: bool = True
+    """Add the A/A self-check (two alias hosts, both 1-RTT) to every round of the first link and page."""
+
+
+LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
+"""Links of the paper by ascending RTT."""
+PAGES = ("example.org", "wikipedia.org", "instagram.com")
+"""Pages of the paper, simplest first."""
+
+_WHOLE = Plan(study="coalescing", links=LINKS, pages=PAGES, options=Options())
+
+STUDY = Study(
+    name="coalescing",
+    room=__name__,
+    paper=Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787"),
+    lead="DNS over UDP, HTTPS and QUIC, and HTTP/3 with a full handshake (1-RTT) or early data (0-RTT), on five access "
+    "links and three pages.",
+    sections=(
+        Section(
+            "link_check",
+            "The testbed",
+            "Is the link what it claims to be, does the procedure measure what it should, and what failed?",
+        ),
+        Section(
+            "handshakes",
+            "Handshakes",
+            "How long DoQ and HTTP/3 take to set up a connection, and when the first request can leave.",
+        ),
+        Section(
+            "dns_overhead",
+            "DNS exchanges",
+            "What a lookup costs on each transport, in round-trips of the link and beyond them.",
+        ),
+        Section(
+            "page_loads",
+            "Page loads",
+            "What the transport of DNS and the HTTP/3 handshake cost a page load together.",
+        ),
+    ),
+    options=Options,
+    sizes={
+        "smoke": _WHOLE.resized(rounds=3, links=("fiber", "4g"), pages=PAGES[:1]),
+        "quick": _WHOLE.resized(rounds=8),
+        "paper": _WHOLE.resized(rounds=3830),
+    },
+    headlines={
+        "T077": "DNS exchange on a new connection, DoUDP",
+        "T079": "DNS exchange, DoQ",
+        "T082": "DNS exchange, DoH",
+        "T196": "PLT over the baseline, DoQ + H3 0-RTT (coalescing, emulated)",
+        "T197": "PLT over the baseline, DoQ + H3 1-RTT",
+        "T198": "PLT over the baseline, DoH + H3 1-RTT",
+        "T203": "PLT that H3 0-RTT saves",
+    },
+)

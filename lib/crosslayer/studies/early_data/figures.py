@@ -1,0 +1,139 @@
+"""Why does 0-RTT save a whole round-trip here and a fraction of one in the paper?"""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures.cdf import nothing
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.style import COLUMN_WIDTH, LINKS, MUTED, PAPER, AnyChart, faceted
+
+_ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
+
+_KINDS = {"main": "H3 0-RTT", "late": "H3 0-RTT answered late", "resumed": "resumed, no early data"}
+_MEASURES = {"response_start_ms": "start of the response", "plt_ms": "PLT"}
+
+
+def early_data_data(inputs: Inputs) -> pl.DataFrame:
+    """What each kind of load saves over a full handshake in the same round, ms.
+
+    Columns link, measure, series, source, x (RTT, ms), n, rounds, median, low, high; rows of source `slope` have the
+    saving per ms of RTT.
+    """
+    loads = _loads(inputs).with_columns(
+        series=pl.when(pl.col("h3") == "1-rtt", pl.col("variant") == "main")
+        .then(pl.lit("full"))
+        .otherwise(pl.col("variant").replace(_KINDS))
+    )
+    parts = []
+    for column, measure in _MEASURES.items():
+        for series in _KINDS.values():
+            saved = metrics.paired(loads, column, "series", "full", series).join(inputs.rtts, on="link")
+            named = {"measure": pl.lit(measure), "series": pl.lit(series)}
+            places = saved.group_by("link").agg(x=pl.col("nominal_rtt_ms").first()).collect()
+            ours = metrics.medians(saved, "difference", ["link"]).join(places, on="link").sort("link")
+            parts.append(ours.with_columns(**named, source=pl.lit("measured")))
+            if found := metrics.line(saved, "nominal_rtt_ms", "difference", ["link"]):
+                low, high = found[0].interval or (None, None)
+                values = {"median": found[0].value, "low": low, "high": high, "n": found[0].n}
+                slope = pl.DataFrame([values | {"rounds": found[0].rounds}], schema_overrides=_ESTIMATE)
+                parts.append(slope.with_columns(**named, source=pl.lit("slope")))
+    parts.append(_published_savings(inputs))
+    return pl.concat(parts, how="diagonal_relaxed")
+
+
+def _published_savings(inputs: Inputs) -> pl.DataFrame:
+    """Differences of the medians of Figs. 10 and 11, ms, with their slope over the RTT."""
+    plt = inputs.published.absolute_plt
+    one, zero = (
+        plt.filter(series=f"DoQ + H3 {kind}").select("link", "page", pl.col("p50").alias(kind))
+        for kind in ("1-RTT", "0-RTT")
+    )
+    rows = one.join(zero, on=["link", "page"]).join(inputs.rtts.collect(), on="link")
+    named = {"measure": pl.lit("PLT"), "series": pl.format("{} as published", "page"), "source": pl.lit("published")}
+    return rows.select("link", **named, x="nominal_rtt_ms", median=pl.col("1-RTT") - pl.col("0-RTT"))
+
+
+def early_data(frame: pl.DataFrame) -> AnyChart:
+    """What a load saves over one with a full handshake, against the RTT of the link."""
+    ours = frame.filter(pl.col("source") == "measured")
+    if ours.is_empty():
+        return nothing("no pairs of page loads of this study", COLUMN_WIDTH - 60, 120)
+    order = [*_KINDS.values(), "wikipedia.org as published", "instagram.com as published"]
+    colors = ["#009e73", "#d55e00", "#4d4d4d", "#0072b2", "#b0578d"]
+    shapes = ["circle", "triangle-up", "square", "diamond", "cross"]
+    shown = frame.filter(pl.col("source") != "slope")
+    right = float(shown["x"].max()) * 1.08  # type: ignore[arg-type]
+    ends = shown.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
+    x = alt.X("x:Q", title="RTT of the link (ms)", scale=alt.Scale(domain=[0, right], nice=False))
+    scale = alt.Scale(domain=[min(-5.0, ends[0] - 3), max(right, ends[1] + 3)], nice=False)
+    y = alt.Y("median:Q", title="Saved over a full handshake (ms)", scale=scale)
+    legend = alt.Legend(title=None, orient="top", columns=2, symbolSize=60, labelLimit=0)
+    color = alt.Color("series:N", scale=alt.Scale(domain=order, range=colors), legend=legend)
+    shape = alt.Shape("series:N", scale=alt.Scale(domain=order, range=shapes), legend=legend)
+    tooltip = [
+        alt.Tooltip("link_title:N", title="link"),
+        alt.Tooltip("series:N"),
+        alt.Tooltip("measure:N"),
+        alt.Tooltip("median:Q", format=".1f", title="saved, ms"),
+        alt.Tooltip("low:Q", format=".1f", title="95 % from"),
+        alt.Tooltip("high:Q", format=".1f", title="to"),
+        alt.Tooltip("n:Q", title="pairs"),
+    ]
+    base = alt.Chart(width=288, height=230)
+    one_rtt = (
+        base.transform_sample(1)
+        .mark_rule(color=MUTED, strokeDash=[4, 3])
+        .encode(x=alt.datum(0), y=alt.datum(0), x2=alt.datum(right), y2=alt.datum(right))
+    )
+    points = base.transform_filter(alt.datum.source == "measured")
+    layers = alt.layer(
+        one_rtt,
+        points.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
+        .mark_rule(strokeWidth=1.4)
+        .encode(x, alt.Y("low:Q", scale=scale), color=color, y2="high:Q"),
+        points.mark_point(filled=True, size=46, opacity=1).encode(x, y, color, shape, tooltip=tooltip),
+        base.transform_filter(alt.datum.source == "published")
+        .mark_point(filled=False, size=70, strokeWidth=1.3, opacity=1)
+        .encode(x, y, color, shape, tooltip=tooltip[:4]),
+    )
+    column = alt.Column("measure:N", sort=list(_MEASURES.values()), title=None)
+    chart: AnyChart = faceted(layers, column=column, spacing=14)
+    chart.data = shown.with_columns(link_title=pl.col("link").replace(LINKS))
+    return chart
+
+
+def early_data_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """measure, series, source, link, n, median, low, high; ms, and ms per ms in the rows of slopes."""
+    order = pl.col("source").replace_strict({"measured": 0, "published": 1, "slope": 2}, return_dtype=pl.Int64)
+    return frame.sort(
+        "measure", "series", order, "x", descending=[True, False, False, False], maintain_order=True
+    ).select("measure", "series", "source", "link", "n", "median", "low", "high")
+
+
+def early_data_verdict(frame: pl.DataFrame) -> str:
+    """Why does 0-RTT save a whole round-trip here and a fraction of one in the paper?"""
+    slopes = {
+        series: row(frame, source="slope", measure="start of the response", series=series) for series in _KINDS.values()
+    }
+    early, late, resumed = (slopes[name] for name in _KINDS.values())
+    if not (early and late and resumed):
+        return "Not answered: this dataset lacks one of the kinds of load, or has one link only."
+    published = frame.filter(pl.col("source") == "published")["median"].drop_nulls().to_list()
+    printed = f"{min(published):.0f} to {max(published):.0f} ms" if published else "a fraction of a round-trip"
+    return (
+        "Because the request travels with the first flight and is answered at once. For each ms of RTT the response "
+        f"then starts {with_interval(early, 'ms', 2)} earlier than after a full handshake. Answered after the "
+        f"handshake, early data saves {with_interval(late, 'ms', 2)} per ms of RTT, and a resumed session without "
+        f"early data {with_interval(resumed, 'ms', 2)}: what those two save is processing, which does not grow with "
+        f"the RTT. Nor does what {PAPER} printed for PLT ({printed}, on links of 15 and 92 ms): its 0-RTT loads behave "
+        "like sessions that were resumed and whose request was not answered before the handshake ended."
+    )
+
+
+def _loads(inputs: Inputs) -> pl.LazyFrame:
+    variants = ("main", "late", "resumed")
+    return pl.concat(metrics.page_loads(inputs.page_loads, variant=name) for name in variants)

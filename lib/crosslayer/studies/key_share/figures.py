@@ -1,0 +1,140 @@
+"""What does the post-quantum key share cost on each link?"""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures.cdf import nothing
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.style import COLUMN_WIDTH, INK, LINKS, MUTED, AnyChart, faceted, link_title
+
+_IP_AND_ETHERNET_BYTES = 34
+"""Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
+
+_PHASES = {"handshake_ms": "handshake", "total_ms": "whole exchange"}
+
+
+def key_share_data(inputs: Inputs) -> pl.DataFrame:
+    """What the post-quantum key share costs within a round: X25519MLKEM768 minus X25519, ms.
+
+    Columns link, protocol (`DoQ`, `DoT`), measure, source, n, rounds, median, low, high; rows of source `expected` have
+    what the further bytes, counted from the packets, take at the link's rates.
+    """
+    exchanges = metrics.exchanges(inputs.dns_exchanges)
+    parts = []
+    for protocol in ("DoQ", "DoT"):
+        of_protocol = exchanges.filter(pl.col("protocol") == protocol)
+        named = {"protocol": pl.lit(protocol)}
+        for column, measure in _PHASES.items():
+            cost = metrics.paired(of_protocol, column, "variant", "x25519mlkem768", "x25519")
+            ours = metrics.medians(cost, "difference", ["link"]).sort("link")
+            parts.append(ours.with_columns(**named, measure=pl.lit(measure), source=pl.lit("measured")))
+        parts.append(_expected_cost(of_protocol, inputs).with_columns(**named, source=pl.lit("expected")))
+    return _by_rtt(pl.concat(parts, how="diagonal_relaxed"), inputs)
+
+
+def _expected_cost(exchanges: pl.LazyFrame, inputs: Inputs) -> pl.DataFrame:
+    """Time that the further bytes and headers of an exchange occupy the link, up and down, ms by link and measure.
+
+    Of the whole exchange: a client's second flight leaves about when its handshake ends, and may count to either phase.
+    """
+    rates = inputs.link_checks.group_by("link").agg(
+        up=pl.col("nominal_up_mbit").median(), down=pl.col("nominal_down_mbit").median()
+    )
+    wire = {
+        way: pl.col(f"handshake_{way}_bytes")
+        + pl.col(f"query_{way}_bytes")
+        + _IP_AND_ETHERNET_BYTES * (pl.col(f"handshake_{way}_packets") + pl.col(f"query_{way}_packets"))
+        for way in ("sent", "received")
+    }
+    sizes = exchanges.group_by("link", "variant").agg(**{way: size.median() for way, size in wire.items()})
+    large, small = (sizes.filter(pl.col("variant") == name) for name in ("x25519mlkem768", "x25519"))
+    further = {way: (pl.col(way) - pl.col(f"{way}_small")) * 8 / 1e3 for way in ("sent", "received")}
+    alone = further["sent"] / pl.col("up") + further["received"] / pl.col("down")
+    costs = large.join(small, on="link", suffix="_small").join(rates, on="link").select("link", median=alone)
+    found = costs.sort("link").collect()
+    return pl.concat(found.with_columns(measure=pl.lit(measure)) for measure in _PHASES.values())
+
+
+def key_share(frame: pl.DataFrame) -> AnyChart:
+    """Cost of the post-quantum key share, link by link."""
+    ours = frame.filter(pl.col("source") == "measured")
+    if ours.is_empty():
+        return nothing("no pairs of exchanges of this study", COLUMN_WIDTH - 60, 120)
+    links = [link_title(link) for link in ours["link"].unique(maintain_order=True)]
+    order = ["DoQ", "DoT"]
+    ends = frame.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
+    scale = alt.Scale(domain=[min(-2.0, ends[0] - 0.5), max(2.0, ends[1] + 0.5)], nice=False)
+    x = alt.X("median:Q", title="X25519MLKEM768 minus X25519 (ms)", scale=scale, axis=alt.Axis(tickCount=6))
+    y = alt.Y("link_title:N", title=None, sort=links, axis=alt.Axis(domain=False, ticks=False))
+    offset = alt.YOffset("protocol:N", sort=order, scale=alt.Scale(paddingOuter=0.8))
+    legend = alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=60)
+    color = alt.Color("protocol:N", scale=alt.Scale(domain=order, range=["#0072b2", "#d55e00"]), legend=legend)
+    shape = alt.Shape("protocol:N", scale=alt.Scale(domain=order, range=["circle", "square"]), legend=legend)
+    tooltip = [
+        alt.Tooltip("link_title:N", title="link"),
+        alt.Tooltip("protocol:N"),
+        alt.Tooltip("measure:N"),
+        alt.Tooltip("median:Q", format=".2f", title="cost, ms"),
+        alt.Tooltip("low:Q", format=".2f", title="95 % from"),
+        alt.Tooltip("high:Q", format=".2f", title="to"),
+        alt.Tooltip("n:Q", title="pairs"),
+    ]
+    base = alt.Chart(width=262, height=36 * len(links))
+    points = base.transform_filter(alt.datum.source == "measured")
+    layers = alt.layer(
+        base.transform_sample(1).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x=alt.datum(0)),
+        base.transform_filter(alt.datum.source == "expected")
+        .mark_tick(thickness=2, size=11, color=INK)
+        .encode(
+            x, y, yOffset=offset, tooltip=[*tooltip[:2], alt.Tooltip("median:Q", format=".2f", title="its bytes, ms")]
+        ),
+        points.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
+        .mark_rule(strokeWidth=1.6)
+        .encode(alt.X("low:Q", scale=scale), y, alt.X2("high:Q"), color, yOffset=offset),
+        points.mark_point(filled=True, size=46, opacity=1).encode(x, y, color, shape, yOffset=offset, tooltip=tooltip),
+    )
+    chart: AnyChart = faceted(
+        layers, column=alt.Column("measure:N", sort=list(_PHASES.values()), title=None), spacing=12
+    )
+    chart.data = frame.with_columns(link_title=pl.col("link").replace(LINKS))
+    return chart
+
+
+def key_share_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """link, protocol, measure, n, median, low, high and what the further bytes take; ms."""
+    key = ["link", "protocol", "measure"]
+    expected = frame.filter(pl.col("source") == "expected").select(*key, bytes_alone="median")
+    ours = frame.filter(pl.col("source") == "measured").select(*key, "n", "median", "low", "high")
+    return ours.join(expected, on=key, how="left", maintain_order="left")
+
+
+def key_share_verdict(frame: pl.DataFrame) -> str:
+    """What does the post-quantum key share cost on each link?"""
+    said = []
+    for link in frame["link"].unique(maintain_order=True):
+        of_link = {
+            protocol: row(frame, source="measured", link=link, protocol=protocol, measure="handshake")
+            for protocol in ("DoQ", "DoT")
+        }
+        alone = row(frame, source="expected", link=link, protocol="DoQ", measure="handshake")
+        doq, dot = of_link.values()
+        if doq and dot and alone:
+            said.append(
+                f"{link_title(link)}: {with_interval(doq, 'ms', 1)} over DoQ, {with_interval(dot, 'ms', 1)} over "
+                f"DoT, of which the bytes are {alone['median']:.1f} ms"
+            )
+    if not said:
+        return "Not answered: this dataset has no pairs of exchanges with and without the post-quantum key share."
+    return f"The handshake takes longer by these times. {'; '.join(said)}."
+
+
+def _by_rtt(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
+    """Rows in the order of their link's RTT."""
+    ranks = {link: rank for rank, link in enumerate(inputs.links)}
+    return frame.sort(
+        pl.col("link").replace_strict(ranks, return_dtype=pl.Int64, default=len(ranks)), maintain_order=True
+    )

@@ -1,0 +1,95 @@
+"""What a study is, the one thing that people add: a room `studies/NAME/` and a line of `studies/__init__.py`.
+
+A room holds `STUDY` in its `__init__`, and as modules beside it what each task needs and no other has to import:
+`measure` (`MEASURER`), `figures` (`FIGURES`) and `claims` (`CLAIMS`). Analysis imports no browser, measuring no charts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from crosslayer.campaign.plan import NoOptions, Plan
+from crosslayer.links import Profile, load_profiles
+
+if TYPE_CHECKING:
+    from crosslayer.campaign.measurer import Measurer
+    from crosslayer.claims import Claims
+    from crosslayer.figures import Figure
+
+
+SIZES = ("smoke", "quick", "paper")
+"""Named sizes. `smoke` about 1 min, `quick` under 15 min on two cores (`web` 25), `paper` the paper's sample size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper, and how its claims are called."""
+
+    name: str
+    """As in the column `paper` of the claims."""
+    citation: str
+    doi: str = ""
+    """Empty where it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the report and the notebook that explains it."""
+
+    notebook: str
+    """Its name without ending."""
+    heading: str
+    lead: str
+    """A sentence under the heading."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Everything that the engine, the figures, the claims, the report and the notebooks know of a study."""
+
+    name: str
+    room: str
+    """Its package, `__name__` where this is made."""
+    lead: str
+    """What it measures, a sentence or two."""
+    sections: tuple[Section, ...]
+    """Its parts in the report, each explained by a notebook."""
+    sizes: Mapping[str, Plan]
+    """Its plans by size: `smoke`, `quick` and `paper`."""
+    paper: Paper | None = None
+    """None where the study answers a question that the papers leave open."""
+    options: type = NoOptions
+    """Frozen dataclass of what only this study can be told: `[options]` of a plan file is checked against it."""
+    headlines: Mapping[str, str] = field(default_factory=dict)
+    """Claims whose numbers stand on top of the report, and how they are called there."""
+    primes_alias: bool = True
+    """Its loads prime an alias of their page, which must have them and no further origins."""
+    profiles: Callable[[Plan], Mapping[str, Profile]] = lambda plan: load_profiles()
+    """Every link that a plan may name."""
+
+    @property
+    def measurer(self) -> type[Measurer]:
+        """What measures it."""
+        found: type[Measurer] = self._part("measure", "MEASURER", None)
+        return found
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """Its figures, those of the paper in the paper's order."""
+        found: tuple[Figure, ...] = self._part("figures", "FIGURES", ())
+        return found
+
+    @property
+    def claims(self) -> Claims | None:
+        """What its campaigns are held against; None where it has no claims."""
+        found: Claims | None = self._part("claims", "CLAIMS", None)
+        return found
+
+    def _part(self, module: str, name: str, default: Any) -> Any:
+        if find_spec(f"{self.room}.{module}") is None:
+            return default
+        return getattr(import_module(f"{self.room}.{module}"), name)
