@@ -444,7 +444,7 @@ def _measure(study: str, profile: str, root: Path) -> tuple[Path | None, str]:
     if sys.platform != "linux":
         return None, "Measuring needs Linux."
     command = [sys.executable, "-m", "crosslayer", "measure"]
-    options = ["--study", study, "--profile", profile, "--out", str(folder)]
+    options = ["--study", study, "--size", profile, "--out", str(folder)]
     progress = _Progress()
     with subprocess.Popen(
         [*command, *options],

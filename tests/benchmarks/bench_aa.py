@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from crosslayer import pages
 from crosslayer.browser import Browser, find_browser
-from crosslayer.campaign.study import LOADS_PER_PROCESS
+from crosslayer.campaign.observe import LOADS_PER_PROCESS
 from crosslayer.links import load_profiles
 from crosslayer.testbed import Testbed, private
 from tests.benchmarks._common import report

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from crosslayer import dns
-from crosslayer.campaign.authoritative import NAME, ORIGIN, ZONE
 from crosslayer.dns import Protocol
 from crosslayer.stub import Settings, Stub
+from crosslayer.studies.authoritative.measure import NAME, ORIGIN, ZONE
 from crosslayer.testbed import private
 from crosslayer.testbed import server as testbed_server
 from crosslayer.testbed.bind import Bind, bind_version

@@ -10,13 +10,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from crosslayer.campaign.authoritative import ORIGIN, STREAMS, ZONE
 from crosslayer.campaign.dataset import Dataset
+from crosslayer.studies.authoritative.measure import ORIGIN, STREAMS, ZONE
 from crosslayer.testbed.bind import LOCAL, Bind, BindError, find_named
 from crosslayer.testbed.dnsproxy import DnsproxyError, find_dnsproxy
 from tests.integration.conftest import CROSSLAYER, Run
 
-STUDY = ["measure", "--study", "authoritative", "--profile", "smoke", "--rounds", "1"]
+STUDY = ["measure", "--study", "authoritative", "--size", "smoke", "--rounds", "1"]
 NOMINAL_MS = {"twente-local": 0.0, "twente-eu": 5.0}
 
 
@@ -121,7 +121,7 @@ def test_a_missing_bind_is_named_with_the_next_step(crosslayer: Run, tmp_path: P
 
 def test_a_rate_that_cannot_be_held_is_refused(crosslayer: Run, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
-    plan.write_text('study = "authoritative"\nlinks = ["twente-local"]\nrounds = 1\ninterval_ms = 10\n')
+    plan.write_text('study = "authoritative"\nlinks = ["twente-local"]\nrounds = 1\n[options]\ninterval_ms = 10\n')
     done = crosslayer("measure", "--plan", str(plan), "--out", str(tmp_path / "x"))
     assert done.returncode == 1
     assert "cannot each ask every 10 ms" in done.stderr
@@ -132,7 +132,7 @@ def test_dnsproxy_at_both_ends(testbed_machine: None, tmp_path: Path) -> None:
         find_dnsproxy()
     except DnsproxyError as missing:
         pytest.skip(str(missing))
-    plan = 'study = "authoritative"\nproxy = "dnsproxy"\nlinks = ["twente-eu"]\nrounds = 1\nqueries = 2\n'
+    plan = 'study = "authoritative"\nlinks = ["twente-eu"]\nrounds = 1\n[options]\nproxy = "dnsproxy"\nqueries = 2\n'
     (tmp_path / "plan.toml").write_text(plan, encoding="utf-8")
     words = ["measure", "--plan", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "dataset")]
     done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=300)
@@ -153,7 +153,7 @@ def test_a_plan_with_dnsproxy_says_where_to_have_it_from(
 ) -> None:
     where = [folder for folder in os.environ["PATH"].split(":") if not (Path(folder) / "dnsproxy").exists()]
     monkeypatch.setenv("PATH", ":".join(where))
-    plan = 'study = "authoritative"\nproxy = "dnsproxy"\nlinks = ["twente-eu"]\nrounds = 1\n'
+    plan = 'study = "authoritative"\nlinks = ["twente-eu"]\nrounds = 1\n[options]\nproxy = "dnsproxy"\n'
     (tmp_path / "plan.toml").write_text(plan, encoding="utf-8")
     words = ["measure", "--plan", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "dataset")]
     done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=300)

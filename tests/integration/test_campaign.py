@@ -16,7 +16,7 @@ from crosslayer.campaign.dataset import Dataset
 from crosslayer.campaign.schema import TABLES
 from tests.integration.conftest import CROSSLAYER, Run
 
-SMOKE = ["measure", "--profile", "smoke", "--rounds", "2"]
+SMOKE = ["measure", "--size", "smoke", "--rounds", "2"]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.campaign.single_query import CONDITIONS, LARGE_CERTIFICATE_BYTES
+from crosslayer.studies.single_query.measure import CONDITIONS, LARGE_CERTIFICATE_BYTES
 from tests.integration.conftest import CROSSLAYER
 
 RTT_MS = {"rtt-20": 20.0, "rtt-60": 60.0}

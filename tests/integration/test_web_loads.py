@@ -6,12 +6,12 @@ import subprocess
 
 import polars as pl
 import pytest
+from crosslayer.figures.web import ROUND_TRIPS
 
 from crosslayer.browser import BrowserError, find_browser
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.dns import Protocol
 from crosslayer.dns.model import ENCRYPTED
-from crosslayer.figures.web import ROUND_TRIPS
 from crosslayer.pages import find_spec_dir, load_pages
 from tests.integration.conftest import CROSSLAYER
 

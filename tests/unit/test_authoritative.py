@@ -6,35 +6,36 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from crosslayer.claims.batenburg22 import CHECKS
 
 from crosslayer import claims, dns, metrics, published
-from crosslayer.campaign.authoritative import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.plan import Plan, changed, check_names, sized
+from crosslayer.campaign.plan import changed, check_names
 from crosslayer.campaign.schema import TABLES, Kind
-from crosslayer.claims.batenburg22 import CHECKS
 from crosslayer.figures import FIGURES, Inputs, draw, of_study
 from crosslayer.pages import find_spec_dir, load_pages
+from crosslayer.studies import sized
+from crosslayer.studies.authoritative.measure import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
 from crosslayer.testbed.bind import BindError, find_named
 
 RTT_MS = {"twente-local": 0.0, "twente-eu": 5.0, "twente-us": 85.0, "twente-au": 248.0}
 VARIED = {"twente-us-jitter": 85.0, "twente-us-loss": 85.0}
 PROCESSING_MS = {"DoUDP": 0.5, "DoTCP": 0.55, "DoT": 0.6, "DoH": 0.9, "DoH3": 1.0, "DoQ": 0.8}
 ROUNDS = 8
+PLAN = sized("authoritative", "quick")
 ORDER = range(len(STREAMS) + 1)
 
 # --- the load --------------------------------------------------------------------------------------------------------
 
 
 def test_a_round_asks_as_often_as_the_plan_says() -> None:
-    plan = Plan(queries=3)
+    plan = changed(PLAN, {"options": {"queries": 3}})
     rows = schedule(plan, ORDER)
     for number, stream in enumerate(STREAMS):
         measured = [(client, count) for _, s, client, count in rows if s == number and count > 0]
@@ -44,7 +45,7 @@ def test_a_round_asks_as_often_as_the_plan_says() -> None:
 
 
 def test_phases_are_even_and_a_client_keeps_its_interval() -> None:
-    plan = Plan(queries=3, interval_ms=2000)
+    plan = changed(PLAN, {"options": {"queries": 3, "interval_ms": 2000}})
     rows = schedule(plan, reversed(ORDER))
     times = sorted(due.at_ms for due, _, _, number in rows if number == 1)
     assert np.allclose(np.diff(times), 2000 / len(times))
@@ -55,25 +56,25 @@ def test_phases_are_even_and_a_client_keeps_its_interval() -> None:
 
 def test_paper_has_6000_queries_of_each_kept_transport_and_link() -> None:
     plan = sized("authoritative", "paper")
-    assert plan.rounds * plan.clients * plan.queries == 6000
+    assert plan.rounds * plan.options.clients * plan.options.queries == 6000
     assert sized("authoritative", "quick").rounds >= metrics.MIN_ROUNDS
 
 
 def test_dnsproxy_is_loaded_on_kept_connections_only() -> None:
-    plan = changed(sized("authoritative", "smoke"), {"proxy": "dnsproxy"})
+    plan = changed(sized("authoritative", "smoke"), {"options": {"proxy": "dnsproxy"}})
     kept = [stream for stream in STREAMS if stream.connection == "kept"]
     assert list(streams(plan)) == kept
     assert {stream for _, stream, _, _ in schedule(plan, range(len(kept) + 1))} == {None, *range(len(kept))}
-    check_names(plan, links=plan.links, pages=load_pages(find_spec_dir()))
-    with pytest.raises(CampaignError, match="'proxy' has no effect in the study 'coalescing'"):
-        check_names(replace(plan, study="coalescing"), links=plan.links, pages=load_pages(find_spec_dir()))
+    check_names(plan, links=plan.links, pages=load_pages(find_spec_dir()), primes_alias=True)
+    with pytest.raises(CampaignError, match="key 'proxy': is not a key"):
+        changed(sized("coalescing", "smoke"), {"options": {"proxy": "dnsproxy"}})
 
 
 @pytest.mark.parametrize("key", ["clients", "interval_ms", "queries"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True])
 def test_a_pace_that_is_none_is_refused(key: str, value: object) -> None:
     with pytest.raises(CampaignError, match=key):
-        changed(Plan(), {key: value})
+        changed(PLAN, {"options": {key: value}})
 
 
 def test_a_rate_that_was_not_held_is_an_error_and_a_few_late_queries_are_none() -> None:

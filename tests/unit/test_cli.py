@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from crosslayer.cli import cli
+from crosslayer.cli import COMMANDS, cli
 
 
-@pytest.mark.parametrize("command", sorted(cli.commands))
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str) -> None:
     said = CliRunner().invoke(cli, [command, "--help"])
     assert said.exit_code == 0
@@ -36,15 +36,18 @@ def test_the_doctors_json_says_what_is_missing_and_the_way_out() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["measure", "--profile", "huge"], "no size 'huge'"),
-        (["measure", "--rounds", "0"], "above 0"),
+        (["measure", "--size", "huge"], "no size 'huge'"),
+        (["measure", "--rounds", "0"], "key 'rounds': must be at least 1"),
+        (["measure", "--study", "nothing"], "no study 'nothing'"),
+        (["measure", "--profile", "smoke"], "--profile is now --size"),
+        (["plan", "x"], "`crosslayer plan` is now `crosslayer rounds`"),
         (["measure", "--links", "fibre", "--out", "x"], "no link profile 'fibre'"),
         (["measure", "--pages", "nowhere.org", "--out", "x"], "no page 'nowhere.org'"),
         (["measure", "--plan", "missing.toml"], "cannot be read"),
         (["export", "missing"], "no campaign here"),
         (["claims", "missing"], "no such dataset folder"),
-        (["plan", "missing"], "no such dataset folder"),
-        (["plan", "missing", "--precision", "1"], "'1' is not a precision"),
+        (["rounds", "missing"], "no such dataset folder"),
+        (["rounds", "missing", "--precision", "1"], "'1' is not a precision"),
         (["import", "missing.db", "x"], "no such file"),
         (["discover", "192.0.2.0/24"], "is a network, and networks are not probed"),
         (["discover", "--outside"], "there is no target"),

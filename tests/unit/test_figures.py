@@ -11,15 +11,15 @@ from typing import Any
 import polars as pl
 import pytest
 import vl_convert
+from crosslayer.figures.dns_overhead import SERIES as DNS_SERIES
+from crosslayer.figures.handshakes import SERIES as HANDSHAKE_SERIES
+from crosslayer.figures.page_loads import SERIES as PLT_SERIES
 
 import synthetic
 from crosslayer import metrics, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.figures import FIGURES, MAX_ROWS, FigureError, Inputs, cdf, draw, of_study
 from crosslayer.figures import registry as registry_module
-from crosslayer.figures.dns_overhead import SERIES as DNS_SERIES
-from crosslayer.figures.handshakes import SERIES as HANDSHAKE_SERIES
-from crosslayer.figures.page_loads import SERIES as PLT_SERIES
 from crosslayer.figures.style import SERIES
 from crosslayer.notebook import QUESTIONS
 

@@ -8,14 +8,18 @@ import pytest
 
 from crosslayer import pages
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.plan import STUDIES, Cell, Plan, changed, check_names, load_plan, sized
+from crosslayer.campaign.measurer import Bench
+from crosslayer.campaign.plan import Cell, Plan, changed, check_names
+from crosslayer.studies import STUDIES, load_plan, sized
+from crosslayer.studies.coalescing.measure import Coalescing
 
 PAGES = pages.load_pages(Path(__file__).parents[2] / "sites")
+QUICK = sized("coalescing", "quick")
 CONDITIONS = ["a", "b", "c", "d", "e", "f"]
 
 
 def test_a_round_has_every_cell_once_and_keeps_the_pages_of_a_link_together() -> None:
-    plan = Plan()
+    plan = QUICK
     for number in range(20):
         order = plan.order(number)
         assert sorted(order, key=str) == sorted(plan.cells, key=str)
@@ -24,28 +28,33 @@ def test_a_round_has_every_cell_once_and_keeps_the_pages_of_a_link_together() ->
 
 
 def test_orders_differ_between_rounds_and_seeds_and_repeat_with_the_seed() -> None:
-    assert len({tuple(Plan().order(n)) for n in range(20)}) > 10
-    assert [Plan().order(n) for n in range(5)] == [Plan().order(n) for n in range(5)]
-    assert [Plan(seed=1).order(n) for n in range(5)] != [Plan(seed=2).order(n) for n in range(5)]
+    assert len({tuple(QUICK.order(n)) for n in range(20)}) > 10
+    assert [QUICK.order(n) for n in range(5)] == [QUICK.order(n) for n in range(5)]
+    assert [QUICK.resized(seed=1).order(n) for n in range(5)] != [QUICK.resized(seed=2).order(n) for n in range(5)]
 
 
 def test_every_condition_is_first_about_equally_often() -> None:
-    plan, cell = Plan(), Cell("fiber", "example.org")
+    plan, cell = QUICK, Cell("fiber", "example.org")
     firsts = [plan.shuffled(n, cell, CONDITIONS)[0] for n in range(1200)]
     for condition in CONDITIONS:
         assert 150 < firsts.count(condition) < 250  # 200 expected, sd 13
 
 
 def test_the_order_of_a_round_does_not_depend_on_rounds_before_it() -> None:
-    plan, cell = Plan(), Cell("dsl", "example.org")
+    plan, cell = QUICK, Cell("dsl", "example.org")
     after_others = [plan.shuffled(n, cell, CONDITIONS) for n in range(8)][7]
     assert after_others == plan.shuffled(7, cell, CONDITIONS)
 
 
 def test_the_self_check_rides_on_one_cell_only() -> None:
-    plan = Plan()
-    assert [cell for cell in plan.cells if plan.has_aa(cell)] == [Cell("fiber", "example.org")]
-    assert not any(changed(plan, {"aa_cell": False}).has_aa(cell) for cell in plan.cells)
+    def checked(plan: Plan) -> list[Cell]:
+        bench = Bench(plan, "", {}, *[None] * 4)  # type: ignore[arg-type]
+        measurer = Coalescing.__new__(Coalescing)
+        measurer.bench = bench
+        return [cell for cell in plan.cells if "A/A 1" in measurer.conditions(cell)]
+
+    assert checked(QUICK) == [Cell("fiber", "example.org")]
+    assert checked(changed(QUICK, {"options": {"aa_cell": False}})) == []
 
 
 def test_quick_covers_the_papers_cells() -> None:
@@ -69,30 +78,43 @@ def test_an_unknown_study_or_size_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "what"),
+    ("values", "what", "key"),
     [
-        ({"rounds": 0}, "above 0"),
-        ({"rounds": "3"}, "whole number"),
-        ({"rounds": True}, "whole number"),
-        ({"links": []}, "list of names"),
-        ({"links": "fiber"}, "list of names"),
-        ({"links": ["fiber", "fiber"]}, "twice"),
-        ({"study": "nothing"}, "no study"),
-        ({"proxy": "squid"}, "no proxy"),
-        ({"aa_cell": 1}, "true or false"),
-        ({"round": 3}, "not a key"),
+        ({"rounds": 0}, "at least 1", "rounds"),
+        ({"rounds": "3"}, "whole number", "rounds"),
+        ({"rounds": True}, "whole number", "rounds"),
+        ({"links": []}, "at least 1", "links"),
+        ({"links": "fiber"}, "a list", "links"),
+        ({"links": ["fiber", "fiber"]}, "twice", "links"),
+        ({"aa_cell": True}, r"table \[options\]", "aa_cell"),
+        ({"options": {"proxy": "squid"}}, "not a key", "proxy"),
+        ({"options": {"aa_cell": 1}}, "true or false", "aa_cell"),
+        ({"options": 3}, "a table", "options"),
+        ({"round": 3}, "not a key", "round"),
     ],
 )
-def test_a_bad_value_is_named(values: dict[str, object], what: str) -> None:
+def test_a_bad_value_is_named(values: dict[str, object], what: str, key: str) -> None:
     with pytest.raises(CampaignError, match=what) as caught:
-        changed(Plan(), values, where="plan.toml")
-    assert next(iter(values)) in caught.value.where
+        changed(QUICK, values, where="plan.toml")
+    assert key in caught.value.where
+    assert "plan.toml" in caught.value.where
+
+
+def test_the_words_of_an_option_are_named() -> None:
+    with pytest.raises(CampaignError, match="crosslayer, dnsproxy"):
+        changed(sized("authoritative", "quick"), {"options": {"proxy": "squid"}})
 
 
 def test_a_plan_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('links = ["4g"]\nrounds = 7\n', encoding="utf-8")
-    assert load_plan(file) == Plan(links=("4g",), rounds=7)
+    assert load_plan(file) == QUICK.resized(links=("4g",), rounds=7)
+    file.write_text('study = "authoritative"\n[options]\nclients = 2\n', encoding="utf-8")
+    plan = load_plan(file)
+    assert (plan.study, plan.options.clients, plan.options.queries) == ("authoritative", 2, 4)
+    file.write_text('study = "nothing"\n', encoding="utf-8")
+    with pytest.raises(CampaignError, match="no study 'nothing'"):
+        load_plan(file)
     file.write_text("links = [", encoding="utf-8")
     with pytest.raises(CampaignError, match="not TOML"):
         load_plan(file)
@@ -102,13 +124,13 @@ def test_a_plan_file(tmp_path: Path) -> None:
 
 def test_unknown_links_and_pages_are_refused_before_anything_starts() -> None:
     with pytest.raises(CampaignError, match="no link profile 'fibre'"):
-        check_names(Plan(links=("fibre",)), links={"fiber"}, pages=PAGES)
+        check_names(QUICK.resized(links=("fibre",)), links={"fiber"}, pages=PAGES, primes_alias=True)
     with pytest.raises(CampaignError, match="no page 'x'"):
-        check_names(Plan(links=("fiber",), pages=("x",)), links={"fiber"}, pages=PAGES)
-    check_names(Plan(links=("fiber",)), links={"fiber"}, pages=PAGES)
+        check_names(QUICK.resized(links=("fiber",), pages=("x",)), links={"fiber"}, pages=PAGES, primes_alias=True)
+    check_names(QUICK.resized(links=("fiber",)), links={"fiber"}, pages=PAGES, primes_alias=True)
 
 
 @pytest.mark.parametrize("name", ["warmup", "login-form", "shop"])
 def test_pages_that_no_load_can_prime_are_refused(name: str) -> None:
     with pytest.raises(CampaignError, match=f"page '{name}' cannot be loaded .* example.org, instagram.com, wikipedia"):
-        check_names(Plan(links=("fiber",), pages=(name,)), links={"fiber"}, pages=PAGES)
+        check_names(QUICK.resized(links=("fiber",), pages=(name,)), links={"fiber"}, pages=PAGES, primes_alias=True)

@@ -10,12 +10,14 @@ import polars as pl
 import pytest
 
 from crosslayer import claims, published
-from crosslayer.campaign import sized, vantage
+from crosslayer.campaign import NoOptions
 from crosslayer.campaign.schema import TABLES, Kind
-from crosslayer.campaign.single_query import CONDITIONS, EVERYWHERE, FIRST_ONLY, RESOLVERS
 from crosslayer.claims import imc22
 from crosslayer.claims.studies import BY_STUDY
 from crosslayer.figures import FIGURES, Inputs, draw
+from crosslayer.studies import sized
+from crosslayer.studies.single_query import vantage
+from crosslayer.studies.single_query.measure import CONDITIONS, EVERYWHERE, FIRST_ONLY, RESOLVERS
 from crosslayer.studies.single_query.metrics import SIZES, single_queries
 
 ROUNDS = 8
@@ -73,7 +75,7 @@ def test_sizes(size: str, cells: int) -> None:
     plan = sized("single-query", size)
     assert len(plan.cells) == cells
     assert set(plan.links) <= set(vantage.profiles(plan.links, plan.seed))
-    assert not any(plan.has_aa(cell) for cell in plan.cells)
+    assert plan.options == NoOptions()
 
 
 def test_every_condition_asks_a_resolver_there_is_and_is_there_once() -> None:

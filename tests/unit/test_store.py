@@ -17,7 +17,7 @@ from crosslayer.campaign.export import export
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import FILE_NAME, Store, open_existing
 
-PLAN = Plan(links=("fiber", "4g"), pages=("example.org",), rounds=2)
+PLAN = Plan(study="coalescing", links=("fiber", "4g"), pages=("example.org",), rounds=2)
 CELL = Cell("fiber", "example.org")
 
 
@@ -58,7 +58,7 @@ import os, signal
 from pathlib import Path
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Store
-store = Store(Path({str(tmp_path)!r}), Plan(links=("fiber", "4g"), pages=("example.org",), rounds=2))
+store = Store(Path({str(tmp_path)!r}), Plan(study="coalescing", links=("fiber", "4g"), pages=("example.org",), rounds=2))
 row = {_rtt(0)!r}
 store.add_round(Cell("fiber", "example.org"), 0, {{"tcp_rtts": [row]}})
 def rows():

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from crosslayer.campaign import CampaignError, sized
+from crosslayer.campaign import CampaignError
 from crosslayer.campaign.plan import changed, check_names
 from crosslayer.campaign.schema import TABLES
-from crosslayer.campaign.web import lookup_columns, lookup_summary, unaccounted
 from crosslayer.dns import Protocol
-from crosslayer.pages import find_spec_dir, load_pages, of_study
+from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.stub import QueryMetrics
+from crosslayer.studies import sized
+from crosslayer.studies.web.measure import lookup_columns, lookup_summary, unaccounted
 
 PAGES = load_pages(find_spec_dir())
 PAGE = PAGES["social-network"]
@@ -79,17 +80,16 @@ def test_the_summary_has_the_lookup_of_the_pages_own_host() -> None:
 @pytest.mark.parametrize("size", ["smoke", "quick", "paper"])
 def test_sizes_name_pages_of_the_study(size: str) -> None:
     plan = sized("web", size)
-    check_names(plan, links=LINKS, pages=PAGES)
-    names = [page.name for page in of_study(PAGES, "web")]
-    assert set(plan.pages) <= set(names)
-    if size == "paper":
-        assert list(plan.pages) == names
+    check_names(plan, links=LINKS, pages=PAGES, primes_alias=False)
+    lookups = [PAGES[name].lookups for name in plan.pages]
+    assert lookups == sorted(lookups)
+    assert len(plan.pages) == {"smoke": 2, "quick": 5, "paper": 10}[size]
 
 
 def test_https_records_are_for_a_browser_that_resolves() -> None:
-    plan = changed(sized("web", "smoke"), {"https_records": True})
-    check_names(plan, links=LINKS, pages=PAGES)
-    with pytest.raises(CampaignError, match="no effect in the study 'coalescing'"):
-        check_names(changed(sized("coalescing", "smoke"), {"https_records": True}), links=LINKS, pages=PAGES)
+    plan = changed(sized("web", "smoke"), {"options": {"https_records": True}})
+    check_names(plan, links=LINKS, pages=PAGES, primes_alias=False)
+    with pytest.raises(CampaignError, match="key 'https_records': is not a key"):
+        changed(sized("coalescing", "smoke"), {"options": {"https_records": True}})
     with pytest.raises(CampaignError, match="must be true or false"):
-        changed(plan, {"https_records": "yes"})
+        changed(plan, {"options": {"https_records": "yes"}})

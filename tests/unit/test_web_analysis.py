@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 import vl_convert
+from crosslayer.claims.imc22_web import CHECKS
 
 from crosslayer import claims, published
 from crosslayer.campaign.schema import TABLES, Kind
-from crosslayer.claims.imc22_web import CHECKS
 from crosslayer.figures import FIGURES, MAX_ROWS, Inputs, draw, of_study, web
 
 RTT_MS = {"fiber": 14.77, "4g": 91.85}

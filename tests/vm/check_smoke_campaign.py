@@ -14,9 +14,9 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslayer.campaign import sized
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.errors import CrosslayerError
+from crosslayer.studies import sized
 
 PLAN = sized("coalescing", "smoke")
 PROTOCOLS = {"DoUDP", "DoH", "DoQ"}

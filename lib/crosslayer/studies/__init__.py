@@ -43,6 +43,3 @@ def load_plan(file: Path) -> Plan:
     """
     values = read_toml(file, CampaignError, "Name a plan file.")
     return changed(sized(str(values.get("study", DEFAULT)), "quick"), values, where=str(file))
-
-
-__all__ = ["DEFAULT", "STUDIES", "Study", "load_plan", "sized"]

@@ -1,0 +1,19 @@
+"""`crosslayer export`: the tables of a store as a dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("export")
+@click.argument("folder", type=click.Path(path_type=Path))
+def command(folder: Path) -> None:
+    """Write the Parquet tables and campaign.json of the (finished or interrupted) campaign in FOLDER again."""
+    from crosslayer.campaign.export import export as run
+    from crosslayer.campaign.store import open_existing
+
+    with open_existing(folder) as store:
+        run(store, folder)
+    click.echo(str(folder))

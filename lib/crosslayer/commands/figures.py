@@ -1,0 +1,24 @@
+"""`crosslayer figures`: the figures of a dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from crosslayer.commands.common import DATASET, FIGURES
+
+
+@click.command("figures")
+@DATASET
+@FIGURES
+def command(folder: Path, out: Path) -> None:
+    """Draw every figure of the dataset in FOLDER: SVG, PNG, Vega-Lite and CSV in OUT/STUDY.
+
+    The page OUT/index.html is renewed: it shows the figures and claims that OUT has of this campaign. `crosslayer
+    report` makes both. Needs no namespaces, no browser and no root. Without FOLDER: data/raw/coalescing.
+    """
+    from crosslayer.campaign.dataset import Dataset
+    from crosslayer.report import write_figures
+
+    click.echo(str(write_figures(Dataset.open(folder), out)))

@@ -1,0 +1,22 @@
+"""`crosslayer import`: a dataset from the database of the harness of TNSM24."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("import")
+@click.argument("database", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+def command(database: Path, out: Path) -> None:
+    """Make the dataset OUT from DATABASE, the SQLite file of the harness of Sengupta et al. (TNSM 2024)."""
+    from crosslayer.campaign.dataset import Dataset
+    from crosslayer.campaign.importer import import_database
+    from crosslayer.links import load_profiles
+
+    dataset = Dataset.open(import_database(database, out, load_profiles()))
+    for note in dataset.campaign.notes:
+        click.echo(note, err=True)
+    click.echo(str(out))

@@ -1,0 +1,39 @@
+"""`crosslayer link`: a command of the user's own on an emulated link, with the server at the far end."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from crosslayer.commands.common import BACKEND, enter
+
+
+@click.command("link", context_settings={"ignore_unknown_options": True})
+@click.argument("profile")
+@BACKEND
+@click.option("--no-server", is_flag=True, help="Leave the far end empty: no DNS and web server, only the link.")
+@click.option("--retry", is_flag=True, help="Make the server validate addresses with QUIC Retry (one more round-trip).")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+def command(profile: str, backend: str, no_server: bool, retry: bool, command: tuple[str, ...]) -> None:
+    """Run COMMAND as a client on the link PROFILE, with the server at the far end.
+
+    COMMAND runs in the client's namespace. Its environment has CROSSLAYER_SERVER (the server's address, also its
+    resolver in /etc/resolv.conf) and CROSSLAYER_CA (the CA certificate made for this run); `$CROSSLAYER_SERVER` and
+    `$CROSSLAYER_CA` inside COMMAND's words are replaced too. The exit status is COMMAND's.
+
+    \b
+    crosslayer link fiber -- ping -c 3 '$CROSSLAYER_SERVER'
+    crosslayer link 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
+    crosslayer link dsl --no-server -- bash
+    """
+    from crosslayer.links import choose, load_profiles
+
+    chosen = choose(load_profiles(), profile)
+    words = list(command[1:] if command[0] == "--" else command)
+    if not words:
+        raise click.UsageError("There is no COMMAND after --.")
+    enter()
+    from crosslayer.link import run_on_link
+
+    sys.exit(run_on_link(chosen, words, backend=backend, with_server=not no_server, retry=retry))

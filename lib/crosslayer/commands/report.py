@@ -1,0 +1,39 @@
+"""`crosslayer report`: figures and claims on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from crosslayer.commands.common import DATASET, FIGURES
+
+
+@click.command("report")
+@DATASET
+@FIGURES
+@click.option("--pdf", is_flag=True, help="Also print the page to OUT/report.pdf (A4) with the environment's Chromium.")
+def command(folder: Path, out: Path, pdf: bool) -> None:
+    """Make the report of the dataset in FOLDER: its figures, its claims, and the page that joins them.
+
+    What `crosslayer figures` and `crosslayer claims --out` make goes to OUT/STUDY. OUT/index.html is one file that
+    needs no network: summary, claims with their verdicts, figures with tooltips, provenance.
+
+    Needs no namespaces, no root and, without --pdf, no browser. FOLDER is data/raw/coalescing unless told otherwise.
+
+    \b
+    crosslayer report                                  the committed campaign, into figures/
+    crosslayer report data/raw/mine --out mine --pdf   another one, also on paper
+    """
+    from crosslayer.campaign.dataset import Dataset
+    from crosslayer.report import write_report
+
+    if pdf:
+        from crosslayer.browser import find_browser
+        from crosslayer.report.pdf import write_pdf
+
+        find_browser()  # a missing one is told before the figures are drawn
+    page = write_report(Dataset.open(folder), out)
+    click.echo(str(page))
+    if pdf:
+        click.echo(str(write_pdf(page, out / "report.pdf")))

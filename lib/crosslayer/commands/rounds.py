@@ -1,0 +1,123 @@
+"""`crosslayer rounds`: how many rounds a campaign needs, from the variance of a pilot."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crosslayer.errors import CrosslayerError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from crosslayer.campaign.dataset import Dataset
+
+
+class RoundsError(CrosslayerError):
+    """A pilot or a precision that gives no plan."""
+
+
+def parse_precision(text: str) -> float:
+    """Percent from a text such as `1%`.
+
+    Raises
+    ------
+    RoundsError
+        For anything else, 0 % and 100 % and more included.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
+    percent = float(found[1]) if found else math.nan
+    if not 0 < percent < 100:
+        raise RoundsError(f"{text!r} is not a precision", where="--precision", next_step="Write a percentage, e.g. 1%.")
+    return percent
+
+
+def rounds_of(dataset: Dataset, precision_percent: float) -> pl.DataFrame:
+    """Rounds each cell and combination of TNSM24 needs, in the order of the campaign's links and pages.
+
+    Columns as `crosslayer.metrics.precision.rounds_needed` gives them.
+
+    Raises
+    ------
+    RoundsError
+        Where the dataset has no PLTs, or too few rounds for an interval.
+    """
+    import polars as pl
+
+    from crosslayer import metrics
+    from crosslayer.metrics.precision import rounds_needed
+
+    combinations = metrics.combine(
+        metrics.exchanges(dataset.table("dns_exchanges")), metrics.page_loads(dataset.table("page_loads"))
+    )
+    plan = rounds_needed(combinations, precision_percent)
+    if plan.is_empty():
+        raise RoundsError(
+            "has no round with both a DNS exchange and a page load",
+            where=str(dataset.folder),
+            next_step="Use a campaign that has both as the pilot.",
+        )
+    if plan["rounds_needed"].null_count() == plan.height:
+        raise RoundsError(
+            f"has fewer than {metrics.MIN_ROUNDS} complete rounds in every cell, too few for an interval",
+            where=str(dataset.folder),
+            next_step="Go on with the pilot: the same `crosslayer measure` command with, say, --rounds 30.",
+        )
+    campaign = dataset.campaign
+    ranks = {
+        name: rank
+        for names in (campaign.links, campaign.pages, metrics.COMBINATIONS)
+        for rank, name in enumerate(names)
+    }
+    return plan.sort(
+        *(pl.col(name).replace_strict(ranks, default=len(ranks)) for name in ("link", "page", "combination")),
+        maintain_order=True,
+    )
+
+
+def _line(*cells: object) -> str:
+    link, page, combination, *numbers = cells
+    pilot, median, half, needed, enough = numbers
+    return f"{link:<10} {page:<15} {combination:<17} {pilot:>6} {median:>10} {half:>8} {needed:>7} {enough:>7}"
+
+
+@click.command("rounds")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--precision", default="1%", show_default=True, help="Half-width of the 95 % interval of the median PLT.")
+def command(folder: Path, precision: str) -> None:
+    """Say how many rounds each cell needs, from the variance in the pilot campaign in FOLDER."""
+    import polars as pl
+
+    from crosslayer import metrics
+    from crosslayer.campaign.dataset import Dataset
+
+    percent = parse_precision(precision)
+    dataset = Dataset.open(folder)
+    rounds = rounds_of(dataset, percent)
+    click.echo(f"Rounds until the 95 % interval of the median PLT is within ±{percent:g} %, from this pilot:")
+    click.echo("")
+    click.echo(_line("link", "page", "combination", "pilot", "median", "±", "needed", "enough"))
+    for row in rounds.iter_rows(named=True):
+        half = row["half_width_percent"]
+        click.echo(
+            _line(
+                *(row[name] for name in ("link", "page", "combination", "rounds")),
+                f"{row['median_ms']:.1f} ms",
+                "?" if half is None else f"{half:.2f} %",
+                *("?" if half is None else row[name] for name in ("rounds_needed", "rounds_enough")),
+            )
+        )
+    click.echo("")
+    click.echo(
+        "needed: best estimate; enough: with 90 % confidence. The pilot's interval is bootstrapped by round, its width"
+    )
+    click.echo("is taken to fall with the square root of the rounds.")
+    if unknown := rounds["half_width_percent"].null_count():
+        click.echo(f"?: fewer than {metrics.MIN_ROUNDS} complete rounds, no interval ({unknown} of {rounds.height}).")
+    needed, enough = rounds.select(pl.col("rounds_needed", "rounds_enough").max()).row(0)
+    click.echo(f"For this precision everywhere: --rounds {needed} ({enough} with 90 % confidence).")
+    click.echo(dataset.caption)

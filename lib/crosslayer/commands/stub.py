@@ -1,0 +1,76 @@
+"""`crosslayer stub`: a DNS forwarder over any transport."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command("stub")
+@click.option(
+    "--upstream", required=True, metavar="URL", help="Forward to udp, tcp, tls, https, h3 or quic://HOST[:PORT]."
+)
+@click.option("--listen", default="127.0.0.1:53", show_default=True, metavar="ADDRESS:PORT", help="Answer here.")
+@click.option("--ca", type=click.Path(path_type=Path), help="PEM file of the upstream's CA, instead of the system's.")
+@click.option("--server-name", default="", help="Name in the upstream's certificate, where it is not HOST.")
+@click.option(
+    "--resumption",
+    type=click.Choice(["none", "ticket", "early-data"]),
+    help="What a new connection may use of an earlier one.  [default: ticket; none over udp and tcp]",
+)
+@click.option("--timeout", default=5.0, show_default=True, help="Seconds until a query is given up (SERVFAIL).")
+@click.option("--idle-timeout", default=30.0, show_default=True, help="Seconds until an idle connection is closed.")
+@click.option(
+    "--udp-retransmit", default=1.0, show_default=True, help="Seconds until udp asks again; doubles each time."
+)
+@click.option("--metrics", type=click.Path(path_type=Path), help="Append the metrics here, not to standard output.")
+@click.option("--control", type=click.Path(path_type=Path), help="Take commands on a Unix socket here (JSON lines).")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def command(
+    upstream: str,
+    listen: str,
+    ca: Path | None,
+    server_name: str,
+    resumption: str | None,
+    timeout: float,
+    idle_timeout: float,
+    udp_retransmit: float,
+    metrics: Path | None,
+    control: Path | None,
+    command: tuple[str, ...],
+) -> None:
+    """Forward DNS queries from a local address to one upstream over any transport, and tell what each cost.
+
+    One connection is kept; queries that come while it is set up wait for it. After a reset the next query resumes
+    with the ticket and token of the last connection, as early data where --resumption says so. Nothing is cached. One
+    JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed, early_data, rcode, error and more.
+
+    Runs until it is stopped or, where there is a COMMAND, for as long as that runs, with COMMAND's exit status.
+    The control socket takes {"command": "..."}: ready, reset-sessions (keeps tickets), forget (tickets too), stats.
+
+    \b
+    crosslayer stub --upstream quic://192.0.2.1 --listen 127.0.0.1:5353
+    crosslayer link 4g -- crosslayer stub --upstream 'quic://$CROSSLAYER_SERVER' --ca '$CROSSLAYER_CA' \\
+        --server-name www.example.org -- kdig @127.0.0.1 www.example.org
+    """
+    from crosslayer import stub_command
+    from crosslayer.dns import Resumption
+    from crosslayer.stub import Settings
+
+    settings = Settings(
+        upstream,
+        listen=listen,
+        ca_file=ca,
+        server_name=server_name,
+        resumption=Resumption(resumption) if resumption else None,
+        timeout_s=timeout,
+        idle_timeout_s=idle_timeout,
+        udp_retransmit_s=udp_retransmit,
+    )
+    if not command:
+        stub_command.run_forever(settings, metrics=metrics, control=control)
+    if control is not None:
+        raise click.UsageError("--control is for a stub that runs until it is stopped: leave it or COMMAND out.")
+    sys.exit(stub_command.run_command(settings, list(command), metrics=metrics))
