@@ -4,7 +4,7 @@
 
 Must hold (issue "evidence"), on 2 cores, without root and without Chromium: from data/raw/coalescing to every figure
 and the claims table in under 60 s and 1.5 GB; at the paper's size (344,616 page loads, 3 x 172,308 exchanges, made up
-with the published quantiles) in under 90 s; there the frame work at least 3 times as fast as the same work in pandas; and at
+with the published quantiles) in under 90 s; there the frame work 3 times as fast as the same work in pandas; and at
 100 times that size (34 million loads) the frame work within 4 GB. The last needs some 10 GB of room in TMPDIR.
 
 Every part runs in processes of its own, which see two cores; as root, they run without any capability. Peak memory is

@@ -58,7 +58,8 @@ import os, signal
 from pathlib import Path
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Store
-store = Store(Path({str(tmp_path)!r}), Plan(study="coalescing", links=("fiber", "4g"), pages=("example.org",), rounds=2))
+plan = Plan(study="coalescing", links=("fiber", "4g"), pages=("example.org",), rounds=2)
+store = Store(Path({str(tmp_path)!r}), plan)
 row = {_rtt(0)!r}
 store.add_round(Cell("fiber", "example.org"), 0, {{"tcp_rtts": [row]}})
 def rows():
