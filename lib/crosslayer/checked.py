@@ -1,0 +1,174 @@
+"""From what a TOML or JSON file holds to typed values: every fault named by file and key, in plain words.
+
+Types, ranges and choices stand in the fields' types (`Annotated[float, Meta(ge=0)]`, `Literal`); what concerns several
+fields is checked in their `__post_init__`, which raises `FieldError`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+import reprlib
+import tomllib
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from crosslayer.errors import CrosslayerError
+
+T = TypeVar("T")
+
+_KINDS = {
+    "int": ("a whole number", "Write it without quotes or unit."),
+    "float": ("a number", "Write it without quotes or unit."),
+    "str": ("text", "Put it in quotes."),
+    "bool": ("true or false", "Write true or false, without quotes."),
+    "array": ("a list", "Put it in [square brackets]."),
+    "object": ("a table", "Write it as keys and values."),
+}
+_BOUNDS = {
+    "of length >=": "have a length of at least",
+    "of length <=": "have a length of at most",
+    ">=": "be at least",
+    ">": "be above",
+    "<=": "be at most",
+    "<": "be below",
+    "matching regex": "be of the form",
+}
+_type_info: Callable[[object], inspect.Type] = cache(inspect.type_info)
+
+
+class FieldError(ValueError):
+    """What the `__post_init__` of a checked type raises: what is wrong (no full stop), of which field, what to do."""
+
+    def __init__(self, what: str, *, key: str = "", next_step: str = "") -> None:
+        super().__init__(what)
+        self.what, self.key, self.next_step = what, key, next_step
+
+
+def checked(
+    values: object, type_: type[T], *, where: str, error: type[CrosslayerError], next_step: str = "Mend the file."
+) -> T:
+    """Convert plain values to a dataclass or Struct, strictly: no text for a number, no key it does not have.
+
+    Parameters
+    ----------
+    values
+        What `read_toml` or `read_json` returned, or a part of it.
+    type_
+        A dataclass or Struct; fields may be such again, and lists and tables of them.
+    where
+        The file, and its part where it has parts.
+    error
+        The room's exception.
+    next_step
+        What to do about a missing key, and wherever nothing better is known.
+
+    Raises
+    ------
+    CrosslayerError
+        Of the class `error`, whose `where` ends in the key: `plan.toml, key 'links[0]'`.
+    """
+    try:
+        _refuse(values, _type_info(type_), "")
+        return msgspec.convert(values, type_)
+    except FieldError as fault:
+        found = fault
+    except msgspec.ValidationError as refusal:
+        found = _in_words(refusal, values)
+    raise error(
+        found.what, where=f"{where}, key '{found.key}'" if found.key else where, next_step=found.next_step or next_step
+    )
+
+
+def read_toml(path: Path, error: type[CrosslayerError], next_step: str = "Name a file that can be read.") -> Any:
+    """The tables of a TOML file.
+
+    Raises
+    ------
+    CrosslayerError
+        Of the class `error`, naming the file; `next_step` is for one that cannot be read.
+    """
+    return _read(path, tomllib.loads, "TOML", error, next_step)
+
+
+def read_json(path: Path, error: type[CrosslayerError], next_step: str = "Name a file that can be read.") -> Any:
+    """The value of a JSON file; raises as `read_toml` does."""
+    return _read(path, json.loads, "JSON", error, next_step)
+
+
+def _read(path: Path, loads: Callable[[str], Any], language: str, error: type[CrosslayerError], next_step: str) -> Any:
+    try:
+        return loads(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise error(f"cannot be read ({fault.strerror})", where=str(path), next_step=next_step) from fault
+    except (ValueError, RecursionError) as fault:
+        raise error(f"is not {language}: {fault}", where=str(path), next_step="Mend that line.") from fault
+
+
+def _refuse(value: object, kind: inspect.Type, key: str) -> None:
+    """What msgspec lets pass or names less well: foreign keys of dataclasses, other words, infinite numbers."""
+    match kind, value:
+        case inspect.UnionType(types=kinds), _:
+            for one in kinds if value is not None else ():
+                _refuse(value, one, key)
+        case inspect.DataclassType(fields=fields) | inspect.StructType(fields=fields), dict():
+            known = {field.encode_name: field.type for field in fields}
+            for name, item in value.items():
+                if name not in known:
+                    close = difflib.get_close_matches(name, known, 1)
+                    step = f"Did you mean '{close[0]}'?" if close else f"Keys are: {', '.join(known)}."
+                    raise FieldError("is not a key that is known here", key=_joined(key, name), next_step=step)
+                _refuse(item, known[name], _joined(key, name))
+        case ((inspect.ListType(item_type=inner) | inspect.VarTupleType(item_type=inner)), list() | tuple()):
+            for number, item in enumerate(value):
+                _refuse(item, inner, f"{key}[{number}]")
+        case inspect.DictType(value_type=inner), dict():
+            for name, item in value.items():
+                _refuse(item, inner, _joined(key, str(name)))
+        case inspect.LiteralType(values=words), _ if value not in words:
+            raise _other_word(value, words, key)
+        case inspect.EnumType(cls=cls), _ if value not in [member.value for member in cls]:
+            raise _other_word(value, [member.value for member in cls], key)
+        case inspect.FloatType(), float() if not math.isfinite(value):
+            raise FieldError(f"must be a number, is {value}", key=key, next_step="Write one with digits.")
+
+
+def _other_word(value: object, words: Iterable[object], key: str) -> FieldError:
+    return FieldError(f"is {reprlib.repr(value)}", key=key, next_step=f"Choose one of: {', '.join(map(str, words))}.")
+
+
+def _joined(key: str, name: str) -> str:
+    return f"{key}.{name}" if key else name
+
+
+def _in_words(refusal: msgspec.ValidationError, values: object) -> FieldError:
+    """One refusal of msgspec, such as "Expected `float`, got `str` - at `$.links[0].rtt_ms`"."""
+    text, _, path = str(refusal).rpartition(" - at `") if " - at `$" in str(refusal) else (str(refusal), "", "$")
+    key = path.strip("`").removeprefix("$").removeprefix(".").replace("[...]", "")
+    if isinstance(own := refusal.__cause__, FieldError):
+        return FieldError(own.what, key=_joined(key, own.key) if own.key else key, next_step=own.next_step)
+    if missing := re.fullmatch(r"Object missing required field `(.+)`", text):
+        return FieldError("is missing", key=_joined(key, missing[1]))
+    for part in re.findall(r"\w+", key):
+        if isinstance(values, dict):
+            values = values.get(part)
+        elif isinstance(values, list):
+            values = values[int(part)]
+    shown = reprlib.repr(values)
+    if bound := re.fullmatch(f"Expected `[^`]*` ({'|'.join(_BOUNDS)}) (.+?)([.]0)?", text):
+        if bound.group(1, 2) == (">=", "0"):
+            return FieldError(f"must not be negative, is {shown}", key=key, next_step="Give it as a positive number.")
+        return FieldError(f"must {_BOUNDS[bound[1]]} {bound[2]}, is {shown}", key=key)
+    if kinds := re.match(r"Expected `([^`]*)`", text):
+        named = [_KINDS.get(kind, (kind, "")) for kind in kinds[1].split(" | ") if kind != "null"]
+        return FieldError(
+            f"must be {' or '.join(name for name, _ in named)}, is {shown}", key=key, next_step=named[0][1]
+        )
+    return FieldError(f"cannot be used ({text})", key=key)
