@@ -1,4 +1,4 @@
-"""Link profiles: what an access link is, read from `emulation/profiles.toml` and validated.
+"""Link profiles: what an access link is, read from `emulation/profiles.toml` (or a file like it) and checked.
 
 A profile becomes two queueing disciplines, one per direction, in the terms of `sch_netem`. Both
 backends of the testbed apply the same description. No network and no clock here.
@@ -7,18 +7,27 @@ backends of the testbed apply the same description. No network and no clock here
 from __future__ import annotations
 
 import math
-import tomllib
-from dataclasses import dataclass, fields
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
+from msgspec import Meta
+
+from crosslayer.checked import FieldError, checked, read_toml
 from crosslayer.errors import CrosslayerError
 
 FRAME_BYTES = 1514
 """A full Ethernet frame as netem counts it: 1500 bytes of IP and the 14-byte header."""
 
-DISTRIBUTIONS = ("normal", "pareto", "paretonormal")
-
 _DEFAULT_LIMIT = 1000
+_RTT_ALONE = re.compile(r"rtt-(\d{1,4}(?:\.\d+)?)")
+
+Amount = Annotated[float, Meta(ge=0)]
+Rate = Annotated[float, Meta(gt=0)]
+Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 class LinkError(CrosslayerError):
@@ -68,28 +77,38 @@ class Profile:
 
     Raises
     ------
-    LinkError
-        From `load_profiles`, naming file, profile and key.
+    FieldError
+        For values that contradict each other; from `load_profiles` a `LinkError` that names file, profile and key.
     """
 
     name: str
-    rtt_ms: float
+    rtt_ms: Amount
     """Two-way delay, ms; half of it on each direction."""
-    title: str
-    download_mbit: float | None = None
+    title: str = ""
+    """How figures and pages write the link; its name where nothing is given."""
+    download_mbit: Rate | None = None
     """Rate towards the client, Mbit/s; None where it is not shaped."""
-    upload_mbit: float | None = None
+    upload_mbit: Rate | None = None
     """Rate towards the server, Mbit/s; None where it is not shaped."""
-    queue_packets: int = _DEFAULT_LIMIT
+    queue_packets: Annotated[int, Meta(ge=1)] = _DEFAULT_LIMIT
     """Packets the bottleneck queues beyond the bandwidth-delay product."""
-    jitter_ms: float = 0.0
+    jitter_ms: Amount = 0.0
     """Standard deviation of the one-way delay, ms, on each direction."""
-    jitter_distribution: str | None = None
-    loss_percent: float = 0.0
+    jitter_distribution: Literal["normal", "pareto", "paretonormal"] | None = None
+    loss_percent: Percent = 0.0
     """Independent loss on each direction, percent."""
-    reorder_percent: float = 0.0
+    reorder_percent: Percent = 0.0
     """Share of packets that overtake the delayed ones, percent."""
     source: str = ""
+    """Where the values are from."""
+
+    def __post_init__(self) -> None:
+        if not self.title:
+            object.__setattr__(self, "title", self.name)
+        if self.jitter_distribution and not self.jitter_ms:
+            raise FieldError("has no jitter to distribute", key="jitter_distribution", next_step="Give jitter_ms too.")
+        if self.reorder_percent and not self.rtt_ms:
+            raise FieldError("needs a delay to overtake", key="reorder_percent", next_step="Give an rtt_ms above 0.")
 
     @property
     def shaped(self) -> bool:
@@ -126,16 +145,8 @@ class Profile:
         )
 
 
-_NUMBERS = {f.name for f in fields(Profile)} - {"name", "title", "source", "jitter_distribution"}
-_TEXTS = {"title", "source", "jitter_distribution"}
-_PERCENT = {"loss_percent", "reorder_percent"}
-_POSITIVE = {"download_mbit", "upload_mbit"}
-
-
 def find_profiles_file() -> Path:
     """The profiles of this checkout, of the Nix package (`CROSSLAYER_PROFILES`), or an error that says so."""
-    import os
-
     if told := os.environ.get("CROSSLAYER_PROFILES"):
         return Path(told)
     return Path(__file__).parents[2] / "emulation" / "profiles.toml"
@@ -155,72 +166,45 @@ def load_profiles(path: Path | None = None) -> dict[str, Profile]:
         Naming file, profile and key, for anything that is not a usable link.
     """
     path = path or find_profiles_file()
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+    tables = read_toml(path, LinkError, "Work in a checkout, or set CROSSLAYER_PROFILES to a profiles.toml.")
+    return {name: _profile(table, name, f"{path}, profile '{name}'") for name, table in tables.items()}
+
+
+def _profile(table: object, name: str, where: str) -> Profile:
+    profile = checked(
+        {"name": name, **table} if isinstance(table, dict) else table,
+        Profile,
+        where=where,
+        error=LinkError,
+        next_step="emulation/profiles.toml explains every key at its head.",
+    )
+    if profile.name != name:
         raise LinkError(
-            f"cannot be read ({error.strerror})",
-            where=str(path),
-            next_step="Work in a checkout, or set CROSSLAYER_PROFILES to a profiles.toml.",
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LinkError(f"is not TOML: {error}", where=str(path), next_step="Mend that line.") from error
-    return {name: _profile(path, name, table) for name, table in tables.items()}
-
-
-def choose(profiles: dict[str, Profile], name: str) -> Profile:
-    """The profile of that name, or a `LinkError` that lists the names there are."""
-    try:
-        return profiles[name]
-    except KeyError:
-        raise LinkError(
-            f"there is no link profile '{name}'", next_step=f"Choose one of: {', '.join(profiles)}."
-        ) from None
-
-
-def _profile(path: Path, name: str, table: object) -> Profile:
-    def fail(key: str, what: str, next_step: str) -> LinkError:
-        return LinkError(
-            what, where=f"{path}, profile '{name}', key '{key}'" if key else f"{path}, '{name}'", next_step=next_step
+            f"is {profile.name!r}", where=f"{where}, key 'name'", next_step=f"Leave it out: [{name}] names it."
         )
-
-    if not isinstance(table, dict):
-        raise fail("", "is not a table", f"Write [{name}] above the profile's keys.")
-    allowed = {f.name for f in fields(Profile)} - {"name"}
-    values: dict[str, object] = {}
-    for key, value in table.items():
-        if key not in allowed:
-            raise fail(key, "is not a key of a link profile", f"Keys are: {', '.join(sorted(allowed))}.")
-        if key in _NUMBERS:
-            values[key] = _number(fail, key, value)
-        elif not isinstance(value, str):
-            raise fail(key, f"must be text, is {value!r}", "Put it in quotes.")
-        else:
-            values[key] = value
-    if "rtt_ms" not in values:
-        raise fail("rtt_ms", "is missing", "Every profile needs its RTT in ms.")
-    distribution = values.get("jitter_distribution")
-    if distribution is not None and distribution not in DISTRIBUTIONS:
-        raise fail("jitter_distribution", f"is {distribution!r}", f"Choose one of: {', '.join(DISTRIBUTIONS)}.")
-    if distribution is not None and not values.get("jitter_ms"):
-        raise fail("jitter_distribution", "has no jitter to distribute", "Give jitter_ms too.")
-    if values.get("reorder_percent") and not values["rtt_ms"]:
-        raise fail("reorder_percent", "needs a delay to overtake", "Give an rtt_ms above 0.")
-    values.setdefault("title", name)
-    return Profile(name=name, **values)  # type: ignore[arg-type]
+    return profile
 
 
-def _number(fail, key: str, value: object) -> float | int:  # type: ignore[no-untyped-def]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise fail(key, f"must be a number, is {value!r}", "Write it without quotes or unit.")
-    if key in _POSITIVE and value <= 0:
-        raise fail(key, f"must be above 0, is {value}", "Leave the key out where the direction is not shaped.")
-    if value < 0:
-        raise fail(key, f"must not be negative, is {value}", "Give it as a positive number.")
-    if key in _PERCENT and value > 100:
-        raise fail(key, f"must be at most 100, is {value}", "It is a percentage.")
-    if key == "queue_packets":
-        if not isinstance(value, int) or value < 1:
-            raise fail(key, f"must be a whole number of at least 1, is {value}", "It is a count of packets.")
-        return value
-    return float(value)
+def rtt_alone(name: str) -> Profile | None:
+    """The link with an RTT and nothing else that `name` describes, as `rtt-50` does (ms); None for other names."""
+    found = _RTT_ALONE.fullmatch(name)
+    if found is None or not float(found[1]):
+        return None
+    return Profile(name, float(found[1]), f"RTT {found[1]} ms", source="an RTT alone")
+
+
+def choose(profiles: Mapping[str, Profile], name: str) -> Profile:
+    """The profile of that name, or of that RTT alone.
+
+    Raises
+    ------
+    LinkError
+        With the names there are.
+    """
+    profile = profiles.get(name) or rtt_alone(name)
+    if profile is None:
+        raise LinkError(
+            f"there is no link profile '{name}'",
+            next_step=f"Choose one of: {', '.join(profiles)}; or an RTT alone in ms, like rtt-50.",
+        )
+    return profile

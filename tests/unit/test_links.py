@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crosslayer.links import FRAME_BYTES, LinkError, Profile, choose, load_profiles
+from crosslayer.links import FRAME_BYTES, LinkError, Profile, choose, load_profiles, rtt_alone
 
 
 def test_paper_links_have_the_authors_values() -> None:
@@ -65,6 +65,8 @@ def test_a_direction_without_rate_gets_none() -> None:
         ("rtt_ms = 10\nloss_percent = 101", "loss_percent", "at most 100"),
         ("rtt_ms = 10\nqueue_packets = 0", "queue_packets", "at least 1"),
         ("rtt_ms = 10\nqueue_packets = 1.5", "queue_packets", "whole number"),
+        ("rtt_ms = inf", "rtt_ms", "must be a number"),
+        ("rtt_ms = 10\nname = 'good'", "name", "is 'good'"),
         ("rtt_ms = 10\ntitle = 3", "title", "must be text"),
         ("rtt_ms = 10\njitter_ms = 1\njitter_distribution = 'flat'", "jitter_distribution", "'flat'"),
         ("rtt_ms = 10\njitter_distribution = 'normal'", "jitter_distribution", "no jitter"),
@@ -99,3 +101,23 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(LinkError, match="Choose one of: fiber, cable"):
         choose(load_profiles(), "fibre")
+    with pytest.raises(LinkError, match="rtt-50"):
+        choose(load_profiles(), "rtt-0")
+
+
+def test_an_rtt_alone_is_a_link_without_an_entry() -> None:
+    assert choose({}, "rtt-12.5") == Profile("rtt-12.5", 12.5, "RTT 12.5 ms", source="an RTT alone")
+    assert [rtt_alone(name) for name in ("rtt-0", "rtt-", "rtt-x", "rtt--5", "rtt-50ms", "fiber")] == [None] * 6
+
+
+def test_every_link_has_the_title_that_figures_write() -> None:
+    titles = {name: profile.title for name, profile in load_profiles().items()}
+    tnsm = {"fiber": "Fiber", "cable": "Cable", "dsl": "DSL", "4g": "4G", "4g-medium": "4G medium"}
+    assert tnsm.items() <= titles.items()
+    assert titles["twente-us-loss"] == "US, loss"
+
+
+def test_a_profile_without_title_is_written_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text("[office]\nrtt_ms = 7\n", encoding="utf-8")
+    assert load_profiles(file)["office"] == Profile("office", 7.0, "office")

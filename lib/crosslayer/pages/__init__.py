@@ -1,14 +1,14 @@
 """The pages under test: read their specifications, build the bytes that go over the wire.
 
-A page is a folder under `sites/` with a `page.toml` and its own source content. `build` turns
-all of them into files the server sends as they are, every body of exactly the size its
-specification states, whichever zlib compressed it. Nothing here knows a server, a browser, a
-clock or a network.
+A page is a folder under `sites/` (or of the user's own) with a `page.toml` and its content. `build` turns all of them
+into files the server sends as they are, every body of exactly the size its specification states, whichever zlib
+compressed it. Nothing here knows a study, a server, a browser, a clock or a network, or how a picture is drawn
+(`sites/make.py`).
 """
 
 from crosslayer.pages._build import BuiltPage, BuiltResource, build
 from crosslayer.pages._errors import PageError
-from crosslayer.pages._spec import PageSpec, ResourceSpec, find_spec_dir, load_pages, of_study
+from crosslayer.pages._spec import PageSpec, ResourceSpec, find_spec_dir, load_pages
 
 __all__ = [
     "BuiltPage",
@@ -19,5 +19,4 @@ __all__ = [
     "build",
     "find_spec_dir",
     "load_pages",
-    "of_study",
 ]

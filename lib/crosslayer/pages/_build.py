@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import hashlib
 import json
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crosslayer.pages import _make, _wire
+from crosslayer.pages import _wire
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._spec import SPEC_FILE, PageSpec, ResourceSpec, load_pages
 
@@ -147,7 +149,7 @@ def _built_resource(resource: ResourceSpec, number: int, folder: Path) -> BuiltR
         after=resource.after,
         file=folder / _body_name(number),
         content_type=resource.content_type,
-        content_encoding="gzip" if resource.gzip else "",
+        content_encoding="gzip" if resource.encoding == "gzip" else "",
         wire_bytes=resource.wire_bytes,
     )
 
@@ -178,7 +180,7 @@ def _manifest(built: BuiltPage, digest: str) -> dict[str, Any]:
 
 def _source_digest(page: PageSpec) -> str:
     """SHA-256 over the page's folder and the code of this room."""
-    files = [page.folder / SPEC_FILE, *(r.source for r in page.resources if r.source)]
+    files = [page.folder / SPEC_FILE, *(page.folder / r.source for r in page.resources)]
     files += sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.sha256()
     for file in files:
@@ -199,35 +201,39 @@ def _digest_in(manifest: Path) -> str:
 def _body(page: PageSpec, resource: ResourceSpec) -> bytes:
     """Body of one resource, exactly `wire_bytes` long."""
     where = f"{page.folder / SPEC_FILE}, resource {resource.path}"
-    if resource.source:
-        plain = resource.source.read_bytes()
-        if resource.sha256 and hashlib.sha256(plain).hexdigest() != resource.sha256:
-            raise PageError(
-                f"{resource.source.name} is not the file whose 'sha256' is stated",
-                where=where,
-                next_step="Put the vendored file back, or state the SHA-256 of the new one and check its licence",
-            )
-    else:
-        plain = _make.make(resource.make)
+    content = (page.folder / resource.source).read_bytes()
+    if resource.sha256 and hashlib.sha256(content).hexdigest() != resource.sha256:
+        raise PageError(
+            f"{resource.source} is not the file whose 'sha256' is stated",
+            where=where,
+            next_step="Put the vendored file back, or state the SHA-256 of the new one and check its licence",
+        )
+    kept = resource.source.endswith(".gz")
+    try:
+        plain = gzip.decompress(content) if kept else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise PageError(
+            f"{resource.source} is no whole gzip file ({error})", where=where, next_step="Put the file back"
+        ) from error
     if resource.plain_bytes is not None and len(plain) != resource.plain_bytes:
         raise PageError(
             f"the content has {len(plain)} bytes, 'plain_bytes' states {resource.plain_bytes}",
             where=where,
             next_step=f"Change the content by {resource.plain_bytes - len(plain):+d} bytes",
         )
-    body = _wire.gzip_compress(plain) if resource.gzip else plain
+    compress = resource.encoding == "gzip" and not kept
+    body = _wire.gzip_compress(content) if compress else content
     padding = resource.wire_bytes - len(body)
     if padding == 0:
         return body
-    paddable = resource.gzip or body.startswith(_wire.PNG_SIGNATURE)
-    possible = _wire.GZIP_PADDING if resource.gzip else _wire.PNG_PADDING
-    most = min(max(PADDING_LEAST, int(PADDING_SHARE * resource.wire_bytes)), possible[-1])
-    if not paddable or not possible[0] <= padding <= most:
-        room = f"{resource.wire_bytes - most} to {resource.wire_bytes - possible[0]}, or " if paddable else ""
+    most = min(max(PADDING_LEAST, int(PADDING_SHARE * resource.wire_bytes)), _wire.GZIP_PADDING[-1])
+    if not compress or not _wire.GZIP_PADDING[0] <= padding <= most:
+        smallest, largest = resource.wire_bytes - most, resource.wire_bytes - _wire.GZIP_PADDING[0]
         raise PageError(
-            f"the {'compressed ' if resource.gzip else ''}content has {len(body)} bytes, "
+            f"the {'compressed ' if compress else ''}content has {len(body)} bytes, "
             f"which cannot be brought to 'wire_bytes' {resource.wire_bytes}",
             where=where,
-            next_step=f"Change the content (or 'wire_bytes') so that it has {room}exactly {resource.wire_bytes} bytes",
+            next_step=f"Change the content (or 'wire_bytes') so that it has "
+            f"{f'{smallest} to {largest}, or ' if compress else ''}exactly {resource.wire_bytes} bytes",
         )
-    return (_wire.pad_gzip if resource.gzip else _wire.pad_png)(body, padding)
+    return _wire.pad_gzip(body, padding)

@@ -14,7 +14,7 @@ lognormal around `MEDIAN_MS`, with the standard deviation `SPREAD` of the logari
 183 ms. Resolvers of a plan are drawn stratified: one from the middle third of each of as many equally likely ranges as
 the plan has resolvers at a vantage point, so that a few of them stand for the whole distribution.
 
-A plan may list RTTs itself: `rtt-50` is a link with an RTT of 50 ms.
+A plan may list RTTs itself, as `crosslayer.links.rtt_alone` reads them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import re
 from collections.abc import Sequence
 from statistics import NormalDist
 
-from crosslayer.links import Profile, load_profiles
+from crosslayer.links import Profile, load_profiles, rtt_alone
 
 VANTAGE_POINTS = {
     "eu": "Europe",
@@ -48,7 +48,6 @@ RESOLVERS = 313
 
 _CUT = 0.05
 _RESOLVER = re.compile(rf"({'|'.join(VANTAGE_POINTS)})-([1-9]\d{{0,3}})")
-_RTT = re.compile(r"rtt-(\d{1,4}(?:\.\d+)?)")
 _SOURCE = "model of campaign/vantage.py, after Kosek et al., IMC 2022"
 
 
@@ -87,8 +86,8 @@ def profiles(names: Sequence[str], seed: int) -> dict[str, Profile]:
             title = f"{VANTAGE_POINTS[point]}, resolver {name.partition('-')[2]}"
             made[name] = Profile(name, round(rtt_ms(point, level), 3), title, source=_SOURCE)
     for name in names:
-        if (listed := _RTT.fullmatch(name)) and float(listed[1]) > 0:
-            made[name] = Profile(name, float(listed[1]), f"RTT {listed[1]} ms", source="listed by the plan")
+        if listed := rtt_alone(name):
+            made[name] = listed
     return made
 
 
