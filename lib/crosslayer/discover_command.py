@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from crosslayer.discover import (
     DiscoverError,
-    Host,
+    ProbedHost,
     Support,
     Target,
     checks,
@@ -25,7 +25,7 @@ from crosslayer.discover import (
     table,
 )
 from crosslayer.discover.pace import Pace
-from crosslayer.dns import Protocol, Question, Settings, build_query
+from crosslayer.dns import ClientSettings, Protocol, Question, build_query
 from crosslayer.testbed import Testbed, network, private
 
 Say = Callable[[str], None]
@@ -73,7 +73,7 @@ def request(
     if not (timeout_s > 0 and math.isfinite(timeout_s)):
         raise DiscoverError(f"{timeout_s:g} s is no timeout", where="--timeout", next_step="Give a number above 0.")
     question = Question(name)
-    build_query(question, Protocol.DOUDP, Settings())
+    build_query(question, Protocol.DOUDP, ClientSettings())
     if out is not None:
         table.check_path(out)
     return Request(targets, outside, packets_per_s, timeout_s, question, out)
@@ -132,9 +132,9 @@ def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> bool:
     return whole
 
 
-def _found(request: Request, hosts: list[Host]) -> tuple[list[Support], bool]:
+def _found(request: Request, hosts: list[ProbedHost]) -> tuple[list[Support], bool]:
     """Rows in the order of the hosts, and whether that is all of them."""
-    found: dict[Host, list[Support]] = {}
+    found: dict[ProbedHost, list[Support]] = {}
     with tqdm(total=checks(hosts), unit="check", smoothing=0.05, dynamic_ncols=True) as bar:
         finding = discover(
             hosts,
@@ -145,12 +145,12 @@ def _found(request: Request, hosts: list[Host]) -> tuple[list[Support], bool]:
         )
         with contextlib.closing(finding), contextlib.suppress(KeyboardInterrupt):
             for rows in finding:
-                found[Host(rows[0].target, rows[0].address)] = rows
+                found[ProbedHost(rows[0].target, rows[0].address)] = rows
                 bar.set_postfix_str(rows[0].target)
     return [row for host in hosts for row in found.get(host, [])], len(found) == len(hosts)
 
 
-def resolve(targets: Sequence[Target]) -> list[Host]:
+def resolve(targets: Sequence[Target]) -> list[ProbedHost]:
     """Targets outside as hosts, a name with each of its addresses.
 
     Raises
@@ -158,10 +158,10 @@ def resolve(targets: Sequence[Target]) -> list[Host]:
     DiscoverError
         For a name without an address.
     """
-    hosts: dict[Host, None] = {}
+    hosts: dict[ProbedHost, None] = {}
     for target in targets:
         if target.address:
-            hosts[Host(target.text, target.address)] = None
+            hosts[ProbedHost(target.text, target.address)] = None
             continue
         try:
             known = socket.getaddrinfo(target.text, None, type=socket.SOCK_DGRAM)
@@ -170,5 +170,5 @@ def resolve(targets: Sequence[Target]) -> list[Host]:
                 f"has no address ({error.strerror})", where=target.text, next_step="Check the name, or leave it out."
             ) from None
         for *_rest, address in known:
-            hosts[Host(target.text, str(address[0]))] = None
+            hosts[ProbedHost(target.text, str(address[0]))] = None
     return list(hosts)

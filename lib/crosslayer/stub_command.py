@@ -9,10 +9,11 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from crosslayer.stub import Settings, Stub, find_stub_binary
+from crosslayer import process
+from crosslayer.stub import Stub, StubSettings, find_stub_binary
 
 
-def run_forever(settings: Settings, *, metrics: Path | None, control: Path | None) -> NoReturn:
+def run_forever(settings: StubSettings, *, metrics: Path | None, control: Path | None) -> NoReturn:
     """Become the stub: it ends with a signal, and tells what is wrong itself.
 
     Parameters
@@ -31,7 +32,7 @@ def run_forever(settings: Settings, *, metrics: Path | None, control: Path | Non
     os.execv(binary, words)
 
 
-def run_command(settings: Settings, command: list[str], *, metrics: Path | None) -> int:
+def run_command(settings: StubSettings, command: list[str], *, metrics: Path | None) -> int:
     """Run a command while the stub answers, and return its exit status (128 + signal where one ended it).
 
     The metrics go to standard output after the command's own, unless a file is given.
@@ -44,14 +45,7 @@ def run_command(settings: Settings, command: list[str], *, metrics: Path | None)
     with tempfile.TemporaryDirectory(prefix="crosslayer-stub-") as name:
         folder = Path(name)
         with Stub.start(subprocess.Popen, settings, folder, metrics_file=metrics) as stub:
-            try:
-                status = subprocess.run(command, check=False).returncode
-            except FileNotFoundError:
-                print(f"crosslayer: {command[0]}: command not found", file=sys.stderr)
-                return 127
-            except PermissionError:
-                print(f"crosslayer: {command[0]}: not executable", file=sys.stderr)
-                return 126
+            status = process.run_command(command)
         if metrics is None:
             sys.stdout.write(stub.metrics_file.read_text(encoding="utf-8"))
-    return status if status >= 0 else 128 - status
+    return status

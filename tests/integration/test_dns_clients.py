@@ -20,13 +20,13 @@ import pytest
 from crosslayer.dns import (
     RESUMPTIONS,
     Capture,
+    ClientSettings,
     Exchange,
     Protocol,
     Question,
+    Resolver,
     Resumption,
-    Server,
     SessionStore,
-    Settings,
     exchange,
     tcp_rtt,
 )
@@ -87,7 +87,7 @@ def measure(folder: Path) -> dict[str, Any]:
     results: dict[str, Any] = {}
     with Capture() as capture:
         with running_server(folder / "plain") as running:
-            server = Server(SERVER_ADDRESS, NAME, running.ca_file)
+            server = Resolver(SERVER_ADDRESS, NAME, running.ca_file)
             for protocol, resumption in CONDITIONS:
                 store = SessionStore()
                 if resumption is not Resumption.NONE:
@@ -98,11 +98,11 @@ def measure(folder: Path) -> dict[str, Any]:
             for protocol in Protocol:
                 absent = exchange(server, Question("absent.example.org"), protocol, capture=capture)
                 results[f"{protocol} absent"] = row_of(absent, running)
-            by_address = Server(SERVER_ADDRESS, SERVER_ADDRESS, running.ca_file)
+            by_address = Resolver(SERVER_ADDRESS, SERVER_ADDRESS, running.ca_file)
             for protocol in (Protocol.DOT, Protocol.DOH, *QUIC):
                 results[f"{protocol} by address"] = row_of(exchange(by_address, question, protocol), running)
             for protocol in (Protocol.DOH, Protocol.DOH3):
-                post = exchange(server, question, protocol, settings=Settings(http_method="POST"))
+                post = exchange(server, question, protocol, settings=ClientSettings(http_method="POST"))
                 results[f"{protocol} POST"] = row_of(post, running)
             for protocol, resumption in RESUMED:
                 store = SessionStore()
@@ -113,7 +113,7 @@ def measure(folder: Path) -> dict[str, Any]:
             results["tcp_rtt"] = tcp_rtt(server)
             results["stats"] = settled_stats(running)
         with running_server(folder / "retry", retry=True) as running:
-            server = Server(SERVER_ADDRESS, NAME, running.ca_file)
+            server = Resolver(SERVER_ADDRESS, NAME, running.ca_file)
             for protocol in QUIC:
                 for resumption in RESUMPTIONS[protocol]:
                     store = SessionStore()
@@ -121,7 +121,7 @@ def measure(folder: Path) -> dict[str, Any]:
                     result = exchange(server, question, protocol, resumption, sessions=store, capture=capture)
                     results[f"{protocol} {resumption} with retry"] = row_of(result, running)
         with running_server(folder / "late", early_data=False) as running:
-            server = Server(SERVER_ADDRESS, NAME, running.ca_file)
+            server = Resolver(SERVER_ADDRESS, NAME, running.ca_file)
             for protocol in QUIC:
                 store = SessionStore()
                 exchange(server, question, protocol, sessions=store, warming=True)

@@ -28,14 +28,14 @@ from aioquic.tls import SessionTicket
 
 from crosslayer.dns import (
     DEFAULT_PORTS,
+    ClientSettings,
     DnsError,
     Exchange,
     Protocol,
     Question,
+    Resolver,
     Resumption,
-    Server,
     SessionStore,
-    Settings,
     build_query,
     client_for,
     exchange,
@@ -47,7 +47,7 @@ from crosslayer.testbed.certificates import make_certificates
 NAME = "www.example.org"
 QUESTION = Question(NAME)
 LOOPBACK = "127.0.0.1"
-QUICK = Settings(timeout_s=0.3)
+QUICK = ClientSettings(timeout_s=0.3)
 
 Datagrams = Callable[[bytes], list[bytes]]
 Connection = socket.socket | ssl.SSLSocket
@@ -61,9 +61,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def at(port: int, folder: Path | None = None) -> Server:
+def at(port: int, folder: Path | None = None) -> Resolver:
     """The server of every transport on one port."""
-    return Server(LOOPBACK, NAME, folder / "ca.pem" if folder else None, dict.fromkeys(DEFAULT_PORTS, port))
+    return Resolver(LOOPBACK, NAME, folder / "ca.pem" if folder else None, dict.fromkeys(DEFAULT_PORTS, port))
 
 
 def answer_to(wire: bytes, *, flags: int = 0, rcode: dns.rcode.Rcode = dns.rcode.NOERROR) -> bytes:
@@ -233,7 +233,7 @@ def test_doudp_with_nothing_but_wrong_ids_says_so() -> None:
 
 def test_doudp_asks_again_and_then_gives_up() -> None:
     with udp_server(lambda data: []) as (port, received):
-        row = exchange(at(port), QUESTION, Protocol.DOUDP, settings=Settings(timeout_s=0.5, udp_retransmit_s=0.2))
+        row = exchange(at(port), QUESTION, Protocol.DOUDP, settings=ClientSettings(timeout_s=0.5, udp_retransmit_s=0.2))
     assert row.error == "timeout"
     assert len(received) == 3
     assert len(set(received)) == 1
@@ -247,7 +247,7 @@ def test_doudp_gets_its_answer_by_asking_again() -> None:
         return [answer_to(data)] if len(seen) == 2 else []
 
     with udp_server(second_time) as (port, _):
-        row = exchange(at(port), QUESTION, Protocol.DOUDP, settings=Settings(udp_retransmit_s=0.1))
+        row = exchange(at(port), QUESTION, Protocol.DOUDP, settings=ClientSettings(udp_retransmit_s=0.1))
     assert_good(row)
     assert row.query_ms is not None
     assert row.query_ms >= 100
@@ -316,14 +316,14 @@ def test_a_connection_can_be_asked_more_than_once() -> None:
     with tcp_server(answer_messages) as port, client_for(Protocol.DOTCP, at(port)) as client:
         client.connect()
         for name in ("a.example", "b.example"):
-            query = build_query(Question(name), Protocol.DOTCP, Settings())
+            query = build_query(Question(name), Protocol.DOTCP, ClientSettings())
             assert dns.message.from_wire(client.query(query)).question == query.message.question
 
 
 def test_tcp_rtt() -> None:
     with tcp_server(linger) as port:
         assert 0 < tcp_rtt(at(port)) < 1000
-        assert 0 < tcp_rtt(Server(LOOPBACK), port=port) < 1000
+        assert 0 < tcp_rtt(Resolver(LOOPBACK), port=port) < 1000
     with pytest.raises(DnsError, match="connection refused"):
         tcp_rtt(at(port))
 
@@ -389,7 +389,7 @@ def test_a_server_without_tickets_cannot_be_warmed(folder: Path) -> None:
             QUESTION,
             Protocol.DOT,
             sessions=store,
-            settings=Settings(ticket_wait_s=0.1),
+            settings=ClientSettings(ticket_wait_s=0.1),
             warming=True,
         )
         elapsed_s = time.monotonic() - begin
@@ -404,7 +404,7 @@ def test_certificates_are_verified(folder: Path, tmp_path: Path, protocol: Proto
     with tcp_server(answer_messages, tls_context(folder, alpn="h2")) as port:
         other_ca = exchange(at(port, tmp_path), QUESTION, protocol)
         ports = dict.fromkeys(DEFAULT_PORTS, port)
-        other_name = exchange(Server(LOOPBACK, "www.example.net", folder / "ca.pem", ports), QUESTION, protocol)
+        other_name = exchange(Resolver(LOOPBACK, "www.example.net", folder / "ca.pem", ports), QUESTION, protocol)
     assert other_ca.error is not None
     assert other_ca.error.startswith("certificate: unable to get local issuer")
     assert other_name.error is not None
@@ -499,7 +499,7 @@ def test_doh_full_and_resumed(folder: Path, method: str) -> None:
         requests.append(headers)
         respond_well(http, stream, headers, body)
 
-    store, settings = SessionStore(), Settings(http_method=method)
+    store, settings = SessionStore(), ClientSettings(http_method=method)
     with tcp_server(http2_server(respond), tls_context(folder, alpn="h2")) as port:
         server = at(port, folder)
         rows = [
@@ -524,7 +524,7 @@ def test_doh_asks_again_on_the_same_connection(folder: Path) -> None:
     ):
         client.connect()
         for name in ("a.example", "b.example"):
-            query = build_query(Question(name), Protocol.DOH, Settings())
+            query = build_query(Question(name), Protocol.DOH, ClientSettings())
             assert dns.message.from_wire(client.query(query)).question == query.message.question
 
 
@@ -682,7 +682,7 @@ def test_a_warming_exchange_waits_for_a_ticket_that_was_lost(folder: Path) -> No
 @pytest.mark.parametrize("told_before", [True, False])
 def test_early_data_needs_not_know_its_query_before(folder: Path, told_before: bool) -> None:
     store = SessionStore()
-    first, second = (build_query(Question(name), Protocol.DOQ, Settings()) for name in ("a.example", "b.example"))
+    first, second = (build_query(Question(name), Protocol.DOQ, ClientSettings()) for name in ("a.example", "b.example"))
     with doq_server(folder) as port:
         server = at(port, folder)
         exchange(server, QUESTION, Protocol.DOQ, sessions=store, warming=True)

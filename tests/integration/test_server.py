@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from crosslayer.errors import CrosslayerError
+from crosslayer.process import ProcessDied
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server, ServerError, find_server_binary
 
 ADDRESSES = {"www.example.org": "10.53.1.1", "alias-1.example.org": "10.53.1.2"}
@@ -210,8 +211,11 @@ def test_commands(namespace: Namespace, server: Server) -> None:
 def test_a_server_that_died_says_so(server: Server) -> None:
     server._process.kill()
     server._process.wait()
-    with pytest.raises(ServerError, match="did not answer the command `stats`"):
+    with pytest.raises(ProcessDied, match="the server ended with status -9") as caught:
         server.stats()
+    assert (caught.value.program, caught.value.status) == ("the server", -9)
+    with pytest.raises(ProcessDied):
+        server.raise_if_dead()
     server.stop()
     with pytest.raises(ServerError, match="not running"):
         server.stats()

@@ -27,10 +27,10 @@ import dns.rcode
 import pytest
 
 from crosslayer import pages
-from crosslayer.dns import DEFAULT_PORTS, RESUMPTIONS, Protocol, Resumption, Server
+from crosslayer.dns import DEFAULT_PORTS, RESUMPTIONS, Protocol, Resolver, Resumption
 from crosslayer.errors import CrosslayerError
 from crosslayer.links import Profile
-from crosslayer.stub import Settings, Stub, find_stub_binary
+from crosslayer.stub import Stub, StubSettings, find_stub_binary
 from crosslayer.stub.settings import SCHEMES
 from crosslayer.testbed import Testbed, network, private
 from crosslayer.testbed import server as testbed_server
@@ -121,11 +121,11 @@ def measure() -> dict[str, Any]:
     results: dict[str, Any] = {}
     with Testbed() as testbed, testbed.serve(pages.load_pages(spec_dir).values(), spec_dir=spec_dir) as (server, _):
         testbed.set_link(Profile("delayed", RTT_MS, "delayed"))
-        towards = Server(network.SERVER_ADDRESS, NAME, server.ca_file)
+        towards = Resolver(network.SERVER_ADDRESS, NAME, server.ca_file)
 
         @contextlib.contextmanager
         def stub_for(protocol: Protocol, resumption: Resumption | None = None, **options: Any) -> Iterator[Stub]:
-            settings = Settings.towards(towards, protocol, resumption, **options)
+            settings = StubSettings.towards(towards, protocol, resumption, **options)
             with Stub.start(subprocess.Popen, settings, folder / "stub") as stub:
                 yield stub
 

@@ -21,10 +21,10 @@ from aioquic.quic.packet import encode_quic_version_negotiation, pull_quic_heade
 from crosslayer import discover_command
 from crosslayer.discover import DiscoverError, Support, Target, parse_targets, read_targets, table
 from crosslayer.discover.doq import DRAFTS, AnyDoQCore
-from crosslayer.discover.emulated import KINDS, Absent, Population, bound_ports
+from crosslayer.discover.emulated import IMPLEMENTATIONS, Absent, Population, bound_ports
 from crosslayer.discover.pace import Pace
 from crosslayer.discover.probe import FORCING_VERSION, decode_version_negotiation, encode_probe, version_names
-from crosslayer.dns import DnsError, Protocol, Question, Server, Session, Settings, build_query, client_for
+from crosslayer.dns import ClientSettings, DnsError, Protocol, Question, Resolver, Session, build_query, client_for
 from crosslayer.dns.message import framed
 from crosslayer.testbed.certificates import make_certificates
 
@@ -254,8 +254,8 @@ def test_a_query_goes_as_the_draft_agreed_on_has_it(tmp_path: Path, spoken: list
     configuration = QuicConfiguration(is_client=False, alpn_protocols=spoken)
     configuration.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
     client = AnyDoQCore(
-        Server("192.0.2.1", "dns.example", verify=False),
-        Settings(),
+        Resolver("192.0.2.1", "dns.example", verify=False),
+        ClientSettings(),
         session=Session(),
         early_data=False,
     )
@@ -263,7 +263,7 @@ def test_a_query_goes_as_the_draft_agreed_on_has_it(tmp_path: Path, spoken: list
     first = client.datagrams(0.0)
     header = pull_quic_header(Buffer(data=first[0]), host_cid_length=8)
     server = QuicConnection(configuration=configuration, original_destination_connection_id=header.destination_cid)
-    query = build_query(Question("www.example.org"), Protocol.DOQ, Settings(padding_block_bytes=0))
+    query = build_query(Question("www.example.org"), Protocol.DOQ, ClientSettings(padding_block_bytes=0))
     good = dns.message.make_response(query.message).to_wire()
     received, to_server, stream = b"", first, None
     for now in range(1, 10):
@@ -286,9 +286,9 @@ def test_a_query_goes_as_the_draft_agreed_on_has_it(tmp_path: Path, spoken: list
 
 
 def test_without_verification_no_ca_is_needed_and_with_it_one_is() -> None:
-    client_for(Protocol.DOT, Server("192.0.2.1", "dns.example", verify=False)).close()
+    client_for(Protocol.DOT, Resolver("192.0.2.1", "dns.example", verify=False)).close()
     with pytest.raises(DnsError, match="needs the name and the CA"):
-        client_for(Protocol.DOT, Server("192.0.2.1", "dns.example"))
+        client_for(Protocol.DOT, Resolver("192.0.2.1", "dns.example"))
 
 
 # The testbed's resolvers
@@ -327,7 +327,7 @@ def test_targets_inside_are_addresses_of_the_testbed_and_names_of_its_resolvers(
 
 
 def test_every_kind_has_a_name_that_can_be_a_target() -> None:
-    names = [kind.name for kind in KINDS]
+    names = [kind.name for kind in IMPLEMENTATIONS]
     assert [target.text for target in parse_targets(names)] == names
 
 

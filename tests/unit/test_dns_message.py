@@ -12,11 +12,11 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from crosslayer.dns import DnsError, Protocol, Query, Question, Settings, build_query, check_answer
+from crosslayer.dns import ClientSettings, DnsError, Protocol, Query, Question, build_query, check_answer
 from crosslayer.dns.message import framed, matches, unframed
 
 QUESTION = Question("www.example.org")
-SETTINGS = Settings()
+SETTINGS = ClientSettings()
 
 
 def make_query(protocol: Protocol = Protocol.DOTCP) -> Query:
@@ -56,16 +56,16 @@ def test_encrypted_queries_are_padded_to_blocks(protocol: Protocol) -> None:
 
 
 def test_a_client_cookie_takes_twelve_bytes_and_is_another_each_time() -> None:
-    first, second = (build_query(QUESTION, Protocol.DOUDP, Settings(cookie=True)) for _ in range(2))
+    first, second = (build_query(QUESTION, Protocol.DOUDP, ClientSettings(cookie=True)) for _ in range(2))
     assert len(first.wire) == 44 + 12
     assert [option.otype for option in first.message.options] == [dns.edns.OptionType.COOKIE]
     assert first.wire[-8:] != second.wire[-8:]
-    assert len(build_query(QUESTION, Protocol.DOQ, Settings(cookie=True)).wire) == 128
+    assert len(build_query(QUESTION, Protocol.DOQ, ClientSettings(cookie=True)).wire) == 128
 
 
 def test_padding_is_a_parameter() -> None:
-    assert len(build_query(QUESTION, Protocol.DOQ, Settings(padding_block_bytes=468)).wire) == 468
-    assert len(build_query(QUESTION, Protocol.DOQ, Settings(padding_block_bytes=0)).wire) == 44
+    assert len(build_query(QUESTION, Protocol.DOQ, ClientSettings(padding_block_bytes=468)).wire) == 468
+    assert len(build_query(QUESTION, Protocol.DOQ, ClientSettings(padding_block_bytes=0)).wire) == 44
 
 
 @pytest.mark.parametrize("question", [Question("a..b"), Question("x" * 64), Question("example.org", "NONSENSE")])

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from cryptography.x509.verification import VerificationError
 
-from crosslayer.dns import Group, Protocol, Question, Server, Session, Settings, build_query, check_answer
+from crosslayer.dns import ClientSettings, Group, Protocol, Question, Resolver, Session, build_query, check_answer
 from crosslayer.dns.message import framed
 from crosslayer.dns.quic_core import DoH3Core, DoQCore, QuicCore
 from crosslayer.testbed.certificates import make_certificates
@@ -48,8 +48,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(folder: Path) -> Server:
-    return Server("10.53.0.2", NAME, folder / "ca.pem")
+def server(folder: Path) -> Resolver:
+    return Resolver("10.53.0.2", NAME, folder / "ca.pem")
 
 
 def make_chain(folder: Path, *, filler_bytes: int = 0, age: timedelta = timedelta(hours=1)) -> None:
@@ -265,16 +265,16 @@ class Wire:
 
 def core_for(
     kind: type[QuicCore],
-    server: Server,
+    server: Resolver,
     session: Session | None = None,
     *,
     early_data: bool = False,
     **settings: object,
 ) -> QuicCore:
-    return kind(server, Settings(**settings), session=session or Session(), early_data=early_data)  # type: ignore[arg-type]
+    return kind(server, ClientSettings(**settings), session=session or Session(), early_data=early_data)  # type: ignore[arg-type]
 
 
-def warm(kind: type[QuicCore], server: Server, far: FarEnd) -> Session:
+def warm(kind: type[QuicCore], server: Resolver, far: FarEnd) -> Session:
     wire = Wire(core_for(kind, server), far)
     wire.handshake()
     wire.ask()
@@ -287,7 +287,7 @@ def in_rtt(seconds: float) -> float:
 
 
 @pytest.mark.parametrize("kind", CORES)
-def test_a_full_exchange_takes_two_round_trips(kind: type[QuicCore], server: Server, folder: Path) -> None:
+def test_a_full_exchange_takes_two_round_trips(kind: type[QuicCore], server: Resolver, folder: Path) -> None:
     wire = Wire(core_for(kind, server), FarEnd(folder))
     assert in_rtt(wire.handshake()) == 1
     assert in_rtt(wire.ask()[0]) == 1
@@ -297,7 +297,7 @@ def test_a_full_exchange_takes_two_round_trips(kind: type[QuicCore], server: Ser
 
 @pytest.mark.parametrize("kind", CORES)
 def test_a_resumed_exchange_has_a_handshake_but_no_certificate(
-    kind: type[QuicCore], server: Server, folder: Path
+    kind: type[QuicCore], server: Resolver, folder: Path
 ) -> None:
     far = FarEnd(folder)
     session = warm(kind, server, far)
@@ -309,7 +309,7 @@ def test_a_resumed_exchange_has_a_handshake_but_no_certificate(
 
 
 @pytest.mark.parametrize("kind", CORES)
-def test_early_data_takes_one_round_trip(kind: type[QuicCore], server: Server, folder: Path) -> None:
+def test_early_data_takes_one_round_trip(kind: type[QuicCore], server: Resolver, folder: Path) -> None:
     far = FarEnd(folder)
     session = warm(kind, server, far)
     wire = Wire(core_for(kind, server, session, early_data=True), far)
@@ -321,7 +321,7 @@ def test_early_data_takes_one_round_trip(kind: type[QuicCore], server: Server, f
 
 @pytest.mark.parametrize("kind", CORES)
 def test_refused_early_data_is_asked_again_and_said_to_be_refused(
-    kind: type[QuicCore], server: Server, folder: Path
+    kind: type[QuicCore], server: Resolver, folder: Path
 ) -> None:
     far = FarEnd(folder)
     session = warm(kind, server, far)
@@ -333,7 +333,7 @@ def test_refused_early_data_is_asked_again_and_said_to_be_refused(
 
 
 @pytest.mark.parametrize("group", Group)
-def test_the_hello_is_one_packet_with_one_key_share(server: Server, folder: Path, group: Group) -> None:
+def test_the_hello_is_one_packet_with_one_key_share(server: Resolver, folder: Path, group: Group) -> None:
     far = FarEnd(folder)
     hellos: list[ClientHello] = []
     original = pull_client_hello
@@ -354,14 +354,14 @@ def test_the_hello_is_one_packet_with_one_key_share(server: Server, folder: Path
     assert wire.core.handshake_complete
 
 
-def test_the_size_of_padded_datagrams_is_a_parameter(server: Server, folder: Path) -> None:
+def test_the_size_of_padded_datagrams_is_a_parameter(server: Resolver, folder: Path) -> None:
     wire = Wire(core_for(DoQCore, server, quic_datagram_bytes=1252), FarEnd(folder))
     wire.handshake()
     assert [len(datagram) for datagram in wire.sent] == [1252, 1252]
 
 
 @pytest.mark.parametrize("kind", CORES)
-def test_a_retry_costs_one_round_trip(kind: type[QuicCore], server: Server, folder: Path) -> None:
+def test_a_retry_costs_one_round_trip(kind: type[QuicCore], server: Resolver, folder: Path) -> None:
     wire = Wire(core_for(kind, server), FarEnd(folder, retry=True))
     assert in_rtt(wire.handshake()) == 2
     assert wire.core.retry_received
@@ -369,7 +369,7 @@ def test_a_retry_costs_one_round_trip(kind: type[QuicCore], server: Server, fold
 
 
 @pytest.mark.parametrize("kind", CORES)
-def test_early_data_survives_a_retry(kind: type[QuicCore], server: Server, folder: Path) -> None:
+def test_early_data_survives_a_retry(kind: type[QuicCore], server: Resolver, folder: Path) -> None:
     far = FarEnd(folder, retry=True)
     session = warm(kind, server, far)
     wire = Wire(core_for(kind, server, session, early_data=True), far)
@@ -379,7 +379,7 @@ def test_early_data_survives_a_retry(kind: type[QuicCore], server: Server, folde
     assert len(far.arrived_before_handshake) == 1
 
 
-def test_a_token_is_sent_and_kept(server: Server, folder: Path) -> None:
+def test_a_token_is_sent_and_kept(server: Resolver, folder: Path) -> None:
     far = FarEnd(folder)
     wire = Wire(core_for(DoQCore, server, Session(token=b"validated")), far)
     wire.transmit()
@@ -389,13 +389,13 @@ def test_a_token_is_sent_and_kept(server: Server, folder: Path) -> None:
     assert wire.core.session.token == b"next"
 
 
-def test_a_lost_hello_is_sent_again_after_a_second(server: Server, folder: Path) -> None:
+def test_a_lost_hello_is_sent_again_after_a_second(server: Resolver, folder: Path) -> None:
     wire = Wire(core_for(DoQCore, server), FarEnd(folder))
     wire.lose = lambda number: number == 1
     assert wire.handshake() == pytest.approx(1.0 + 2 * ONE_WAY_S, abs=0.01)
 
 
-def test_a_lost_query_is_sent_again(server: Server, folder: Path) -> None:
+def test_a_lost_query_is_sent_again(server: Resolver, folder: Path) -> None:
     wire = Wire(core_for(DoQCore, server), FarEnd(folder))
     wire.handshake()
     wire.run_until(lambda: wire.core.session.ticket is not None)
@@ -405,7 +405,7 @@ def test_a_lost_query_is_sent_again(server: Server, folder: Path) -> None:
     assert 1 < in_rtt(elapsed_s) < 8
 
 
-def test_several_queries_share_a_connection(server: Server, folder: Path) -> None:
+def test_several_queries_share_a_connection(server: Resolver, folder: Path) -> None:
     wire = Wire(core_for(DoQCore, server), FarEnd(folder))
     wire.handshake()
     queries = [build_query(Question(name), Protocol.DOQ, wire.core.settings) for name in ("a.org", "b.org", "c.org")]
@@ -421,11 +421,11 @@ def test_several_queries_share_a_connection(server: Server, folder: Path) -> Non
 
 @pytest.mark.parametrize("kind", CORES)
 def test_a_certificate_of_another_ca_fails_before_anything_else_leaves(
-    kind: type[QuicCore], server: Server, folder: Path, tmp_path: Path
+    kind: type[QuicCore], server: Resolver, folder: Path, tmp_path: Path
 ) -> None:
     make_certificates(tmp_path, [NAME], ["10.53.0.2"])
     far = FarEnd(folder)
-    wire = Wire(core_for(kind, Server("10.53.0.2", NAME, tmp_path / "ca.pem")), far)
+    wire = Wire(core_for(kind, Resolver("10.53.0.2", NAME, tmp_path / "ca.pem")), far)
     wire.handshake()
     assert wire.core.error is not None
     assert wire.core.error.startswith("certificate: ")
@@ -440,7 +440,7 @@ def test_a_certificate_of_another_ca_fails_before_anything_else_leaves(
     ("name", "holds"), [(NAME, True), ("10.53.0.2", True), ("other.org", False), ("10.9.9.9", False)]
 )
 def test_the_certificate_must_be_for_the_name_or_address(folder: Path, name: str, holds: bool) -> None:
-    wire = Wire(core_for(DoQCore, Server("10.53.0.2", name, folder / "ca.pem")), FarEnd(folder))
+    wire = Wire(core_for(DoQCore, Resolver("10.53.0.2", name, folder / "ca.pem")), FarEnd(folder))
     wire.handshake()
     assert wire.core.handshake_complete is holds
     assert (wire.core.error is None) is holds
@@ -451,7 +451,7 @@ def test_a_chain_beyond_the_amplification_limit_costs_a_round_trip_unless_resume
     tmp_path: Path, filler_bytes: int, round_trips: int
 ) -> None:
     make_chain(tmp_path, filler_bytes=filler_bytes)
-    server, far = Server("10.53.0.2", NAME, tmp_path / "ca.pem"), FarEnd(tmp_path)
+    server, far = Resolver("10.53.0.2", NAME, tmp_path / "ca.pem"), FarEnd(tmp_path)
     wire = Wire(core_for(DoQCore, server), far)
     assert in_rtt(wire.handshake()) == round_trips
     wire.ask()
@@ -463,13 +463,13 @@ def test_a_chain_beyond_the_amplification_limit_costs_a_round_trip_unless_resume
 @pytest.mark.parametrize("age", [timedelta(days=2), timedelta(days=-1)], ids=["expired", "not yet valid"])
 def test_a_certificate_out_of_its_time(tmp_path: Path, age: timedelta) -> None:
     make_chain(tmp_path, age=age)
-    wire = Wire(core_for(DoQCore, Server("10.53.0.2", NAME, tmp_path / "ca.pem")), FarEnd(tmp_path))
+    wire = Wire(core_for(DoQCore, Resolver("10.53.0.2", NAME, tmp_path / "ca.pem")), FarEnd(tmp_path))
     wire.handshake()
     assert wire.core.error is not None
     assert wire.core.error.startswith("certificate: ")
 
 
-def test_aioquics_own_check_is_replaced_not_dropped(server: Server, folder: Path) -> None:
+def test_aioquics_own_check_is_replaced_not_dropped(server: Resolver, folder: Path) -> None:
     """The handshake of a core without a verdict of its own verifier must not complete."""
     core = core_for(DoQCore, server)
     assert core._quic.configuration.verify_mode == ssl.CERT_NONE
@@ -486,7 +486,7 @@ def test_aioquics_own_check_is_replaced_not_dropped(server: Server, folder: Path
     assert core.error == "certificate: no"
 
 
-def test_a_close_by_the_server_is_an_error_at_once(server: Server, folder: Path) -> None:
+def test_a_close_by_the_server_is_an_error_at_once(server: Resolver, folder: Path) -> None:
     far = FarEnd(folder, lambda far, stream, message: far.quic.close(error_code=2, reason_phrase="no"))  # type: ignore[union-attr]
     wire = Wire(core_for(DoQCore, server), far)
     wire.handshake()
@@ -497,7 +497,7 @@ def test_a_close_by_the_server_is_an_error_at_once(server: Server, folder: Path)
     assert wire.core.answer(stream) is None
 
 
-def run_query(kind: type[QuicCore], server: Server, far: FarEnd) -> bytes | None:
+def run_query(kind: type[QuicCore], server: Resolver, far: FarEnd) -> bytes | None:
     wire = Wire(core_for(kind, server), far)
     wire.handshake()
     stream = wire.core.ask(build_query(Question(NAME), kind.protocol, wire.core.settings))
@@ -511,7 +511,7 @@ def reset(far: FarEnd, stream: int, message: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", CORES)
-def test_a_reset_stream(kind: type[QuicCore], server: Server, folder: Path) -> None:
+def test_a_reset_stream(kind: type[QuicCore], server: Resolver, folder: Path) -> None:
     with pytest.raises(ValueError, match="stream reset by the server, code 0x3"):
         run_query(kind, server, FarEnd(folder, reset))
 
@@ -521,12 +521,12 @@ def test_a_reset_stream(kind: type[QuicCore], server: Server, folder: Path) -> N
     [b"", b"\0", b"\0\5abc", b"\0\3abcd"],
     ids=["nothing", "half a length", "shorter than its length", "longer than its length"],
 )
-def test_doq_answers_must_fill_their_length(server: Server, folder: Path, reply: bytes) -> None:
+def test_doq_answers_must_fill_their_length(server: Resolver, folder: Path, reply: bytes) -> None:
     with pytest.raises(ValueError, match="malformed"):
         run_query(DoQCore, server, FarEnd(folder, lambda far, stream, message: far.send(stream, reply)))
 
 
-def test_a_doq_answer_is_complete_before_its_stream_ends(server: Server, folder: Path) -> None:
+def test_a_doq_answer_is_complete_before_its_stream_ends(server: Resolver, folder: Path) -> None:
     far = FarEnd(folder, lambda far, stream, message: far.send(stream, b"\0\3abc", end=False))
     assert run_query(DoQCore, server, far) == b"abc"
 
@@ -539,12 +539,14 @@ def test_a_doq_answer_is_complete_before_its_stream_ends(server: Server, folder:
         ({"content_type": b""}, "content type missing"),
     ],
 )
-def test_doh3_responses_must_be_dns_messages(server: Server, folder: Path, fields: dict[str, bytes], what: str) -> None:
+def test_doh3_responses_must_be_dns_messages(
+    server: Resolver, folder: Path, fields: dict[str, bytes], what: str
+) -> None:
     with pytest.raises(ValueError, match=what):
         run_query(DoH3Core, server, FarEnd(folder, lambda far, stream, message: respond(far, stream, b"x", **fields)))
 
 
-def test_a_doh3_body_larger_than_any_message_is_not_read_to_its_end(server: Server, folder: Path) -> None:
+def test_a_doh3_body_larger_than_any_message_is_not_read_to_its_end(server: Resolver, folder: Path) -> None:
     def flood(far: FarEnd, stream: int, message: bytes) -> None:
         assert far.http is not None
         far.http.send_headers(stream, [(b":status", b"200"), (b"content-type", b"application/dns-message")])
@@ -553,12 +555,12 @@ def test_a_doh3_body_larger_than_any_message_is_not_read_to_its_end(server: Serv
     body = run_query(DoH3Core, server, FarEnd(folder, flood))
     assert body is not None
     assert 65535 < len(body) < 100_000
-    query = build_query(Question(NAME), Protocol.DOH3, Settings())
+    query = build_query(Question(NAME), Protocol.DOH3, ClientSettings())
     assert check_answer(body, query).error == "oversized"
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_doh3_requests(server: Server, folder: Path, method: str) -> None:
+def test_doh3_requests(server: Resolver, folder: Path, method: str) -> None:
     far = FarEnd(folder)
     wire = Wire(core_for(DoH3Core, server, http_method=method), far)
     wire.handshake()
@@ -571,7 +573,7 @@ def test_doh3_requests(server: Server, folder: Path, method: str) -> None:
     assert (b"content-type" in request) is (method == "POST")
 
 
-def test_an_endless_silence_is_a_timeout(server: Server, folder: Path) -> None:
+def test_an_endless_silence_is_a_timeout(server: Resolver, folder: Path) -> None:
     wire = Wire(core_for(DoQCore, server, timeout_s=2.0), FarEnd(folder))
     wire.lose = lambda number: True
     wire.run_until(lambda: wire.core.error is not None)

@@ -8,28 +8,28 @@ from pathlib import Path
 import pytest
 
 from crosslayer.dns import (
+    ClientSettings,
     DnsError,
     Protocol,
     Question,
+    Resolver,
     Resumption,
-    Server,
     Session,
     SessionStore,
-    Settings,
     client_for,
     exchange,
 )
 from crosslayer.dns.timing import PhaseName, Timeline, collector_paused
 
-SERVER = Server("127.0.0.1", "www.example.org", Path("ca.pem"))
+SERVER = Resolver("127.0.0.1", "www.example.org", Path("ca.pem"))
 
 
 def test_a_session_is_used_once_and_only_by_its_transport_server_and_name() -> None:
     store = SessionStore()
     store.put(SERVER, Protocol.DOQ, Session(token=b"token"))
     assert store.take(SERVER, Protocol.DOH3) == Session()
-    assert store.take(Server("127.0.0.2", "www.example.org"), Protocol.DOQ) == Session()
-    assert store.take(Server("127.0.0.1", "other.example.org"), Protocol.DOQ) == Session()
+    assert store.take(Resolver("127.0.0.2", "www.example.org"), Protocol.DOQ) == Session()
+    assert store.take(Resolver("127.0.0.1", "other.example.org"), Protocol.DOQ) == Session()
     assert store.take(SERVER, Protocol.DOQ) == Session(token=b"token")
     assert store.take(SERVER, Protocol.DOQ) == Session()
 
@@ -82,15 +82,15 @@ def test_the_collector_is_paused_and_left_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("protocol", "resumption", "settings", "warming", "what"),
     [
-        (Protocol.DOUDP, Resumption.TICKET, Settings(), False, "no such resumption"),
-        (Protocol.DOT, Resumption.EARLY_DATA, Settings(), False, "no such resumption"),
-        (Protocol.DOH3, Resumption.EARLY_DATA, Settings(http_method="POST"), False, "safe methods only"),
-        (Protocol.DOTCP, Resumption.NONE, Settings(), True, "a warming exchange"),
-        (Protocol.DOQ, Resumption.TICKET, Settings(), True, "a warming exchange"),
+        (Protocol.DOUDP, Resumption.TICKET, ClientSettings(), False, "no such resumption"),
+        (Protocol.DOT, Resumption.EARLY_DATA, ClientSettings(), False, "no such resumption"),
+        (Protocol.DOH3, Resumption.EARLY_DATA, ClientSettings(http_method="POST"), False, "safe methods only"),
+        (Protocol.DOTCP, Resumption.NONE, ClientSettings(), True, "a warming exchange"),
+        (Protocol.DOQ, Resumption.TICKET, ClientSettings(), True, "a warming exchange"),
     ],
 )
 def test_conditions_that_cannot_exist_are_refused(
-    protocol: Protocol, resumption: Resumption, settings: Settings, warming: bool, what: str
+    protocol: Protocol, resumption: Resumption, settings: ClientSettings, warming: bool, what: str
 ) -> None:
     with pytest.raises(DnsError, match=what):
         exchange(
@@ -114,30 +114,30 @@ def test_resuming_and_warming_need_a_store() -> None:
 @pytest.mark.parametrize("protocol", [Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ])
 def test_encrypted_transports_need_a_name_and_a_ca(protocol: Protocol, tmp_path: Path) -> None:
     with pytest.raises(DnsError, match="needs the name and the CA"):
-        client_for(protocol, Server("127.0.0.1", "www.example.org"))
+        client_for(protocol, Resolver("127.0.0.1", "www.example.org"))
     with pytest.raises(DnsError, match="needs the name and the CA"):
-        client_for(protocol, Server("127.0.0.1", ca_file=tmp_path / "ca.pem"))
+        client_for(protocol, Resolver("127.0.0.1", ca_file=tmp_path / "ca.pem"))
     with pytest.raises(DnsError, match="cannot be read: No such file"):
-        client_for(protocol, Server("127.0.0.1", "www.example.org", tmp_path / "ca.pem"))
+        client_for(protocol, Resolver("127.0.0.1", "www.example.org", tmp_path / "ca.pem"))
     (tmp_path / "ca.pem").write_text("not a certificate")
     with pytest.raises(DnsError, match="cannot be read"):
-        client_for(protocol, Server("127.0.0.1", "www.example.org", tmp_path / "ca.pem"))
+        client_for(protocol, Resolver("127.0.0.1", "www.example.org", tmp_path / "ca.pem"))
 
 
 def test_a_server_is_an_address() -> None:
     with pytest.raises(DnsError, match="not an IP address"):
-        Server("dns.example.org")
+        Resolver("dns.example.org")
 
 
 @pytest.mark.parametrize("name", [".", "a..b", "-a.example", "a b", "exämple.org", "a" * 64, "a." * 127 + "a"])
 def test_a_server_name_is_a_host_name(name: str) -> None:
     with pytest.raises(DnsError, match="not a host name"):
-        Server("127.0.0.1", name)
+        Resolver("127.0.0.1", name)
 
 
 @pytest.mark.parametrize("name", ["", "localhost", "WWW.Example.org", "xn--exmple-cua.org", "10.53.0.2", "::1"])
 def test_server_names(name: str) -> None:
-    assert Server("127.0.0.1", name).server_name == name
+    assert Resolver("127.0.0.1", name).server_name == name
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_server_names(name: str) -> None:
 )
 def test_settings_out_of_range_are_refused(name: str, value: object) -> None:
     with pytest.raises(DnsError, match=f"{name} cannot be {value!r}"):
-        Settings(**{name: value})  # type: ignore[arg-type]
+        ClientSettings(**{name: value})  # type: ignore[arg-type]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from pathlib import Path
 
 import dns.zone
 import pytest
@@ -13,7 +11,6 @@ from crosslayer.testbed.server import (
     ConnectionEvent,
     QueryEvent,
     RequestEvent,
-    Server,
     ServerError,
     parse_event,
     zone_text,
@@ -67,26 +64,3 @@ def test_events_become_their_classes() -> None:
 def test_an_event_of_another_version_is_an_error(line: str) -> None:
     with pytest.raises(ServerError, match="cannot be read"):
         parse_event(line)
-
-
-def test_events_are_whole_lines_and_come_once(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    line = json.dumps(QUERY).encode() + b"\n"
-    path.write_bytes(line + line[:20])
-    process = subprocess.Popen(["true"])
-    server = Server(
-        process,
-        addresses={},
-        ca_file=tmp_path,
-        spki="",
-        zone=tmp_path,
-        control_path=tmp_path,
-        events_path=path,
-        log_path=tmp_path,
-    )
-    assert len(server.events()) == 1
-    with path.open("ab") as file:
-        file.write(line[20:] + line)
-    assert len(server.events()) == 2
-    assert server.events() == []
-    server.stop()

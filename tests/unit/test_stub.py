@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from crosslayer.dns import Protocol, Resumption, Server
-from crosslayer.stub import QueryMetrics, Settings, StubError, parse_metrics
+from crosslayer.dns import Protocol, Resolver, Resumption
+from crosslayer.stub import QueryMetrics, StubError, StubSettings, parse_metrics
 
 ROW: dict[str, Any] = {
     "time": 1700000000000000000, "client": "127.0.0.1:40000", "client_protocol": "udp", "name": "www.example.org.",
@@ -32,8 +32,8 @@ ROW: dict[str, Any] = {
     ],
 )
 def test_settings_towards_a_server(protocol: Protocol, url: str) -> None:
-    server = Server("10.53.0.2", "www.example.org", Path("/ca.pem"))
-    settings = Settings.towards(server, protocol, Resumption.NONE, listen="127.0.0.1:5353", timeout_s=2.5)
+    server = Resolver("10.53.0.2", "www.example.org", Path("/ca.pem"))
+    settings = StubSettings.towards(server, protocol, Resumption.NONE, listen="127.0.0.1:5353", timeout_s=2.5)
     words = settings.words()
     options = dict(zip(words[::2], words[1::2], strict=True))
     assert options == {
@@ -43,12 +43,12 @@ def test_settings_towards_a_server(protocol: Protocol, url: str) -> None:
 
 
 def test_what_is_not_set_is_left_to_the_stub() -> None:
-    words = Settings("quic://192.0.2.1").words()
+    words = StubSettings("quic://192.0.2.1").words()
     assert not {"--ca", "--server-name", "--resumption"} & set(words)
 
 
 def test_an_ipv6_server_is_written_in_brackets() -> None:
-    assert Settings.towards(Server("2001:db8::1"), Protocol.DOQ).upstream == "quic://[2001:db8::1]:853"
+    assert StubSettings.towards(Resolver("2001:db8::1"), Protocol.DOQ).upstream == "quic://[2001:db8::1]:853"
 
 
 def test_metrics_are_read_as_they_are_written() -> None:

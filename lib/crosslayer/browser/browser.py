@@ -138,7 +138,7 @@ class Browser:
     resolves
         Host names that Chromium resolves by itself (coupled loads). Every name but these and those of `addresses`, its
         own background lookups among them, is refused at once.
-    told_h3
+    force_h3
         Speak QUIC to the hosts it resolves too, whatever DNS says of them. False leaves it to their HTTPS records (RFC
         9460): where there are none, Chromium stays with HTTP/2.
     spki
@@ -160,10 +160,12 @@ class Browser:
         addresses: Mapping[str, str],
         spki: str,
         resolves: Collection[str] = (),
-        told_h3: bool = True,
+        force_h3: bool = True,
         extra_flags: tuple[str, ...] = (),
         page_timeout_s: float = 60.0,
+        told_h3: bool | None = None,  # alias until merged
     ) -> None:
+        force_h3 = force_h3 if told_h3 is None else told_h3  # alias until merged
         home = folder / "home"
         home.mkdir(parents=True, exist_ok=True)
         rules = [f"MAP {host}:443 {address}:443" for host, address in addresses.items()] + ["MAP * ~NOTFOUND"]
@@ -171,7 +173,7 @@ class Browser:
         # Over QUIC, Chromium takes the certificate of a private CA only for hosts named here, on whatever port; it is
         # forced to speak QUIC only on the port named.
         quic = [f"{host}:{_QUIC_PORT}" for host in addresses]
-        quic += [f"{host}:{_QUIC_PORT if told_h3 else _UNUSED_PORT}" for host in resolves]
+        quic += [f"{host}:{_QUIC_PORT if force_h3 else _UNUSED_PORT}" for host in resolves]
         options = Options()
         options.binary_location = programs.browser
         options.enable_bidi = True

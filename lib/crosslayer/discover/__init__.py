@@ -6,7 +6,7 @@ that is the command's.
 """
 
 from crosslayer.discover.errors import DiscoverError
-from crosslayer.discover.support import Host, Support, checks, discover
+from crosslayer.discover.support import ProbedHost, Support, checks, discover
 from crosslayer.discover.targets import Target, parse_targets, read_targets
 
-__all__ = ["DiscoverError", "Host", "Support", "Target", "checks", "discover", "parse_targets", "read_targets"]
+__all__ = ["DiscoverError", "ProbedHost", "Support", "Target", "checks", "discover", "parse_targets", "read_targets"]

@@ -7,19 +7,19 @@ import ipaddress
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from crosslayer.discover.errors import DiscoverError
-from crosslayer.discover.support import Host
+from crosslayer.discover.support import ProbedHost
 from crosslayer.discover.targets import Target
+from crosslayer.process import Process
 from crosslayer.testbed import TestbedError, network, private
+from crosslayer.testbed.bind import bind_arguments, bind_configuration
 from crosslayer.testbed.certificates import Certificates, make_certificates
-from crosslayer.testbed.programs import stop_program
-from crosslayer.testbed.server import find_server_binary, zone_text
+from crosslayer.testbed.server import corefile_text, find_server_binary, zone_text
 
 NAME = "www.example.org"
 """The name every emulated resolver knows."""
@@ -27,16 +27,14 @@ ADDRESS = "10.53.1.1"
 """The address they answer with."""
 
 _OUTSIDE = "For hosts outside see --outside in `crosslayer discover -h`."
-_READY_TIMEOUT_S = 20.0
-_POLL_S = 0.02
 
 Socket = tuple[str, int]
 """`tcp` or `udp`, and a port."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of resolver."""
+class Implementation:
+    """A resolver's implementation, in one configuration."""
 
     name: str
     program: str
@@ -66,7 +64,7 @@ class Population:
     """IPv4 address of each kind, by its name."""
     absent: list[Absent] = field(default_factory=list)
 
-    def hosts(self, targets: Sequence[Target]) -> list[Host]:
+    def hosts(self, targets: Sequence[Target]) -> list[ProbedHost]:
         """Targets as hosts of the testbed; all resolvers where there are none.
 
         Raises
@@ -75,8 +73,10 @@ class Population:
             For an address outside the testbed, and a name no resolver in it has.
         """
         if not targets:
-            return [Host(name, address) for name, address in self.addresses.items()]
-        return [Host(target.text, target.address or self._address_of(target.text)) for target in map(_inside, targets)]
+            return [ProbedHost(name, address) for name, address in self.addresses.items()]
+        return [
+            ProbedHost(target.text, target.address or self._address_of(target.text)) for target in map(_inside, targets)
+        ]
 
     def _address_of(self, name: str) -> str:
         if name in self.addresses:
@@ -123,7 +123,7 @@ def population() -> Iterator[Population]:
         zone = folder / "zone"
         zone.write_text(zone_text({NAME: ADDRESS}), encoding="utf-8")
         starting = []
-        for number, kind in enumerate(KINDS):
+        for number, kind in enumerate(IMPLEMENTATIONS):
             program = _find(kind)
             if isinstance(program, Absent):
                 found.absent.append(program)
@@ -136,18 +136,18 @@ def population() -> Iterator[Population]:
                     where="crosslayer discover",
                     next_step="Wait for the other discover on this link to end.",
                 ) from None
-            starting.append(stack.enter_context(_Resolver(kind, program, machine, address, folder, zone)))
-        deadline_s = time.monotonic() + _READY_TIMEOUT_S
+            starting.append(stack.enter_context(_Emulated(kind, program, machine, address, folder, zone)))
         for resolver in starting:
-            trouble = resolver.wait_until_ready(deadline_s)
-            if trouble is None:
-                found.addresses[resolver.kind.name] = resolver.address
+            try:
+                resolver.wait_until(resolver.listens)
+            except DiscoverError as error:
+                found.absent.append(Absent(resolver.kind.name, "did not start", error.next_step))
             else:
-                found.absent.append(Absent(resolver.kind.name, "did not start", trouble))
+                found.addresses[resolver.kind.name] = resolver.address
         yield found
 
 
-def _find(kind: Kind) -> Path | Absent:
+def _find(kind: Implementation) -> Path | Absent:
     """A kind's program, or why there is none."""
     if not kind.package:
         try:
@@ -161,39 +161,31 @@ def _find(kind: Kind) -> Path | Absent:
     return Path(found)
 
 
-class _Resolver(contextlib.AbstractContextManager["_Resolver"]):
+class _Emulated(Process):
     """One running resolver."""
 
-    def __init__(self, kind: Kind, program: Path, machine: str, address: str, folder: Path, zone: Path) -> None:
+    name = "the resolver"
+    fault = DiscoverError
+    ready_timeout_s = 20.0
+    log_lines = 1
+
+    def __init__(
+        self, kind: Implementation, program: Path, machine: str, address: str, folder: Path, zone: Path
+    ) -> None:
         self.kind = kind
         self.address = address
         self._machine = machine
         own = folder / kind.name
-        own.mkdir()
-        certificates = make_certificates(own, [kind.name, NAME], [address])
-        # A copy: AppArmor lets the program at its usual place read its usual folders only.
-        copy = shutil.copy2(program, own / kind.program)
-        self._log = own / "log"
-        with self._log.open("wb") as output:
-            self._process = subprocess.Popen(
-                private.command_in(machine, [str(copy), *kind.configure(own, certificates, zone)]),
-                cwd=own,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        with self.writing(own):
+            certificates = make_certificates(own, [kind.name, NAME], [address])
+            # A copy: AppArmor lets the program at its usual place read its usual folders only.
+            copy = shutil.copy2(program, own / kind.program)
+            words = private.command_in(machine, [str(copy), *kind.configure(own, certificates, zone)])
+        super().__init__(subprocess.Popen, words, own / "log", cwd=own)
 
-    def __exit__(self, *_fault: object) -> None:
-        stop_program(self._process)
-
-    def wait_until_ready(self, deadline_s: float) -> str | None:
-        """Wait until it listens to all its ports; what it said last where it does not."""
-        while not self.kind.listens <= _listening(self._machine):
-            if self._process.poll() is not None or time.monotonic() > deadline_s:
-                words = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-                return f"Its last words: {words[-1]}" if words else "It said nothing."
-            time.sleep(_POLL_S)  # the kernel tells nobody when a port is bound
-        return None
+    def listens(self) -> bool:
+        """Whether it listens to all its ports."""
+        return self.kind.listens <= _listening(self._machine)
 
 
 def _listening(machine: str) -> set[Socket]:
@@ -228,48 +220,16 @@ def _coalesce(
 ) -> list[str]:
     """Our server: CoreDNS with the plugin `coalesce`."""
     corefile = folder / "Corefile"
-    lines = [
-        f"{server_block} {{",
-        f"    tls {certificates.certificate_file} {certificates.key_file}",
-        "    errors",
-        "    coalesce {",
-        *(f"        {name} {value}" for name, value in properties.items()),
-        "    }",
-        "    minimal",
-        f"    file {zone} .",
-        "}",
-    ]
-    corefile.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    corefile.write_text(corefile_text(certificates, zone, properties, addresses=server_block), encoding="utf-8")
     return ["-conf", str(corefile)]
 
 
 def _bind(folder: Path, certificates: Certificates, zone: Path, *, tls_versions: str) -> list[str]:
-    """BIND 9.18 and later: the zone is all it knows, and nothing is asked of anybody."""
+    """BIND 9.18 and later."""
     configuration = folder / "named.conf"
-    configuration.write_text(
-        f"""\
-tls emulated {{
-    cert-file "{certificates.certificate_file}";
-    key-file "{certificates.key_file}";
-    protocols {{ {tls_versions} }};
-}};
-options {{
-    directory "{folder}";
-    pid-file none;
-    lock-file none;
-    recursion no;
-    dnssec-validation no;
-    listen-on {{ any; }};
-    listen-on port 853 tls emulated {{ any; }};
-    listen-on port 443 tls emulated http default {{ any; }};
-    listen-on-v6 {{ none; }};
-}};
-controls {{ }};
-zone "." {{ type primary; file "{zone}"; }};
-""",
-        encoding="utf-8",
-    )
-    return ["-g", "-4", "-n", "1", "-c", str(configuration)]
+    text = bind_configuration(folder, ".", zone, certificates, tls_versions=tls_versions)
+    configuration.write_text(text, encoding="utf-8")
+    return bind_arguments(configuration)
 
 
 def _knot_resolver(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
@@ -296,12 +256,12 @@ _DNS = frozenset({("udp", 53), ("tcp", 53)})
 _TLS = frozenset({("tcp", 853), ("tcp", 443)})
 
 
-def _ours(name: str, server_block: str, listens: frozenset[Socket], **properties: str) -> Kind:
+def _ours(name: str, server_block: str, listens: frozenset[Socket], **properties: str) -> Implementation:
     configure = partial(_coalesce, server_block=server_block, properties=properties)
-    return Kind(name, "crosslayer-server", "", listens, configure)
+    return Implementation(name, "crosslayer-server", "", listens, configure)
 
 
-KINDS: tuple[Kind, ...] = (
+IMPLEMENTATIONS: tuple[Implementation, ...] = (
     _ours("coalesce", ". tls://.", _DNS | _TLS | {("udp", 443), ("udp", 853)}, https=":443", h3=":443", doq=":853"),
     _ours(
         "coalesce-retry", ".", _DNS | {("udp", 443), ("udp", 784)}, h3=":443", doq=":784", retry="on", early_data="off"
@@ -309,8 +269,8 @@ KINDS: tuple[Kind, ...] = (
     _ours("coalesce-8853", ".", _DNS | {("udp", 8853)}, doq=":8853"),
     # What a probe finds and ALPN tells apart: a web server at a port of DoQ.
     _ours("http3-853", ".:5300", frozenset({("udp", 853)}), h3=":853"),
-    Kind("bind9", "named", "bind9", _DNS | _TLS, partial(_bind, tls_versions="TLSv1.2; TLSv1.3;")),
-    Kind("bind9-tls12", "named", "bind9", _DNS | _TLS, partial(_bind, tls_versions="TLSv1.2;")),
-    Kind("knot-resolver", "kresd", "knot-resolver", _DNS | _TLS, _knot_resolver),
+    Implementation("bind9", "named", "bind9", _DNS | _TLS, partial(_bind, tls_versions="TLSv1.2; TLSv1.3;")),
+    Implementation("bind9-tls12", "named", "bind9", _DNS | _TLS, partial(_bind, tls_versions="TLSv1.2;")),
+    Implementation("knot-resolver", "kresd", "knot-resolver", _DNS | _TLS, _knot_resolver),
 )
 """Every kind, in the order of their addresses."""

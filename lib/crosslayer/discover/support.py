@@ -19,11 +19,11 @@ from crosslayer.discover.probe import version_names
 from crosslayer.dns import (
     DEFAULT_PORTS,
     Client,
+    ClientSettings,
     DnsError,
     Protocol,
     Question,
-    Server,
-    Settings,
+    Resolver,
     build_query,
     check_answer,
     client_for,
@@ -53,7 +53,7 @@ _WORKERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class ProbedHost:
     """One address to look at."""
 
     target: str
@@ -93,7 +93,7 @@ class Support:
 
 
 def discover(
-    hosts: list[Host],
+    hosts: list[ProbedHost],
     *,
     question: Question,
     packets_per_s: float,
@@ -128,7 +128,7 @@ def discover(
         If the rate, the timeout or the question is not one.
     """
     pace = Pace(packets_per_s)
-    settings = Settings(timeout_s=timeout_s, udp_retransmit_s=timeout_s / 2, padding_block_bytes=0)
+    settings = ClientSettings(timeout_s=timeout_s, udp_retransmit_s=timeout_s / 2, padding_block_bytes=0)
     build_query(question, Protocol.DOUDP, settings)
     offers = negotiate(
         [(host.address, port) for port in QUIC_PORTS for host in hosts], pace, timeout_s=timeout_s, progress=progress
@@ -145,13 +145,17 @@ def discover(
             pool.shutdown(cancel_futures=True)
 
 
-def checks(hosts: list[Host]) -> int:
+def checks(hosts: list[ProbedHost]) -> int:
     """How many checks `discover` makes."""
     return len({host.address for host in hosts}) * len(QUIC_PORTS) + len(hosts) * len(ENDPOINTS)
 
 
 def examine(
-    host: Host, offers: Mapping[Endpoint, tuple[int, ...]], question: Question, settings: Settings, pace: Pace
+    host: ProbedHost,
+    offers: Mapping[Endpoint, tuple[int, ...]],
+    question: Question,
+    settings: ClientSettings,
+    pace: Pace,
 ) -> list[Support]:
     """The rows of one host.
 
@@ -172,16 +176,16 @@ def examine(
 
 
 def _look(
-    host: Host,
+    host: ProbedHost,
     protocol: Protocol,
     port: int,
     versions: tuple[str, ...],
     question: Question,
-    settings: Settings,
+    settings: ClientSettings,
     pace: Pace,
 ) -> Support:
     """One connection, one query."""
-    server = Server(host.address, host.target, ports={**DEFAULT_PORTS, protocol: port}, verify=False)
+    server = Resolver(host.address, host.target, ports={**DEFAULT_PORTS, protocol: port}, verify=False)
     client = AnyDoQClient(server, settings) if protocol is Protocol.DOQ else client_for(protocol, server, settings)
     query = build_query(question, protocol, settings)
     error: str | None = None
@@ -234,7 +238,7 @@ def certificate_subject(client: Client) -> str | None:
         return f"unreadable: {fault}"
 
 
-def _row(host: Host, protocol: Protocol, port: int, **known: Any) -> Support:
+def _row(host: ProbedHost, protocol: Protocol, port: int, **known: Any) -> Support:
     unknown = dict.fromkeys(Support.__dataclass_fields__) | {"quic_versions": ()}
     identity = {"target": host.target, "address": host.address, "transport": str(protocol), "port": port}
     return Support(**{**unknown, **known, **identity, "supported": known["error"] is None})

@@ -3,7 +3,7 @@
 Clients resolve and time; they know nothing of campaigns, links or pages. `exchange` is what a study calls; `Client` is
 for what keeps its connections.
 
-    server = Server("10.53.0.2", "www.example.org", ca_file)
+    server = Resolver("10.53.0.2", "www.example.org", ca_file)
     sessions = SessionStore()
     with Capture() as capture:
         exchange(server, Question("www.example.org"), Protocol.DOQ, sessions=sessions, capture=capture, warming=True)
@@ -20,16 +20,19 @@ from crosslayer.dns.message import Answer, Query, build_query, check_answer
 from crosslayer.dns.model import (
     DEFAULT_PORTS,
     RESUMPTIONS,
+    ClientSettings,
     Exchange,
     Group,
     Protocol,
     Question,
+    Resolver,
     Resumption,
-    Server,
-    Settings,
 )
 from crosslayer.dns.paced import Asked, Asker, Due, ask_at_pace
 from crosslayer.dns.sessions import Session, SessionStore
+
+Server = Resolver  # alias until merged
+Settings = ClientSettings  # alias until merged
 
 __all__ = [
     "DEFAULT_PORTS",
@@ -39,6 +42,7 @@ __all__ = [
     "Asker",
     "Capture",
     "Client",
+    "ClientSettings",
     "DnsError",
     "Due",
     "Exchange",
@@ -46,11 +50,10 @@ __all__ = [
     "Protocol",
     "Query",
     "Question",
+    "Resolver",
     "Resumption",
-    "Server",
     "Session",
     "SessionStore",
-    "Settings",
     "ask_at_pace",
     "build_query",
     "check_answer",

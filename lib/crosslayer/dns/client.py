@@ -15,7 +15,7 @@ from cryptography import x509
 
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.message import Query
-from crosslayer.dns.model import ENCRYPTED, Protocol, Server, Settings
+from crosslayer.dns.model import ENCRYPTED, ClientSettings, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.timing import PhaseName, Timeline
 
@@ -49,8 +49,8 @@ class Client(ABC):
 
     def __init__(
         self,
-        server: Server,
-        settings: Settings | None = None,
+        server: Resolver,
+        settings: ClientSettings | None = None,
         *,
         session: Session | None = None,
         early_data: bool = False,
@@ -62,7 +62,7 @@ class Client(ABC):
                 next_step="Give server_name and ca_file: certificates are always verified.",
             )
         self.server = server
-        self.settings = settings or Settings()
+        self.settings = settings or ClientSettings()
         self.timeline = Timeline()
         self.local_port: int | None = None
         self._early_data = early_data
@@ -112,7 +112,7 @@ class Client(ABC):
         """End the connection politely, without waiting for the server; does nothing the second time."""
 
     def wait_for_ticket(self) -> None:
-        """Listen for a session ticket, at most `Settings.ticket_wait_s`.
+        """Listen for a session ticket, at most `ClientSettings.ticket_wait_s`.
 
         Raises
         ------

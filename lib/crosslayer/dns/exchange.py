@@ -12,7 +12,7 @@ from crosslayer.dns.client import Client
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.http2 import DoHClient
 from crosslayer.dns.message import MAX_MESSAGE_BYTES, Answer, build_query, check_answer
-from crosslayer.dns.model import RESUMPTIONS, Exchange, Protocol, Question, Resumption, Server, Settings, Sizes
+from crosslayer.dns.model import RESUMPTIONS, ClientSettings, Exchange, Protocol, Question, Resolver, Resumption, Sizes
 from crosslayer.dns.quic import DoH3Client, DoQClient
 from crosslayer.dns.sessions import Session, SessionStore
 from crosslayer.dns.tcp import DoTcpClient
@@ -27,8 +27,8 @@ CLIENTS: dict[Protocol, type[Client]] = {
 
 def client_for(
     protocol: Protocol,
-    server: Server,
-    settings: Settings | None = None,
+    server: Resolver,
+    settings: ClientSettings | None = None,
     *,
     session: Session | None = None,
     early_data: bool = False,
@@ -38,13 +38,13 @@ def client_for(
 
 
 def exchange(
-    server: Server,
+    server: Resolver,
     question: Question,
     protocol: Protocol,
     resumption: Resumption = Resumption.NONE,
     *,
     sessions: SessionStore | None = None,
-    settings: Settings | None = None,
+    settings: ClientSettings | None = None,
     capture: Capture | None = None,
     warming: bool = False,
 ) -> Exchange:
@@ -79,7 +79,7 @@ def exchange(
     DnsError
         If what is asked for cannot exist: a resumption the transport does not have, a bad question, a missing CA.
     """
-    settings = settings or Settings()
+    settings = settings or ClientSettings()
     _check_condition(protocol, resumption, sessions, settings, warming)
     query = build_query(question, protocol, settings)
     session = (
@@ -115,7 +115,7 @@ def exchange(
     return _row(client, resumption, warming, started_s, _sizes(client, recording, closed_at_ns), answer, error)
 
 
-def tcp_rtt(server: Server, *, port: int | None = None, timeout_s: float = 10.0) -> float:
+def tcp_rtt(server: Resolver, *, port: int | None = None, timeout_s: float = 10.0) -> float:
     """Time from SYN to SYN-ACK against a server, ms.
 
     Parameters
@@ -129,7 +129,7 @@ def tcp_rtt(server: Server, *, port: int | None = None, timeout_s: float = 10.0)
         If the connection does not come up.
     """
     ports = {**server.ports, Protocol.DOTCP: port or server.ports[Protocol.DOH]}
-    client = DoTcpClient(Server(server.address, ports=ports), Settings(timeout_s=timeout_s))
+    client = DoTcpClient(Resolver(server.address, ports=ports), ClientSettings(timeout_s=timeout_s))
     with client, collector_paused():
         client.connect()
     duration_ms = client.timeline.duration_ms(PhaseName.HANDSHAKE)
@@ -138,7 +138,7 @@ def tcp_rtt(server: Server, *, port: int | None = None, timeout_s: float = 10.0)
 
 
 def _check_condition(
-    protocol: Protocol, resumption: Resumption, sessions: SessionStore | None, settings: Settings, warming: bool
+    protocol: Protocol, resumption: Resumption, sessions: SessionStore | None, settings: ClientSettings, warming: bool
 ) -> None:
     where = f"{protocol} with resumption {resumption}"
     if resumption not in RESUMPTIONS[protocol]:

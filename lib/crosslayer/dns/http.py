@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass, field
 
 from crosslayer.dns.message import MAX_MESSAGE_BYTES, Query
-from crosslayer.dns.model import Protocol, Server, Settings
+from crosslayer.dns.model import ClientSettings, Protocol, Resolver
 
 CONTENT_TYPE = "application/dns-message"
 
@@ -14,7 +14,7 @@ _HTTPS_PORT = 443
 
 
 def request(
-    query: Query, server: Server, settings: Settings, protocol: Protocol
+    query: Query, server: Resolver, settings: ClientSettings, protocol: Protocol
 ) -> tuple[list[tuple[str, str]], bytes]:
     """Header fields and body of the request for a query (RFC 8484, section 4.1)."""
     port = server.ports[protocol]

@@ -13,7 +13,7 @@ import h2.settings
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.http import Response, request
 from crosslayer.dns.message import Query
-from crosslayer.dns.model import Protocol, Server, Settings
+from crosslayer.dns.model import ClientSettings, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.tls import TlsClient
 
@@ -26,8 +26,8 @@ class DoHClient(TlsClient):
 
     def __init__(
         self,
-        server: Server,
-        settings: Settings | None = None,
+        server: Resolver,
+        settings: ClientSettings | None = None,
         *,
         session: Session | None = None,
         early_data: bool = False,

@@ -16,7 +16,7 @@ import dns.rcode
 import dns.rdatatype
 
 from crosslayer.dns.errors import DnsError
-from crosslayer.dns.model import ENCRYPTED, Protocol, Question, Settings
+from crosslayer.dns.model import ENCRYPTED, ClientSettings, Protocol, Question
 
 MAX_MESSAGE_BYTES = 65535
 """What the two-byte length of a stream transport can say."""
@@ -47,7 +47,7 @@ class Answer:
     """None where the answer is good."""
 
 
-def build_query(question: Question, protocol: Protocol, settings: Settings) -> Query:
+def build_query(question: Question, protocol: Protocol, settings: ClientSettings) -> Query:
     """Build the query for one transport.
 
     The message ID is 0 on DoQ (RFC 9250, section 4.2.1), DoH and DoH3 (RFC 8484, section 4.1) and random elsewhere.

@@ -89,7 +89,7 @@ class Group(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class Resolver:
     """A DNS server and how to trust it.
 
     Raises
@@ -135,7 +135,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClientSettings:
     """What a client may do differently; the defaults are those of the studies.
 
     Raises

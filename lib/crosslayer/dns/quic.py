@@ -13,7 +13,7 @@ from cryptography import x509
 
 from crosslayer.dns.client import Client
 from crosslayer.dns.message import Query
-from crosslayer.dns.model import Protocol, Server, Settings
+from crosslayer.dns.model import ClientSettings, Protocol, Resolver
 from crosslayer.dns.quic_core import DoH3Core, DoQCore, QuicCore
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.timing import PhaseName
@@ -31,8 +31,8 @@ class QuicClient(Client):
 
     def __init__(
         self,
-        server: Server,
-        settings: Settings | None = None,
+        server: Resolver,
+        settings: ClientSettings | None = None,
         *,
         session: Session | None = None,
         early_data: bool = False,

@@ -36,7 +36,7 @@ from cryptography.x509.verification import PolicyBuilder, ServerVerifier, Store,
 from crosslayer.dns.errors import unreadable_ca
 from crosslayer.dns.http import Response, request
 from crosslayer.dns.message import Query, framed, unframed
-from crosslayer.dns.model import Group, Protocol, Server, Settings
+from crosslayer.dns.model import ClientSettings, Group, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 
 INITIAL_RTT_S = 0.5
@@ -70,7 +70,7 @@ class _Connection(QuicConnection):
                 handler(QuicDeliveryState.LOST, *arguments)
 
 
-def server_verifier(server: Server) -> ServerVerifier:
+def server_verifier(server: Resolver) -> ServerVerifier:
     """What checks a server's certificate: its chain to the CA, its name, its validity now.
 
     Raises
@@ -109,7 +109,7 @@ class QuicCore(ABC):
     no_error: ClassVar[int]
     """Code of a connection closed without fault."""
 
-    def __init__(self, server: Server, settings: Settings, *, session: Session, early_data: bool) -> None:
+    def __init__(self, server: Resolver, settings: ClientSettings, *, session: Session, early_data: bool) -> None:
         self.server = server
         self.settings = settings
         self.handshake_complete = False
@@ -270,7 +270,7 @@ class DoQCore(QuicCore):
     alpns: ClassVar[tuple[str, ...]] = ("doq",)
     no_error = _DOQ_NO_ERROR
 
-    def __init__(self, server: Server, settings: Settings, *, session: Session, early_data: bool) -> None:
+    def __init__(self, server: Resolver, settings: ClientSettings, *, session: Session, early_data: bool) -> None:
         super().__init__(server, settings, session=session, early_data=early_data)
         self._received: dict[int, bytearray] = {}
         self._ended: set[int] = set()
@@ -309,7 +309,7 @@ class DoH3Core(QuicCore):
     alpns = ("h3",)
     no_error = H3ErrorCode.H3_NO_ERROR
 
-    def __init__(self, server: Server, settings: Settings, *, session: Session, early_data: bool) -> None:
+    def __init__(self, server: Resolver, settings: ClientSettings, *, session: Session, early_data: bool) -> None:
         super().__init__(server, settings, session=session, early_data=early_data)
         self._responses: dict[int, Response] = {}
         self._reset: dict[int, int] = {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aioquic.tls import SessionTicket
 
-from crosslayer.dns.model import Protocol, Server
+from crosslayer.dns.model import Protocol, Resolver
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class SessionStore:
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, int, Protocol, str], Session] = {}
 
-    def put(self, server: Server, protocol: Protocol, session: Session) -> None:
+    def put(self, server: Resolver, protocol: Protocol, session: Session) -> None:
         """Keep what a connection left; a part it did not bring keeps its older value."""
         key = self._key(server, protocol)
         kept = self._sessions.get(key, Session())
         self._sessions[key] = Session(session.ticket or kept.ticket, session.token or kept.token)
 
-    def take(self, server: Server, protocol: Protocol) -> Session:
+    def take(self, server: Resolver, protocol: Protocol) -> Session:
         """Take the session out; an empty one where there is none."""
         return self._sessions.pop(self._key(server, protocol), Session())
 
@@ -51,5 +51,5 @@ class SessionStore:
         self._sessions.clear()
 
     @staticmethod
-    def _key(server: Server, protocol: Protocol) -> tuple[str, int, Protocol, str]:
+    def _key(server: Resolver, protocol: Protocol) -> tuple[str, int, Protocol, str]:
         return server.address, server.ports[protocol], protocol, server.server_name

@@ -12,7 +12,7 @@ from cryptography import x509
 
 from crosslayer.dns.errors import unreadable_ca
 from crosslayer.dns.message import Query
-from crosslayer.dns.model import Group, Protocol, Server, Settings
+from crosslayer.dns.model import ClientSettings, Group, Protocol, Resolver
 from crosslayer.dns.sessions import Session, TlsTicket
 from crosslayer.dns.tcp import DoTcpClient
 from crosslayer.dns.timing import PhaseName
@@ -21,7 +21,7 @@ _OPENSSL_GROUPS = {Group.P256: "prime256v1", Group.X25519: "X25519"}
 _READ_BYTES = 65536
 
 
-def client_context(server: Server, settings: Settings, *, alpn: str | None) -> ssl.SSLContext:
+def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | None) -> ssl.SSLContext:
     """A context that trusts the server's CA alone, or any certificate where nothing is verified, with one key share.
 
     Raises
@@ -55,8 +55,8 @@ class TlsClient(DoTcpClient):
 
     def __init__(
         self,
-        server: Server,
-        settings: Settings | None = None,
+        server: Resolver,
+        settings: ClientSettings | None = None,
         *,
         session: Session | None = None,
         early_data: bool = False,

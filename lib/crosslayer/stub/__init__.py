@@ -2,8 +2,9 @@
 
 The program is `emulation/stub` (Go); here it is started, waited for, commanded and read. It knows nothing of campaigns.
 
-    server = dns.Server("10.53.0.2", "www.example.org", ca_file)
-    with Stub.start(subprocess.Popen, Settings.towards(server, Protocol.DOQ, Resumption.EARLY_DATA), folder) as stub:
+    server = dns.Resolver("10.53.0.2", "www.example.org", ca_file)
+    settings = StubSettings.towards(server, Protocol.DOQ, Resumption.EARLY_DATA)
+    with Stub.start(subprocess.Popen, settings, folder) as stub:
         ...  # something resolves through 127.0.0.1
         stub.reset_sessions()
         ...  # and again, with what the first connection left
@@ -12,15 +13,17 @@ The program is `emulation/stub` (Go); here it is started, waited for, commanded 
 
 from crosslayer.stub.errors import StubError
 from crosslayer.stub.metrics import QueryMetrics, parse_metrics
-from crosslayer.stub.settings import Settings
+from crosslayer.stub.settings import StubSettings
 from crosslayer.stub.stub import Stats, Stub, find_stub_binary, stub_version
+
+Settings = StubSettings  # alias until merged
 
 __all__ = [
     "QueryMetrics",
-    "Settings",
     "Stats",
     "Stub",
     "StubError",
+    "StubSettings",
     "find_stub_binary",
     "parse_metrics",
     "stub_version",

@@ -22,7 +22,7 @@ _WITH_PATH = (Protocol.DOH, Protocol.DOH3)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class StubSettings:
     """Settings of a stub."""
 
     upstream: str

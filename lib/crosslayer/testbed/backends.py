@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shutil
 import socket
 import subprocess
+import time
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyroute2 import IPRoute
 
 from crosslayer.links import Qdisc
+from crosslayer.process import Process, ProcessDied
 from crosslayer.testbed import network, private
 from crosslayer.testbed.errors import TestbedError
+from crosslayer.testbed.programs import find_program
 
 
 class Backend(Protocol):
@@ -25,6 +30,9 @@ class Backend(Protocol):
 
     def apply(self, down: Qdisc | None, up: Qdisc | None) -> None:
         """Shape both directions anew; None takes a direction's discipline away."""
+
+    def raise_if_dead(self) -> None:
+        """Raise `ProcessDied` where a program that makes the link has ended."""
 
     def close(self) -> None:
         """Take the link down."""
@@ -55,6 +63,9 @@ class Netem:
                         next_step="Try --backend uml, or see `crosslayer doctor`.",
                     )
 
+    def raise_if_dead(self) -> None:
+        """Nothing to do: the kernel makes this link."""
+
     def close(self) -> None:
         """Nothing to do: the devices go with their namespace."""
 
@@ -72,6 +83,9 @@ class Plain:
         if down is not None or up is not None:
             raise TestbedError("a bare wire cannot shape", where="plain backend", next_step="Use --backend auto.")
 
+    def raise_if_dead(self) -> None:
+        """Nothing to do: the kernel makes this link."""
+
     def close(self) -> None:
         """Nothing to do: the devices go with their namespace."""
 
@@ -80,6 +94,8 @@ _SOL_PACKET = 263
 _PACKET_IGNORE_OUTGOING = 23
 _ETH_P_ALL = 3
 _BUFFER_BYTES = 1 << 23
+_LOOK_S = 0.1
+_POWER_OFF_S = 5.0
 
 
 class Uml:
@@ -99,42 +115,66 @@ class Uml:
         for place, module in enumerate(_load_order(modules, ("bridge", "sch_netem"))):
             shutil.copyfile(module, folder / "modules" / f"{place:02}-{module.name}")
         ports = [_port(side) for side in (network.CLIENT, network.SERVER)]
-        self._guest = subprocess.Popen(
-            [
-                str(kernel), "mem=96M", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1",
-                f"init={init}", f"MODULES={folder / 'modules'}", f"IP={_tool('ip')}", f"TC={_tool('tc')}",
-                "con=null", "con0=fd:0,fd:1", "con1=null", "ssl=null", f"uml_dir={folder}", "umid=guest",
-                *(f"vec{i}:transport=fd,fd={port},vec=0" for i, port in enumerate(ports)),
-            ],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=ports, text=True, bufsize=1, env={**os.environ, "TMPDIR": str(folder)},
-        )  # fmt: skip
+        words = [
+            str(kernel), "mem=96M", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1",
+            f"init={init}", f"MODULES={folder / 'modules'}", f"IP={_tool('ip')}", f"TC={_tool('tc')}",
+            "con=null", "con0=fd:0,fd:1", "con1=null", "ssl=null", f"uml_dir={folder}", "umid=guest",
+            *(f"vec{i}:transport=fd,fd={port},vec=0" for i, port in enumerate(ports)),
+        ]  # fmt: skip
+        self._guest = _Guest(words, folder / "guest.log", pass_fds=ports, env={**os.environ, "TMPDIR": str(folder)})
         for port in ports:
             os.close(port)
-        self._read_until("READY")
+        try:
+            self._guest.read_until("READY")
+        except ProcessDied as died:
+            self._guest.stop()
+            way = "Run `crosslayer doctor`; a kernel with sch_netem does without it."
+            raise TestbedError(died.what, where="uml backend", next_step=f"{died.next_step} {way}") from died
 
     def apply(self, down: Qdisc | None, up: Qdisc | None) -> None:
         # vec0 leads to the client: what leaves it is the downlink.
         for device, qdisc in (("vec0", down), ("vec1", up)):
-            self._tc(["qdisc", "del", "dev", device, "root"], may_fail=True)
+            self._guest.tc(["qdisc", "del", "dev", device, "root"], may_fail=True)
             if qdisc is not None:
-                self._tc(["qdisc", "add", "dev", device, "root", *qdisc.tc_arguments()])
+                self._guest.tc(["qdisc", "add", "dev", device, "root", *qdisc.tc_arguments()])
+
+    def raise_if_dead(self) -> None:
+        self._guest.raise_if_dead()
 
     def close(self) -> None:
-        if self._guest.stdin is not None:
-            self._guest.stdin.close()
-        try:
-            self._guest.wait(5)
-        except subprocess.TimeoutExpired:
-            self._guest.kill()
-            self._guest.wait()
-        if self._guest.stdout is not None:
-            self._guest.stdout.close()
+        self._guest.stop()
 
-    def _tc(self, words: list[str], *, may_fail: bool = False) -> None:
-        assert self._guest.stdin is not None
-        self._guest.stdin.write(" ".join(words) + "\n")
-        answer = self._read_until("[rc=")
+
+class _Guest(Process):
+    """The User-Mode Linux kernel, told on its console what to do."""
+
+    name = "the User-Mode Linux guest"
+    fault = TestbedError
+    ready_timeout_s = 60.0
+
+    def __init__(self, words: list[str], log: Path, **options: Any) -> None:
+        self._console, console = os.pipe()
+        self._said = ""
+        try:
+            super().__init__(subprocess.Popen, words, log, stdin=subprocess.PIPE, stdout=console, **options)
+        finally:
+            os.close(console)
+
+    def tc(self, words: list[str], *, may_fail: bool = False) -> None:
+        """Run `tc` in the guest.
+
+        Raises
+        ------
+        ProcessDied
+            Where the guest has ended.
+        TestbedError
+            Where `tc` refuses.
+        """
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write((" ".join(words) + "\n").encode())
+            self._process.stdin.flush()
+        answer = self.read_until("[rc=")
         if "[rc=0]" not in answer and not may_fail:
             raise TestbedError(
                 f"`tc {' '.join(words)}` failed: {answer.strip()}",
@@ -142,21 +182,43 @@ class Uml:
                 next_step="Check the link profile; see `crosslayer doctor`.",
             )
 
-    def _read_until(self, mark: str) -> str:
-        assert self._guest.stdout is not None
-        said: list[str] = []
-        for line in self._guest.stdout:
-            said.append(line)
-            if mark in line:
-                return "".join(said)
-            if line.startswith("FAILED"):
-                break
-        self._guest.kill()
-        raise TestbedError(
-            f"the User-Mode Linux guest ended: {''.join(said[-5:]).strip() or 'it said nothing'}",
-            where="uml backend",
-            next_step="Run `crosslayer doctor`; a kernel with sch_netem does without it.",
-        )
+    def read_until(self, mark: str) -> str:
+        """What it says up to the line with a mark.
+
+        Raises
+        ------
+        ProcessDied
+            Where it has ended.
+        TestbedError
+            Where it does not say it in time.
+        """
+        self._said = ""
+        deadline = time.monotonic() + self.ready_timeout_s
+        while not (self._said.endswith("\n") and mark in self._said.splitlines()[-1]):
+            ready, _, _ = select.select([self._console], [], [], _LOOK_S)
+            if ready and (part := os.read(self._console, 65536)):
+                self._said += part.decode(errors="replace")
+            elif ready:
+                self._process.wait(_POWER_OFF_S)  # its console is closed a moment before it has ended
+            self.raise_if_dead()
+            if time.monotonic() > deadline:
+                raise self.failure(f"{self.name} does not answer")
+        return self._said
+
+    def output(self) -> list[str]:
+        """What it said last on its console."""
+        return self._said.splitlines()
+
+    def stop(self) -> None:
+        """End its input, upon which it powers off, and wait for its end."""
+        if not self._stopped:
+            assert self._process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_POWER_OFF_S)
+            os.close(self._console)
+        super().stop()
 
 
 def open_backend(name: str) -> Backend:
@@ -207,8 +269,6 @@ def find_uml() -> tuple[Path, Path, Path]:
             where=told or "/usr/lib/uml/modules",
             next_step="Reinstall user-mode-linux, or set CROSSLAYER_UML_MODULES.",
         )
-    from crosslayer.testbed.programs import find_program
-
     return Path(kernel), folders[-1].parent, find_program("crosslayer-wire", "CROSSLAYER_WIRE")
 
 

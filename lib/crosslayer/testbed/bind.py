@@ -5,21 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates
 from crosslayer.testbed.errors import TestbedError
-from crosslayer.testbed.programs import Spawn, stop_program
 
 LOCAL = ("127.0.0.1", 5300)
 """Where BIND answers those on its own machine, UDP and TCP."""
-
-_READY_TIMEOUT_S = 20.0
-_POLL_S = 0.01
-_LOG_LINES = 3
 
 
 class BindError(TestbedError):
@@ -52,19 +46,13 @@ def bind_version() -> str:
     return " ".join(said.split()[:2])
 
 
-class Bind:
-    """A running BIND 9; a context manager that stops it. Made by `Bind.start`.
+class Bind(Process):
+    """A running BIND 9. Made by `Bind.start`."""
 
-    Attributes
-    ----------
-    pid
-        Process of `named`.
-    """
-
-    def __init__(self, process: subprocess.Popen[Any], log_path: Path) -> None:
-        self._process = process
-        self._log_path = log_path
-        self.pid = process.pid
+    name = "BIND"
+    fault = BindError
+    ready_timeout_s = 20.0
+    log_lines = 3
 
     @classmethod
     def start(
@@ -91,80 +79,67 @@ class Bind:
             With BIND's own words: it is missing, its port is taken, or it refuses the zone.
         """
         named = find_named()
-        log = folder / "named.log"
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (folder / "zone").write_text(zone, encoding="utf-8")
-            (folder / "named.conf").write_text(_configuration(folder, origin, certificates), encoding="utf-8")
+        zone_file, configuration = folder / "zone", folder / "named.conf"
+        with cls.writing(folder):
+            zone_file.write_text(zone, encoding="utf-8")
+            configuration.write_text(bind_configuration(folder, origin, zone_file, certificates), encoding="utf-8")
             # A copy: AppArmor lets the program at its usual place read its usual folders only.
             program = shutil.copy2(named, folder / "named")
-            output = log.open("wb")
-        except OSError as error:
-            raise BindError(
-                f"BIND's files cannot be written: {error.strerror}",
-                where=str(error.filename or folder),
-                next_step="Free some space, or use another folder.",
-            ) from error
-        words = [str(program), "-g", "-4", "-n", "1", "-c", str(folder / "named.conf")]
-        with output:
-            process = spawn(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
-        bind = cls(process, log)
+        bind = cls(spawn, [str(program), *bind_arguments(configuration)], folder / "named.log", cwd=folder)
         try:
-            bind._wait_until_ready(origin)
-        except BaseException:
-            bind.stop()
-            raise
+            # `running` comes after zones are loaded and ports are bound; a bad zone or port does not keep it away.
+            bind.wait_until(lambda: "running" in bind.output())
+        finally:
+            bind._check(origin)
         return bind
 
-    def __enter__(self) -> Self:
-        return self
+    def output(self) -> list[str]:
+        """The lines of its log so far, without date and time."""
+        return [line.split(" ", 2)[-1] for line in super().output()]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Stop BIND and wait for its end. A second call does nothing."""
-        stop_program(self._process)
-
-    def _wait_until_ready(self, origin: str) -> None:
-        """Wait for its word `running`, which comes after zones are loaded and ports are bound."""
-        deadline = time.monotonic() + _READY_TIMEOUT_S
-        while True:
-            ended = self._process.poll() is not None
-            lines = self._log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-            running = any(line.endswith(" running") for line in lines)
-            if ended or running or time.monotonic() > deadline:
-                break
-            time.sleep(_POLL_S)  # named tells its log only
+    def _check(self, origin: str) -> None:
+        """Stop it where its words say that it serves nothing."""
+        lines = self.output()
         taken = [line for line in lines if "address in use" in line or ("interface" in line and "failed" in line)]
         of_zone = [line for line in lines if f"zone {origin}/IN:" in line and "loaded serial" not in line]
         wrong = [line for line in lines if "/zone:" in line]
         if taken:
-            raise self._failure(f"BIND cannot listen on {LOCAL[0]}, port {LOCAL[1]}: a port is in use", taken)
+            self.stop()
+            raise self.failure(f"BIND cannot listen on {LOCAL[0]}, port {LOCAL[1]}: a port is in use", taken)
         if any("failed" in line or "not loaded" in line for line in of_zone):
-            raise self._failure(f"BIND refuses the zone {origin}", [*wrong, *of_zone])
-        if not running:
-            what = f"BIND ended with status {self._process.returncode}" if ended else "BIND was not ready in time"
-            raise self._failure(what, lines[-_LOG_LINES:])
-
-    def _failure(self, what: str, lines: list[str]) -> BindError:
-        words = " | ".join(line.split(" ", 2)[-1] for line in lines[:_LOG_LINES])
-        return BindError(what, where=str(self._log_path), next_step=f"Its words: {words}" if words else "It was mute.")
+            self.stop()
+            raise self.failure(f"BIND refuses the zone {origin}", [*wrong, *of_zone])
 
 
-def _configuration(folder: Path, origin: str, certificates: Certificates | None) -> str:
+def bind_arguments(configuration: Path) -> list[str]:
+    """In the foreground, over IPv4, with one thread."""
+    return ["-g", "-4", "-n", "1", "-c", str(configuration)]
+
+
+def bind_configuration(
+    folder: Path,
+    origin: str,
+    zone: Path,
+    certificates: Certificates | None,
+    *,
+    tls_versions: str = "TLSv1.2; TLSv1.3;",
+) -> str:
     """named.conf: the zone is all it knows, and nothing is asked of anybody."""
     address, port = LOCAL
     tls, listen = "", ""
     if certificates is not None:
-        tls = f'tls far {{ cert-file "{certificates.certificate_file}"; key-file "{certificates.key_file}"; }};\n'
-        listen = (
-            "    listen-on { any; };\n"
-            "    listen-on port 853 tls far { any; };\n"
-            "    listen-on port 443 tls far http default { any; };\n"
-        )
+        tls = f"""\
+tls far {{
+    cert-file "{certificates.certificate_file}";
+    key-file "{certificates.key_file}";
+    protocols {{ {tls_versions} }};
+}};
+"""
+        listen = """\
+    listen-on { any; };
+    listen-on port 853 tls far { any; };
+    listen-on port 443 tls far http default { any; };
+"""
     return f"""\
 {tls}options {{
     directory "{folder}";
@@ -177,5 +152,5 @@ def _configuration(folder: Path, origin: str, certificates: Certificates | None)
 {listen}    listen-on-v6 {{ none; }};
 }};
 controls {{ }};
-zone "{origin}" {{ type primary; file "{folder}/zone"; }};
+zone "{origin}" {{ type primary; file "{zone}"; }};
 """

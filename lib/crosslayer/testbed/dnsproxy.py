@@ -1,7 +1,7 @@
 """AdGuard's dnsproxy at either end of the link, as Batenburg (Twente 2022) had it: started, waited for, stopped.
 
 At the far end it answers for BIND over every transport; at the near end one of them per transport takes queries in the
-clear. It tells nothing of single queries, but its sockets say whether a connection stood: see `Dnsproxy.sockets`.
+clear. It tells nothing of single queries, but its sockets say whether a connection was kept: see `Dnsproxy.sockets`.
 """
 
 from __future__ import annotations
@@ -9,22 +9,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates
 from crosslayer.testbed.errors import TestbedError
-from crosslayer.testbed.programs import Spawn, stop_program
 
 _SCHEMES = {"DoUDP": "udp", "DoTCP": "tcp", "DoT": "tls", "DoH": "https", "DoH3": "h3", "DoQ": "quic"}
 _DNS_PORT = 53
 _TCP_LISTEN = "0A"
-_READY_TIMEOUT_S = 20.0
-_POLL_S = 0.05
-_LOG_LINES = 3
 
 
 class DnsproxyError(TestbedError):
@@ -68,12 +62,13 @@ def near_end(listen: str, protocol: str, far_address: str) -> list[str]:
     return [f"--listen={listen}", "--port=53", f"--upstream={_SCHEMES[protocol]}://{far_address}{path}"]
 
 
-class Dnsproxy:
-    """A running dnsproxy; a context manager that stops it. Made by `Dnsproxy.start`."""
+class Dnsproxy(Process):
+    """A running dnsproxy. Made by `Dnsproxy.start`."""
 
-    def __init__(self, process: subprocess.Popen[Any], log: Path) -> None:
-        self._process = process
-        self._log = log
+    name = "dnsproxy"
+    fault = DnsproxyError
+    ready_timeout_s = 20.0
+    log_lines = 3
 
     @classmethod
     def start(cls, spawn: Spawn, arguments: list[str], log: Path, *, ca_file: Path | None = None) -> Self:
@@ -97,50 +92,14 @@ class Dnsproxy:
         """
         program = find_dnsproxy()
         trusted = {"SSL_CERT_FILE": str(ca_file)} if ca_file else {}
-        try:
-            output = log.open("wb")
-        except OSError as error:
-            raise DnsproxyError(
-                f"dnsproxy's log cannot be written: {error.strerror}",
-                where=str(log),
-                next_step="Free some space, or use another folder.",
-            ) from error
-        with output:
-            process = spawn(
-                [program, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=os.environ | trusted,
-            )
-        return cls(process, log)
-
-    def wait_until(self, answers: Callable[[], bool]) -> None:
-        """Wait until a question is answered through it.
-
-        Raises
-        ------
-        DnsproxyError
-            With its own words, where it ended or nothing was answered in time.
-        """
-        deadline = time.monotonic() + _READY_TIMEOUT_S
-        while not answers():
-            ended = self._process.poll() is not None
-            if ended or time.monotonic() > deadline:
-                words = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
-                raise DnsproxyError(
-                    f"dnsproxy ended with status {self._process.returncode}" if ended else "dnsproxy does not answer",
-                    where=str(self._log),
-                    next_step=f"Its words: {' | '.join(words)}" if words else "It was mute.",
-                )
-            time.sleep(_POLL_S)
+        return cls(spawn, [program, *arguments], log, env=os.environ | trusted)
 
     def sockets(self) -> frozenset[str]:
         """Its sockets towards the upstream, by inode (proc(5)): two calls that agree saw the same connections.
 
         Sockets that listen, and those of port 53, are not among them.
         """
-        proc = Path(f"/proc/{self._process.pid}")
+        proc = Path(f"/proc/{self.pid}")
         own = set()
         for entry in (proc / "fd").iterdir():
             try:
@@ -158,15 +117,3 @@ class Dnsproxy:
                 if inode in own and port != _DNS_PORT and not listens:
                     found.add(inode)
         return frozenset(found)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Stop it and wait for its end. A second call does nothing."""
-        stop_program(self._process)

@@ -56,6 +56,12 @@ def build() -> None:
                     inside.route("add", dst=str(_HOSTS), gateway=SERVER_ADDRESS)
 
 
+def remove() -> None:
+    """Take away what `build` made."""
+    for name in (CLIENT, SERVER, LINK):
+        netns.remove(name)
+
+
 @contextlib.contextmanager
 def machine(number: int) -> Iterator[tuple[str, str]]:
     """One more machine at the far end, beside the server, for the time of the block.

@@ -62,7 +62,8 @@ def enter(command: list[str]) -> None:
             next_step="Run `crosslayer doctor`: it says what to allow. Analysing data/raw/coalescing works without.",
         )
     os.environ[MARK] = "1"
-    os.execv(unshare, [unshare, *UNSHARE, "--", sys.executable, "-I", str(_INIT), *command])
+    init = [sys.executable, "-I", str(_INIT)]
+    os.execv(sys.executable, [*init, "outside", unshare, *UNSHARE, "--", *init, "inside", *command])
 
 
 def refused(unshare: str) -> str | None:
@@ -122,6 +123,12 @@ def set_namespace(name: str) -> None:
     with Path("/run/netns", name).open("rb") as handle:
         if _libc.setns(handle.fileno(), _CLONE_NEWNET) != 0:
             raise TestbedError(f"cannot enter namespace: {os.strerror(ctypes.get_errno())}", where=name)
+
+
+def return_to(handle: int) -> None:
+    """Move the calling thread back into the network namespace of an open file, and close that."""
+    _libc.setns(handle, _CLONE_NEWNET)
+    os.close(handle)
 
 
 def in_namespace(name: str) -> bool:

@@ -1,20 +1,12 @@
-"""The programs of a run: where this project's own are, and how any of them is started and stopped."""
+"""Where this project's own programs are."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from crosslayer.testbed.errors import TestbedError
-
-Spawn = Callable[..., "subprocess.Popen[Any]"]
-"""Starts a program where it belongs: `spawn(arguments, **options of subprocess.Popen)`."""
-
-_STOP_TIMEOUT_S = 5.0
 
 
 def find_program(name: str, variable: str) -> Path:
@@ -36,12 +28,4 @@ def find_program(name: str, variable: str) -> Path:
     )
 
 
-def stop_program(process: subprocess.Popen[Any]) -> None:
-    """Ask it to end, kill it if it does not within 5 s, and wait for its end; nothing to do where it has ended."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+from crosslayer.process import Spawn as Spawn  # noqa: E402  # alias until merged

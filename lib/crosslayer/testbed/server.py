@@ -6,26 +6,17 @@ here for each run. What it says about connections, requests and queries comes ba
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
-import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates, make_certificates
 from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.network import SERVER_ADDRESS
-from crosslayer.testbed.programs import Spawn, find_program, stop_program
-
-_READY_TIMEOUT_S = 10.0
-_COMMAND_TIMEOUT_S = 5.0
-_POLL_S = 0.005
-_LOG_LINES = 5
+from crosslayer.testbed.programs import find_program
 
 
 class ServerError(TestbedError):
@@ -160,8 +151,8 @@ def parse_event(line: str) -> Event:
         ) from error
 
 
-class Server:
-    """A running server; a context manager that stops it. Made by `Server.start`.
+class Server(Process):
+    """A running server. Made by `Server.start`.
 
     Attributes
     ----------
@@ -177,28 +168,13 @@ class Server:
         Its control socket.
     """
 
-    def __init__(
-        self,
-        process: subprocess.Popen[Any],
-        *,
-        addresses: Mapping[str, str],
-        ca_file: Path,
-        spki: str,
-        zone: Path,
-        control_path: Path,
-        events_path: Path,
-        log_path: Path,
-    ) -> None:
-        self.addresses = dict(addresses)
-        self.ca_file = ca_file
-        self.spki = spki
-        self.zone = zone
-        self.control_path = control_path
-        self._process = process
-        self._log_path = log_path
-        self._events = events_path.open("rb")
-        self._partial = b""
-        self._control: socket.socket | None = None
+    name = "the server"
+    fault = ServerError
+    addresses: dict[str, str]
+    ca_file: Path
+    spki: str
+    zone: Path
+    control_path: Path
 
     @classmethod
     def start(
@@ -250,9 +226,7 @@ class Server:
             With the server's own last lines, where it does not start.
         """
         binary = find_server_binary()
-        zone, corefile, control, events, log = (
-            folder / name for name in ("zone", "Corefile", "control", "events.jsonl", "server.log")
-        )
+        zone, corefile, control, events = (folder / name for name in ("zone", "Corefile", "control", "events.jsonl"))
         properties = ({} if pages_dir is None else {"pages": _quoted(pages_dir)}) | {
             "https": ":443",
             "h3": ":443",
@@ -264,8 +238,7 @@ class Server:
             "early_data": "on" if early_data else "off",
             "idle_timeout": f"{round(idle_timeout_s * 1000)}ms",
         }
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with cls.writing(folder):
             certificates = make_certificates(
                 folder,
                 [*addresses, "localhost"],
@@ -273,51 +246,23 @@ class Server:
                 at_least_bytes=certificate_bytes,
             )
             zone.write_text(zone_text(addresses, https_records=https_records), encoding="utf-8")
-            corefile.write_text(_corefile(certificates, zone, properties, upstream), encoding="utf-8")
+            corefile.write_text(corefile_text(certificates, zone, properties, upstream=upstream), encoding="utf-8")
             events.touch(mode=0o600)
-            output = log.open("wb")
-        except OSError as error:
-            raise ServerError(
-                f"the server's files cannot be written: {error.strerror}",
-                where=str(error.filename or folder),
-                next_step="Free some space, or use another folder.",
-            ) from error
-        with output:
-            process = spawn(
-                [str(binary), "-conf", str(corefile)], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-            )
-        server = cls(
-            process,
-            addresses=addresses,
-            ca_file=certificates.ca_file,
-            spki=certificates.spki,
-            zone=zone,
-            control_path=control,
-            events_path=events,
-            log_path=log,
-        )
-        try:
-            server._wait_until_ready()
-        except BaseException:
-            server.stop()
-            raise
+        server = cls(spawn, [str(binary), "-conf", str(corefile)], folder / "server.log")
+        server.addresses = dict(addresses)
+        server.ca_file, server.spki = certificates.ca_file, certificates.spki
+        server.zone, server.control_path = zone, control
+        server.follow(events)
+        server.connect(control)
         return server
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def close_connections(self, listener: str | None = None) -> int:
         """Close the open QUIC connections at once, those of one listener (`h3`, `doq`) or all; returns how many."""
-        return int(self._command("close-connections", **({"listener": listener} if listener else {}))["closed"])
+        return int(self.command("close-connections", **({"listener": listener} if listener else {}))["closed"])
 
     def rotate_ticket_keys(self) -> None:
         """Replace the session-ticket keys of every TLS listener: tickets issued before are refused from now on."""
-        self._command("rotate-ticket-keys")
+        self.command("rotate-ticket-keys")
 
     def set_early_data(self, mode: str) -> None:
         """What becomes of early data on connections from now on.
@@ -328,75 +273,42 @@ class Server:
             `on` answers it as it arrives; `off` refuses it, and tickets offer none; `late` accepts it and answers when
             the handshake is complete.
         """
-        self._command("early-data", mode=mode)
+        self.command("early-data", mode=mode)
 
     def stats(self) -> dict[str, dict[str, int]]:
         """Counts per listener: `open` QUIC connections, and `connections`, `requests`, `queries` since the start."""
-        answer = self._command("stats")
-        del answer["ok"]
-        return answer
+        return self.command("stats")
 
     def events(self) -> list[Event]:
         """What the server reported since the last call, in the order it was written."""
-        *lines, self._partial = (self._partial + self._events.read()).split(b"\n")
-        return [parse_event(line.decode()) for line in lines]
-
-    def stop(self) -> None:
-        """Stop the server and wait for its end. A second call does nothing."""
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        self._events.close()
-        stop_program(self._process)
-
-    def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + _READY_TIMEOUT_S
-        while self._control is None:
-            if self._process.poll() is not None:
-                raise self._failure(f"the server ended with status {self._process.returncode}")
-            if time.monotonic() > deadline:
-                raise self._failure(f"the server was not ready after {_READY_TIMEOUT_S:.0f} s")
-            connection = socket.socket(socket.AF_UNIX)
-            connection.settimeout(_COMMAND_TIMEOUT_S)
-            try:
-                connection.connect(str(self.control_path))
-            except OSError:
-                connection.close()
-                time.sleep(_POLL_S)  # the socket does not exist before the server made it
-            else:
-                self._control = connection
-        self._command("ready")
-
-    def _command(self, command: str, **parameters: str) -> dict[str, Any]:
-        if self._control is None:
-            raise ServerError("the server is not running", where=command)
-        answer = b""
-        with contextlib.suppress(OSError):
-            self._control.sendall(json.dumps({"command": command, **parameters}).encode() + b"\n")
-            while not answer.endswith(b"\n") and (part := self._control.recv(65536)):
-                answer += part
-        if not answer.endswith(b"\n"):
-            raise self._failure(f"the server did not answer the command `{command}`")
-        result: dict[str, Any] = json.loads(answer)
-        if not result["ok"]:
-            raise ServerError(f"the server refused: {result['error']}", where=command)
-        return result
-
-    def _failure(self, what: str) -> ServerError:
-        lines = self._log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-_LOG_LINES:]
-        return ServerError(
-            what,
-            where=str(self._log_path),
-            next_step="Its last words: " + " | ".join(lines) if lines else "It wrote nothing.",
-        )
+        return [parse_event(line) for line in self.new_lines()]
 
 
-def _corefile(certificates: Certificates, zone: Path, properties: Mapping[str, str], upstream: str) -> str:
-    """One server block for everything: CoreDNS listens on 53 and for DoT, the plugin on what the properties say."""
+def corefile_text(
+    certificates: Certificates,
+    zone: Path,
+    properties: Mapping[str, str],
+    *,
+    addresses: str = ". tls://.",
+    upstream: str = "",
+) -> str:
+    """A Corefile of one server block for everything.
+
+    Parameters
+    ----------
+    certificates, zone
+        What it shows and answers from.
+    properties
+        Of the plugin `coalesce`.
+    addresses
+        What CoreDNS itself listens on, unless told otherwise 53 and DoT; the plugin listens on what its properties say.
+    upstream
+        Where queries are forwarded to instead of answering from the zone.
+    """
     # One transport behind all of ours, so that they differ in nothing else; and no probes of the upstream's health.
     forward = [f"    forward . {upstream} {{", "        prefer_udp", "        max_fails 0", "    }"]
     lines = [
-        ". tls://. {",
+        f"{addresses} {{",
         f"    tls {_quoted(certificates.certificate_file)} {_quoted(certificates.key_file)}",
         "    errors",
         "    coalesce {",

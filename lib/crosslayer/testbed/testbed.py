@@ -47,10 +47,12 @@ class Testbed:
             raise TestbedError(
                 "the testbed runs in private namespaces only", next_step="Call it through the `crosslayer` command."
             )
+        self._before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         network.build()
         self.backend = backends.open_backend(backend)
         self._prober = Prober()
         self._delays: dict[str, tuple[float, float]] = {}
+        self._servers: list[Server] = []
         self.profile: Profile | None = None
         private.set_namespace(network.CLIENT)
 
@@ -63,16 +65,39 @@ class Testbed:
         self.close()
 
     def close(self) -> None:
-        """Take the link down. The kernel removes the rest with the process."""
+        """Take the link and the namespaces down; a testbed may be opened again afterwards.
+
+        What still runs in the namespaces, the kernel removes with the process.
+        """
         self._prober.close()
         self.backend.close()
+        private.return_to(self._before)
+        network.remove()
+
+    def raise_if_dead(self) -> None:
+        """Do nothing while the link's programs and the servers of `serve` run.
+
+        Raises
+        ------
+        ProcessDied
+            Where one has ended by itself: close this testbed and open a new one.
+        """
+        self.backend.raise_if_dead()
+        for server in self._servers:
+            server.raise_if_dead()
 
     def set_link(self, profile: Profile) -> LinkCheck:
         """Make the link that of `profile`, calibrate its delay the first time, and check RTT and rates.
 
         A check that fails is repeated after a new calibration, four times at most and later each time: the host may
         be busy.
+
+        Raises
+        ------
+        ProcessDied
+            Where a program of the link or a server has ended: at once, not after the checks.
         """
+        self.raise_if_dead()
         self.profile = profile
         if profile.name in self._delays:
             self._apply(self._delays[profile.name])
@@ -82,14 +107,22 @@ class Testbed:
         for pause_s in _PAUSES_S:
             if result.passed:
                 break
+            self.raise_if_dead()
             time.sleep(pause_s)
             self._calibrate(profile)
             result = self.check_link(rates=True)
         return result
 
     def check_link(self, *, rates: bool = False) -> LinkCheck:
-        """Check the link as it is; without `rates` only its idle RTT (about 0.1 s and one RTT)."""
+        """Check the link as it is; without `rates` only its idle RTT (about 0.1 s and one RTT).
+
+        Raises
+        ------
+        ProcessDied
+            As `set_link`.
+        """
         assert self.profile is not None
+        self.raise_if_dead()
         return check(self._prober, self.profile, self.backend.name, self._delays[self.profile.name], rates=rates)
 
     def _calibrate(self, profile: Profile) -> None:
@@ -134,6 +167,7 @@ class Testbed:
         with Server.start(
             self.spawn_server, pages_dir=built, addresses=addresses, folder=private.ROOT / "server", **options
         ) as server:
+            self._servers.append(server)
             yield server, addresses
 
     @property

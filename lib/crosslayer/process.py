@@ -1,0 +1,261 @@
+"""A program that runs beside us, as an object: started, waited for, commanded, read and stopped.
+
+What the server, the stub, BIND, dnsproxy and the emulated resolvers have in common. Nothing here knows what a program
+is for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, ClassVar, Self
+
+from crosslayer.errors import CrosslayerError
+
+Spawn = Callable[..., "subprocess.Popen[Any]"]
+"""Starts a program where it belongs: `spawn(arguments, **options of subprocess.Popen)`."""
+
+_STOP_TIMEOUT_S = 5.0
+_COMMAND_TIMEOUT_S = 10.0
+_POLL_S = 0.005
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+
+
+class ProcessDied(CrosslayerError):  # noqa: N818 - it says what happened
+    """A program ended that nobody had asked to.
+
+    Attributes
+    ----------
+    program
+        What it was, e.g. `the server`.
+    status
+        Its exit status; the negative number of the signal where one ended it.
+    """
+
+    def __init__(self, program: str, status: int, *, where: str, next_step: str) -> None:
+        super().__init__(f"{program} ended with status {status}", where=where, next_step=next_step)
+        self.program = program
+        self.status = status
+
+
+class Process:
+    """A running program; a context manager that stops it.
+
+    Parameters
+    ----------
+    spawn
+        Starts a program where it belongs.
+    words
+        The program and its arguments.
+    log
+        File for its output.
+    **options
+        Further options of `subprocess.Popen`.
+
+    Attributes
+    ----------
+    pid
+        Of the program.
+    log
+        File of its output.
+
+    Raises
+    ------
+    CrosslayerError
+        Of the class `fault`, where the log cannot be written.
+    """
+
+    name: ClassVar[str]
+    """What it is called in errors, e.g. `the server`."""
+    fault: ClassVar[type[CrosslayerError]]
+    """What is raised where it does not start, does not answer or refuses a command."""
+    ready_timeout_s: ClassVar[float] = 10.0
+    log_lines: ClassVar[int] = 5
+    """How much of its output an error quotes."""
+
+    def __init__(self, spawn: Spawn, words: Sequence[str], log: Path, **options: Any) -> None:
+        self.log = log
+        self._control: socket.socket | None = None
+        self._one_at_a_time = threading.Lock()
+        self._lines: BinaryIO | None = None
+        self._partial = b""
+        self._stopped = False
+        with self.writing(log.parent):
+            output = log.open("wb")
+        with output:
+            common = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+            self._process = spawn(list(words), **common | options)
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @classmethod
+    @contextlib.contextmanager
+    def writing(cls, folder: Path) -> Iterator[None]:
+        """Make the program's private folder and write to it; what the disk refuses is this program's fault.
+
+        Raises
+        ------
+        CrosslayerError
+            Of the class `fault`.
+        """
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            yield
+        except OSError as error:
+            raise cls.fault(
+                f"the files of {cls.name} cannot be written: {error.strerror}",
+                where=str(error.filename or folder),
+                next_step="Free some space, or use another folder.",
+            ) from error
+
+    def wait_until(self, ready: Callable[[], bool]) -> None:
+        """Wait until it is ready, `ready_timeout_s` at most; stop it where it does not get there.
+
+        Raises
+        ------
+        CrosslayerError
+            Of the class `fault`, with its last words: it ended, or was not ready in time.
+        """
+        deadline = time.monotonic() + self.ready_timeout_s
+        try:
+            while not ready():
+                if (status := self._process.poll()) is not None:
+                    raise self.failure(f"{self.name} ended with status {status}")
+                if time.monotonic() > deadline:
+                    raise self.failure(f"{self.name} was not ready after {self.ready_timeout_s:g} s")
+                time.sleep(_POLL_S)  # nobody tells when a socket is bound or a line is written
+        except BaseException:
+            self.stop()
+            raise
+
+    def raise_if_dead(self) -> None:
+        """Do nothing while it runs, or once it was stopped.
+
+        Raises
+        ------
+        ProcessDied
+            With its status and its last words, where it has ended by itself.
+        """
+        if not self._stopped and (status := self._process.poll()) is not None:
+            raise ProcessDied(self.name, status, where=str(self.log), next_step=self._quoted())
+
+    def connect(self, control: Path) -> dict[str, Any]:
+        """Wait for its control socket, and give it the command `ready`; returns the answer.
+
+        Raises
+        ------
+        CrosslayerError
+            Of the class `fault`, where it ended or the socket did not come in time.
+        """
+        self.wait_until(lambda: self._connected(control))
+        try:
+            return self.command("ready")
+        except BaseException:
+            self.stop()
+            raise
+
+    def command(self, command: str, **parameters: str) -> dict[str, Any]:
+        """Give a command, a line of JSON, over the control socket; returns the answer. From any thread.
+
+        Raises
+        ------
+        ProcessDied
+            Where it has ended by itself.
+        CrosslayerError
+            Of the class `fault`, where it was stopped, does not answer or refuses.
+        """
+        if self._control is None:
+            raise self.fault(f"{self.name} is not running", where=command)
+        answer = b""
+        with self._one_at_a_time, contextlib.suppress(OSError):
+            self._control.sendall(json.dumps({"command": command, **parameters}).encode() + b"\n")
+            while not answer.endswith(b"\n") and (part := self._control.recv(65536)):
+                answer += part
+        if not answer.endswith(b"\n"):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.5)  # its sockets are closed a moment before it has ended
+            self.raise_if_dead()
+            raise self.failure(f"{self.name} did not answer the command `{command}`")
+        result: dict[str, Any] = json.loads(answer)
+        if not result.pop("ok"):
+            raise self.fault(f"{self.name} refused: {result['error']}", where=command)
+        return result
+
+    def follow(self, file: Path) -> None:
+        """Read the lines that it adds to a file from now on; `new_lines` has them."""
+        self._lines = file.open("rb")
+        self._lines.seek(0, 2)
+
+    def new_lines(self) -> list[str]:
+        """The whole lines it added since the last call."""
+        assert self._lines is not None, "new_lines before follow"
+        *lines, self._partial = (self._partial + self._lines.read()).split(b"\n")
+        return [line.decode() for line in lines]
+
+    def stop(self) -> None:
+        """Ask it to end, kill it if it does not within 5 s, and wait for its end. A second call does nothing."""
+        self._stopped = True
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._lines is not None:
+            self._lines.close()
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def output(self) -> list[str]:
+        """The lines of its log so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+
+    def failure(self, what: str, lines: Sequence[str] | None = None) -> CrosslayerError:
+        """A fault with its own words: `lines`, else the last of its log."""
+        return self.fault(what, where=str(self.log), next_step=self._quoted(lines))
+
+    def _quoted(self, lines: Sequence[str] | None = None) -> str:
+        words = self.output()[-self.log_lines :] if lines is None else lines[: self.log_lines]
+        said = " | ".join(word for word in map(str.strip, words) if word)
+        return f"Its last words: {said}" if said else "It said nothing."
+
+    def _connected(self, control: Path) -> bool:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(_COMMAND_TIMEOUT_S)
+        try:
+            connection.connect(str(control))
+        except OSError:
+            connection.close()
+            return False
+        self._control = connection
+        return True
+
+
+def run_command(words: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    """Run a command of the user's own to its end; its exit status as a shell has it (128 + signal, 126, 127)."""
+    try:
+        status = subprocess.run(words, env=environment, check=False).returncode
+    except FileNotFoundError:
+        print(f"crosslayer: {words[0]}: command not found", file=sys.stderr)
+        return _NOT_FOUND
+    except PermissionError:
+        print(f"crosslayer: {words[0]}: not executable", file=sys.stderr)
+        return _NOT_EXECUTABLE
+    return status if status >= 0 else 128 - status

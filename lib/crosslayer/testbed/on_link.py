@@ -1,0 +1,49 @@
+"""A command of the user's own on an emulated link, with the server at the far end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from crosslayer import pages
+from crosslayer.links import Profile
+from crosslayer.process import run_command
+from crosslayer.testbed import network, private
+from crosslayer.testbed.testbed import Testbed
+
+
+def run_on_link(profile: Profile, command: list[str], *, backend: str, with_server: bool, retry: bool) -> int:
+    """Run a command in the client's namespace and return its exit status (128 + signal where one ended it).
+
+    Raises
+    ------
+    CrosslayerError
+        Where the testbed, the pages or the server cannot be had. A link that fails its check only warns.
+    """
+    environment = dict(os.environ, CROSSLAYER_SERVER=network.SERVER_ADDRESS)
+    del environment[private.MARK]  # a `crosslayer` that the command starts makes namespaces of its own
+    with contextlib.ExitStack() as stack:
+        testbed = stack.enter_context(Testbed(backend if profile.shaped else "plain"))
+        if with_server:
+            spec_dir = pages.find_spec_dir()
+            specs = pages.load_pages(spec_dir)
+            server, _addresses = stack.enter_context(testbed.serve(specs.values(), spec_dir=spec_dir, retry=retry))
+            environment["CROSSLAYER_CA"] = str(server.ca_file)
+        private.use_resolver(network.SERVER_ADDRESS)
+        check = testbed.set_link(profile)
+        if not check.passed:
+            print(f"crosslayer: the link is not what its profile says: {check.verdict}", file=sys.stderr)
+        return run_command([_expanded(word, environment) for word in command], environment)
+
+
+def _expanded(word: str, environment: dict[str, str]) -> str:
+    """A word with our two variables filled in: the user's own shell cannot know them, they exist only here.
+
+    Unquoted, that shell has made a lone `@` of `@$CROSSLAYER_SERVER`, as DNS clients take their server.
+    """
+    if word == "@":
+        return f"@{environment['CROSSLAYER_SERVER']}"
+    for name in ("CROSSLAYER_SERVER", "CROSSLAYER_CA"):
+        word = word.replace(f"${{{name}}}", environment.get(name, "")).replace(f"${name}", environment.get(name, ""))
+    return word
