@@ -35,17 +35,10 @@ $(VENV)/.done: requirements.lock pyproject.toml | build/.system
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-build/crosslayer-server: $(GO_SOURCES) | build/.system $(VENV)/.done
-	@echo "== server (Go build)"
-	@cd emulation/server && CGO_ENABLED=0 $$(../../setup/go) build -trimpath -o ../../$@ .
-
-build/crosslayer-stub: $(GO_SOURCES) | build/.system $(VENV)/.done
-	@echo "== stub (Go build)"
-	@cd emulation/stub && CGO_ENABLED=0 $$(../../setup/go) build -trimpath -o ../../$@ .
-
-build/crosslayer-wire: $(GO_SOURCES) | build/.system $(VENV)/.done
-	@echo "== init of the User-Mode Linux guest (Go build)"
-	@cd emulation/wire && CGO_ENABLED=0 $$(../../setup/go) build -trimpath -ldflags '-s -w' -o ../../$@ .
+# One Go module, three programs; -s -w keeps the init of the User-Mode Linux guest small.
+build/crosslayer-%: $(GO_SOURCES) | build/.system $(VENV)/.done
+	@echo "== crosslayer-$* (Go build)"
+	@cd emulation && CGO_ENABLED=0 $$(../setup/go) build -trimpath $(if $(filter wire,$*),-ldflags '-s -w') -o ../$@ ./cmd/crosslayer-$*
 
 reproduce: setup
 	@mkdir -p build/notebooks

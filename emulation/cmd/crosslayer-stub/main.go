@@ -1,0 +1,25 @@
+// Command crosslayer-stub is a DNS forwarder on a local address: it asks one upstream over any DNS transport, keeps the
+// connection or resets it on command, resumes with tickets and early data, and tells what every query cost.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"crosslayer.example/emulation/internal/stub"
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("crosslayer-stub: ")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := stub.Run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		log.Fatal(err)
+	}
+}

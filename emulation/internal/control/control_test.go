@@ -1,0 +1,152 @@
+package control
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+func listen(t *testing.T, path string) *Socket {
+	t.Helper()
+	socket, err := Listen(path, "program")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	return socket
+}
+
+func TestSocketIsPrivate(t *testing.T) {
+	folder := t.TempDir()
+	listen(t, filepath.Join(folder, "control"))
+	info, err := os.Lstat(filepath.Join(folder, "control"))
+	if err != nil || info.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(folder, ".*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// The umask is the whole process's: whoever changes it spoils the folders that others make meanwhile.
+func TestUmaskIsLeftAlone(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Mkdir(filepath.Join(folder, "before"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	usual, err := os.Stat(filepath.Join(folder, "before"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done atomic.Bool
+	spoilt := make(chan error, 1)
+	go func() {
+		var fault error
+		for i := 0; !done.Load(); i++ {
+			made := filepath.Join(folder, fmt.Sprint(i))
+			if err := os.Mkdir(made, 0o755); err != nil {
+				fault = err
+			} else if info, err := os.Stat(made); err != nil || info.Mode() != usual.Mode() {
+				fault = fmt.Errorf("a folder of mode %v instead of %v: %w", info.Mode(), usual.Mode(), err)
+			}
+			_ = os.Remove(made)
+		}
+		spoilt <- fault
+	}()
+	for range 500 {
+		socket, err := Listen(filepath.Join(folder, "control"), "program")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = socket.Close()
+	}
+	done.Store(true)
+	if err := <-spoilt; err != nil {
+		t.Error(err)
+	}
+}
+
+// A path that clients can just connect to can be bound, though the private folder's would be too long.
+func TestLongestPath(t *testing.T) {
+	folder, err := os.MkdirTemp("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, strings.Repeat("x", maxPathBytes-len(folder)-1))
+	listen(t, path)
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if _, err := Listen(path+"x", "program"); err == nil || !strings.Contains(err.Error(), "is longer than the 107 bytes") {
+		t.Error(err)
+	}
+}
+
+// What a killed program left behind is replaced; the socket of a running one, a file and a folder are not.
+func TestSocketLeftBehind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false)
+	if _, err := Listen(path, "program"); err == nil || !strings.Contains(err.Error(), "belongs to a running program") {
+		t.Errorf("took over the socket of a running program: %v", err)
+	}
+	left.Close()
+	socket := listen(t, path)
+	if err := socket.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the closed socket is left behind: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path, "program"); err == nil {
+		t.Error("took over a file")
+	}
+	if _, err := Listen(filepath.Join(path, "below"), "program"); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a folder that is a file: %v", err)
+	}
+}
+
+func TestCommands(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	socket := listen(t, path)
+	go socket.Serve(Commands{
+		"hello": func([]byte) any { return OK },
+		"echo":  func(object []byte) any { return Refusal(errors.New(string(object))) },
+	})
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	for _, c := range []struct{ line, answer string }{
+		{`{"command": "hello"}`, `{"ok":true}`},
+		{`{"command": "echo", "x": 1}`, `{"ok":false,"error":"{\"command\": \"echo\", \"x\": 1}"}`},
+		{`{"command": "dance"}`, `{"ok":false,"error":"unknown command \"dance\""}`},
+		{`{}`, `{"ok":false,"error":"no command"}`},
+		{`nonsense`, `{"ok":false,"error":"not a JSON object: invalid character 'o' in literal null (expecting 'u')"}`},
+	} {
+		if _, err := io.WriteString(conn, c.line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := answers.ReadString('\n'); err != nil || strings.TrimSpace(answer) != c.answer {
+			t.Errorf("%s: %s %v", c.line, answer, err)
+		}
+	}
+}

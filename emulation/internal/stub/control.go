@@ -1,0 +1,37 @@
+package stub
+
+import "crosslayer.example/emulation/internal/control"
+
+// commands are what the control socket takes.
+func (s *stub) commands() control.Commands {
+	reset := func(forget bool) func([]byte) any {
+		return func([]byte) any {
+			return struct {
+				control.Reply
+				Closed int `json:"closed"`
+			}{control.OK, s.reset(forget)}
+		}
+	}
+	return control.Commands{
+		"ready": func([]byte) any {
+			return struct {
+				control.Reply
+				Listen     string     `json:"listen"`
+				Upstream   string     `json:"upstream"`
+				Protocol   protocol   `json:"protocol"`
+				Resumption resumption `json:"resumption"`
+			}{control.OK, s.udp.LocalAddr().String(), s.settings.url, s.settings.upstream.protocol, s.settings.resumption}
+		},
+		"reset-sessions": reset(false),
+		"forget":         reset(true),
+		"stats": func([]byte) any {
+			return struct {
+				control.Reply
+				Queries  uint64 `json:"queries"`
+				Failures uint64 `json:"failures"`
+				InFlight int    `json:"in_flight"`
+				census
+			}{control.OK, s.metrics.queries.Load(), s.metrics.failures.Load(), len(s.slots), s.upstream.census()}
+		},
+	}
+}

@@ -1,0 +1,107 @@
+package stub
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// datagrams asks over UDP, each query from a port of its own under an ID of its own (RFC 5452); an answer that was
+// truncated is asked for again over TCP.
+type datagrams struct {
+	address    netip.AddrPort
+	retransmit time.Duration
+	tcp        *session
+}
+
+func (d *datagrams) exchange(ctx context.Context, query []byte, question dns.Question) (*dns.Msg, cost, error) {
+	socket, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(d.address))
+	if err != nil {
+		return nil, cost{}, err
+	}
+	defer socket.Close()
+	spent := cost{localPort: portOf(socket.LocalAddr())}
+	began := time.Now()
+	answer, truncated, err := d.ask(ctx, socket, query, question, &spent)
+	spent.query = time.Since(began)
+	if truncated {
+		retransmissions := spent.retries
+		answer, spent, err = d.tcp.exchange(ctx, query, question)
+		spent.tcpFallback = true
+		spent.retries += retransmissions
+	}
+	return answer, spent, err
+}
+
+// ask sends the query, and again after a wait that doubles, until the context's deadline. Datagrams that are not the
+// answer are ignored; if nothing better came, they are the reason.
+func (d *datagrams) ask(
+	ctx context.Context, socket *net.UDPConn, query []byte, question dns.Question, spent *cost,
+) (answer *dns.Msg, truncated bool, err error) {
+	id := uint16(rand.Uint32()) // #nosec G115 G404 -- all bits are random: ChaCha8, seeded by the system
+	wire := bytes.Clone(query)
+	binary.BigEndian.PutUint16(wire, id)
+	buffer := make([]byte, maxMessageBytes)
+	deadline, _ := ctx.Deadline()
+	reason := error(context.DeadlineExceeded)
+	for wait := d.retransmit; ; wait *= 2 {
+		resend := time.Now().Add(wait)
+		last := !resend.Before(deadline)
+		if last {
+			resend = deadline
+		}
+		if err := socket.SetReadDeadline(resend); err != nil {
+			return nil, false, err
+		}
+		// An upstream that is being restarted refuses for a while: that is not its answer yet.
+		if _, err := socket.Write(wire); err != nil {
+			reason = err
+		}
+		for {
+			n, err := socket.Read(buffer)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+			if err != nil {
+				reason = err
+				continue
+			}
+			ours := n >= headerBytes && binary.BigEndian.Uint16(buffer) == id && isResponse(buffer)
+			if ours && isTruncated(buffer) {
+				return nil, true, nil // maybe in the middle of a record
+			}
+			answer, err := checkAnswer(buffer[:n], id, question)
+			if err == nil || ours && errors.Is(err, errMalformed) {
+				spent.answerBytes = n
+				return answer, false, err
+			}
+			reason = err
+		}
+		if last {
+			return nil, false, reason
+		}
+		spent.retries++
+	}
+}
+
+func (d *datagrams) reset(forget bool) int { return d.tcp.reset(forget) }
+func (d *datagrams) census() census        { return d.tcp.census() }
+func (d *datagrams) close()                { d.tcp.close() }
+
+func portOf(address net.Addr) uint16 {
+	switch a := address.(type) {
+	case *net.UDPAddr:
+		return a.AddrPort().Port()
+	case *net.TCPAddr:
+		return a.AddrPort().Port()
+	}
+	return 0
+}

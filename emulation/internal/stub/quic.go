@@ -1,0 +1,350 @@
+package stub
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+)
+
+// Error codes of DNS over QUIC (RFC 9250, section 4.3).
+const (
+	doqNoError          = 0x0
+	doqProtocolError    = 0x2
+	doqRequestCancelled = 0x3
+)
+
+// datagramBytes is the UDP payload Initial datagrams are padded to (RFC 9000, section 14.1).
+const datagramBytes = 1200
+
+// lingering is how long the socket of a closed connection answers what is still on its way with the close.
+const lingering = time.Second
+
+// quicDialer sets up DoQ and DoH3.
+type quicDialer struct {
+	address netip.AddrPort
+	timeout time.Duration
+	idle    time.Duration
+	tls     *tls.Config
+	early   bool
+}
+
+// connect returns once the handshake is complete or, with a ticket that allows it, early data can be sent.
+func (d quicDialer) connect(ctx context.Context, kept *keepsake, alpn string) (*quicConn, error) {
+	// A socket of its own, as every other client has.
+	network := "udp4"
+	if d.address.Addr().Is6() {
+		network = "udp6"
+	}
+	socket, err := net.ListenUDP(network, nil)
+	if err != nil {
+		return nil, err
+	}
+	transport := &quic.Transport{Conn: socket}
+	release := func() {
+		_ = transport.Close()
+		_ = socket.Close()
+	}
+	config := &quic.Config{
+		Versions:                []quic.Version{quic.Version1},
+		HandshakeIdleTimeout:    d.timeout,
+		MaxIdleTimeout:          d.idle,
+		InitialPacketSize:       datagramBytes,
+		DisablePathMTUDiscovery: true, // its probes would share the link with what is measured
+		MaxIncomingStreams:      -1,
+	}
+	secured := d.tls.Clone()
+	secured.NextProtos = []string{alpn}
+	if kept != nil {
+		secured.ClientSessionCache = tickets{kept}
+		config.TokenStore = tokens{kept}
+	}
+	dial := transport.Dial
+	if d.early {
+		dial = transport.DialEarly
+	}
+	established, err := dial(ctx, net.UDPAddrFromAddrPort(d.address), secured, config)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	c := &quicConn{Conn: established, port: portOf(socket.LocalAddr())}
+	context.AfterFunc(established.Context(), func() { time.AfterFunc(lingering, release) })
+	go c.guard(d.timeout / 2)
+	return c, nil
+}
+
+// quicConn is what DoQ and DoH3 have in common.
+type quicConn struct {
+	*quic.Conn
+	port    uint16
+	waiting atomic.Int32
+	silent  atomic.Bool
+}
+
+// guard ends the connection where nothing at all arrives for that time while a query waits: the server may have lost
+// it, in a restart, and QUIC itself would notice only by its idle timeout.
+func (c *quicConn) guard(patience time.Duration) {
+	ticker := time.NewTicker(max(patience/8, time.Millisecond))
+	defer ticker.Stop()
+	var received uint64
+	alive := time.Now()
+	for {
+		select {
+		case <-c.Context().Done():
+			return
+		case now := <-ticker.C:
+			if count := c.ConnectionStats().PacketsReceived; count != received || c.waiting.Load() == 0 {
+				received, alive = count, now
+			} else if now.Sub(alive) >= patience {
+				c.silent.Store(true)
+				_ = c.CloseWithError(doqNoError, "")
+				return
+			}
+		}
+	}
+}
+
+func (c *quicConn) usable() bool { return c.Context().Err() == nil }
+
+func (c *quicConn) early() bool {
+	select {
+	case <-c.HandshakeComplete():
+		return false
+	default:
+		return true
+	}
+}
+
+func (c *quicConn) state() connState {
+	if c.early() {
+		return connState{}
+	}
+	state := c.ConnectionState()
+	return connState{resumed: &state.TLS.DidResume, earlyDataAccepted: &state.Used0RTT}
+}
+
+func (c *quicConn) localPort() uint16 { return c.port }
+
+// asking runs one query: again where the server refused early data, and with a fault of the connection told as such.
+func (c *quicConn) asking(ctx context.Context, once func() ([]byte, error)) ([]byte, error) {
+	c.waiting.Add(1)
+	defer c.waiting.Add(-1)
+	wire, err := once()
+	if errors.Is(err, quic.Err0RTTRejected) {
+		if _, err = c.NextConnection(ctx); err == nil {
+			wire, err = once()
+		}
+	}
+	if _, ok := errors.AsType[*quic.StreamError](err); ok && ctx.Err() == nil {
+		return nil, err
+	}
+	if err = verdict(ctx, err); err != nil && c.silent.Load() {
+		err = &broken{errSilent}
+	}
+	return wire, err
+}
+
+// taken waits until the server has taken or refused what was sent as early data. The streams of refused early data are
+// left alone, since whatever is done to them quic-go does to their successors of the same numbers.
+func (c *quicConn) taken(ctx context.Context, early bool) error {
+	if !early {
+		return nil
+	}
+	select {
+	case <-c.HandshakeComplete():
+	case <-c.Context().Done():
+		return context.Cause(c.Context())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !c.ConnectionState().Used0RTT {
+		return quic.Err0RTTRejected
+	}
+	return nil
+}
+
+// doqConn is DNS over dedicated QUIC connections (RFC 9250).
+type doqConn struct{ *quicConn }
+
+func (d quicDialer) dialDoQ(ctx context.Context, kept *keepsake) (conn, error) {
+	c, err := d.connect(ctx, kept, "doq")
+	if err != nil {
+		return nil, err
+	}
+	return doqConn{c}, nil
+}
+
+func (c doqConn) ask(ctx context.Context, query []byte) ([]byte, error) {
+	return c.asking(ctx, func() ([]byte, error) { return c.exchange(ctx, query) })
+}
+
+// exchange has a stream of its own, as every query.
+func (c doqConn) exchange(ctx context.Context, query []byte) ([]byte, error) {
+	early := c.early()
+	stream, err := c.OpenStreamSync(ctx)
+	if err != nil {
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	_ = stream.SetDeadline(deadline)
+	// One write, and the end of the stream right after it, so that both leave in the same packet.
+	_, err = stream.Write(framed(query))
+	if err == nil {
+		err = stream.Close()
+	}
+	if err == nil {
+		err = c.taken(ctx, early)
+	}
+	var wire []byte
+	ended := false
+	if err == nil {
+		wire, ended, err = readAnswer(stream)
+	}
+	if err == nil && binary.BigEndian.Uint16(wire) != 0 {
+		err = errWrongID
+	}
+	_, breach := err.(badAnswer)
+	switch {
+	case err == nil:
+		if !ended {
+			go c.awaitEnd(stream)
+		}
+	case breach:
+		_ = c.CloseWithError(doqProtocolError, err.Error()) // RFC 9250, section 4.3.3
+	case !errors.Is(err, quic.Err0RTTRejected):
+		stream.CancelRead(doqRequestCancelled)
+		stream.CancelWrite(doqRequestCancelled)
+	}
+	return wire, err
+}
+
+// awaitEnd reads the end of a stream that did not come with its answer, so that the stream is over for both sides.
+func (c doqConn) awaitEnd(stream *quic.Stream) {
+	n, err := stream.Read(make([]byte, 1))
+	switch {
+	case n > 0:
+		_ = c.CloseWithError(doqProtocolError, errOversized.Error())
+	case err != io.EOF:
+		stream.CancelRead(doqRequestCancelled)
+	}
+}
+
+// readAnswer reads the one message of a stream, and tells whether the stream has ended with it.
+func readAnswer(stream io.Reader) (wire []byte, ended bool, err error) {
+	buffer := make([]byte, 0, 1024)
+	for {
+		n, err := stream.Read(buffer[len(buffer):cap(buffer)])
+		buffer = buffer[:len(buffer)+n]
+		want := maxMessageBytes
+		if len(buffer) >= 2 {
+			want = 2 + int(binary.BigEndian.Uint16(buffer))
+		}
+		switch {
+		case len(buffer) > want:
+			return nil, false, errOversized
+		case len(buffer) == want && want < 2+headerBytes, err == io.EOF && len(buffer) < want:
+			return nil, false, errMalformed
+		case len(buffer) == want:
+			return buffer[2:], err == io.EOF, nil
+		case err != nil:
+			return nil, false, err
+		}
+		if len(buffer) == cap(buffer) {
+			buffer = slices.Grow(buffer, want-len(buffer)+1) // one more byte shows what is too much
+		}
+	}
+}
+
+func (c doqConn) close() { _ = c.CloseWithError(doqNoError, "") }
+
+// h3Conn is DNS over HTTP/3.
+type h3Conn struct {
+	*quicConn
+	url string
+
+	mu       sync.Mutex
+	requests *http3.ClientConn
+}
+
+// h3Transport only makes HTTP/3 of QUIC connections, it has none of its own.
+var h3Transport = http3.Transport{DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes}
+
+func (d quicDialer) dialH3(url string) dialer {
+	return func(ctx context.Context, kept *keepsake) (conn, error) {
+		c, err := d.connect(ctx, kept, http3.NextProtoH3)
+		if err != nil {
+			return nil, err
+		}
+		return &h3Conn{quicConn: c, url: url, requests: h3Transport.NewClientConn(c.Conn)}, nil
+	}
+}
+
+func (c *h3Conn) ask(ctx context.Context, query []byte) ([]byte, error) {
+	request, err := newRequest(ctx, c.url, query)
+	if err != nil {
+		return nil, err
+	}
+	var used *http3.ClientConn
+	return c.asking(ctx, func() ([]byte, error) {
+		used = c.client(used)
+		return c.exchange(ctx, used, request)
+	})
+}
+
+func (c *h3Conn) exchange(ctx context.Context, requests *http3.ClientConn, request *http.Request) ([]byte, error) {
+	early := c.early()
+	stream, err := requests.OpenRequestStream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	_ = stream.SetDeadline(deadline)
+	err = stream.SendRequestHeader(request)
+	if err == nil {
+		// A server that has answered already may have stopped reading: its response counts (RFC 9114, section 4.1).
+		_ = stream.Close()
+		err = c.taken(ctx, early)
+	}
+	if errors.Is(err, quic.Err0RTTRejected) {
+		return nil, err
+	}
+	var wire []byte
+	if err == nil {
+		var response *http.Response
+		if response, err = stream.ReadResponse(); err == nil {
+			wire, err = readResponse(response)
+		}
+	}
+	if err != nil {
+		stream.CancelRead(quic.StreamErrorCode(http3.ErrCodeRequestCanceled))
+		stream.CancelWrite(quic.StreamErrorCode(http3.ErrCodeRequestCanceled))
+	}
+	return wire, err
+}
+
+// client returns what requests go through: a new one in place of one whose early data was refused, since that took its
+// control stream with it.
+func (c *h3Conn) client(refused *http3.ClientConn) *http3.ClientConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.requests == refused {
+		c.requests = h3Transport.NewClientConn(c.Conn)
+	}
+	return c.requests
+}
+
+func (c *h3Conn) close() {
+	_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
+}

@@ -1,0 +1,68 @@
+package stub
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"crosslayer.example/emulation/internal/control"
+)
+
+// Run forwards queries as the arguments say until the context ends.
+func Run(ctx context.Context, arguments []string) error {
+	if len(arguments) == 1 && strings.TrimLeft(arguments[0], "-") == "version" {
+		fmt.Println(version())
+		return nil
+	}
+	s, err := parseSettings(arguments, os.Stdout)
+	if err != nil {
+		return err
+	}
+	address, err := s.upstream.resolve(ctx)
+	if err != nil {
+		return err
+	}
+	up, err := newExchanger(s, address)
+	if err != nil {
+		return err
+	}
+	rows, err := openMetrics(s.metrics)
+	if err != nil {
+		return err
+	}
+	st, err := newStub(s, up, rows)
+	if err != nil {
+		return err
+	}
+	defer st.close()
+	st.serve()
+	if s.control != "" {
+		socket, err := control.Listen(s.control, "stub")
+		if err != nil {
+			return err
+		}
+		defer socket.Close()
+		go socket.Serve(st.commands())
+	}
+	log.Printf("answering on %s, asking %s", st.udp.LocalAddr(), s.url)
+	<-ctx.Done()
+	return nil
+}
+
+// version names what the stub is made of.
+func version() string {
+	words := []string{"crosslayer-stub"}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range build.Deps {
+			if module.Path == "github.com/quic-go/quic-go" || module.Path == "github.com/miekg/dns" {
+				words = append(words, path.Base(module.Path)+"-"+strings.TrimPrefix(module.Version, "v"))
+			}
+		}
+	}
+	return strings.Join(append(words, runtime.Version()), " ")
+}

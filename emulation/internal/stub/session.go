@@ -1,0 +1,336 @@
+package stub
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// resetPatience is how long a reset waits for queries on their way and for a first ticket.
+const resetPatience = time.Second
+
+// cost is what an answer took.
+type cost struct {
+	connection    uint64 // number of the connection; 0 without one
+	newConnection bool   // this query set it up
+	handshake     time.Duration
+	query         time.Duration
+	localPort     uint16
+	answerBytes   int
+	retries       int
+	tcpFallback   bool
+	connState
+	early bool // the query left before the handshake was complete
+}
+
+// exchanger asks the upstream.
+type exchanger interface {
+	// exchange asks the query, which has ID 0, until it is answered or the context ends.
+	exchange(ctx context.Context, query []byte, question dns.Question) (*dns.Msg, cost, error)
+	// reset closes the connection, if there is one, so that the next query sets up another. Tickets and tokens are
+	// kept unless they are to be forgotten.
+	reset(forget bool) (closed int)
+	census() census
+	close()
+}
+
+// census counts connections.
+type census struct {
+	Connections uint64 `json:"connections"`
+	Open        int    `json:"open"`
+	Ticket      bool   `json:"ticket"`
+}
+
+// conn is a connection to the upstream that is up, or can carry early data.
+type conn interface {
+	// ask sends the query and waits for its answer, whose ID is 0; *broken where the connection failed.
+	ask(ctx context.Context, query []byte) ([]byte, error)
+	// usable is false once the connection is known to be closed.
+	usable() bool
+	// early is true as long as all that is sent is early data.
+	early() bool
+	state() connState
+	localPort() uint16
+	close()
+}
+
+// connState is how the handshake went; nil where it is not over, or the transport has no such thing.
+type connState struct {
+	resumed           *bool
+	earlyDataAccepted *bool
+}
+
+// dialer sets up a connection; what connections left is nil where nothing is resumed.
+type dialer func(ctx context.Context, kept *keepsake) (conn, error)
+
+// session is the one connection to the upstream. It is set up by the first query that finds none; queries that come
+// meanwhile wait for it. There is never a second one being set up.
+type session struct {
+	dial    dialer
+	timeout time.Duration
+
+	mu      sync.Mutex
+	kept    *keepsake // nil where nothing is resumed
+	current *attempt
+	opened  uint64
+}
+
+// attempt is a connection from the moment somebody wants it.
+type attempt struct {
+	number uint64
+	cancel context.CancelFunc
+	done   chan struct{} // closed when conn or err is set
+	conn   conn
+	err    error
+
+	// Under the session's mutex.
+	users    int
+	detached bool
+	unused   chan struct{} // closed when detached and without users
+
+	cut atomic.Bool // closed on command, under its users
+}
+
+func newSession(dial dialer, timeout time.Duration, resume resumption) *session {
+	s := &session{dial: dial, timeout: timeout}
+	if resume != resumeNothing {
+		s.kept = newKeepsake()
+	}
+	return s
+}
+
+func (s *session) exchange(ctx context.Context, query []byte, question dns.Question) (*dns.Msg, cost, error) {
+	var spent cost
+	for joined := false; ; {
+		a, started := s.join()
+		spent.connection, spent.newConnection = a.number, started
+		wire, err := a.ask(ctx, query, &spent)
+		s.leave(a)
+		if err == nil {
+			spent.answerBytes = len(wire)
+			answer, err := checkAnswer(wire, 0, question)
+			return answer, spent, err
+		}
+		if a.cut.Load() {
+			return nil, spent, errReset
+		}
+		_, failed := errors.AsType[*broken](err)
+		switch {
+		case ctx.Err() != nil:
+			return nil, spent, err
+		case failed && spent.retries == 0:
+			s.drop(a) // queries are idempotent, so one more try is safe
+			spent.retries++
+		case !started && !joined && a.failed():
+			joined = true // the connection of another query, that may have waited for it far longer
+		default:
+			return nil, spent, err
+		}
+	}
+}
+
+// ask waits for the connection to be up and asks, each timed.
+func (a *attempt) ask(ctx context.Context, query []byte, spent *cost) ([]byte, error) {
+	began := time.Now()
+	spent.handshake = 0
+	select {
+	case <-a.done:
+	default:
+		select {
+		case <-a.done:
+			spent.handshake = time.Since(began)
+		case <-ctx.Done():
+			spent.handshake = time.Since(began)
+			return nil, ctx.Err()
+		}
+	}
+	if a.err != nil {
+		return nil, a.err
+	}
+	asked := time.Now()
+	if spent.early = a.conn.early(); spent.early {
+		spent.handshake, asked = 0, began
+	}
+	spent.localPort = a.conn.localPort()
+	wire, err := a.conn.ask(ctx, query)
+	spent.query = time.Since(asked)
+	spent.connState = a.conn.state()
+	if !spent.early {
+		spent.earlyDataAccepted = nil
+	}
+	return wire, err
+}
+
+// join returns the connection, or the beginning of one; the first who finds none starts it.
+func (s *session) join() (a *attempt, started bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil && s.current.dead() {
+		s.retire(s.detach())
+	}
+	if started = s.current == nil; started {
+		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+		s.opened++
+		s.current = &attempt{number: s.opened, cancel: cancel, done: make(chan struct{}), unused: make(chan struct{})}
+		go s.current.connect(ctx, s.dial, s.kept)
+	}
+	s.current.users++
+	return s.current, started
+}
+
+func (a *attempt) connect(ctx context.Context, dial dialer, kept *keepsake) {
+	a.conn, a.err = dial(ctx, kept)
+	a.cancel()
+	close(a.done)
+}
+
+// failed is true once the connection could not be set up.
+func (a *attempt) failed() bool {
+	select {
+	case <-a.done:
+		return a.err != nil
+	default:
+		return false
+	}
+}
+
+func (a *attempt) dead() bool {
+	select {
+	case <-a.done:
+		return a.err != nil || !a.conn.usable()
+	default:
+		return false
+	}
+}
+
+func (s *session) leave(a *attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.users--
+	if a.detached && a.users == 0 {
+		close(a.unused)
+	}
+}
+
+// drop makes the next query set up a new connection; those on this one may end.
+func (s *session) drop(a *attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == a {
+		s.retire(s.detach())
+	}
+}
+
+// detach takes the connection out, for the caller to close. The mutex is held.
+func (s *session) detach() *attempt {
+	a := s.current
+	s.current = nil
+	if a != nil {
+		a.detached = true
+		if a.users == 0 {
+			close(a.unused)
+		}
+	}
+	return a
+}
+
+// retire closes a detached connection once its last query has ended.
+func (s *session) retire(a *attempt) {
+	go func() {
+		<-a.unused
+		a.close()
+	}()
+}
+
+func (a *attempt) close() {
+	a.cancel()
+	<-a.done
+	if a.conn != nil {
+		a.conn.close()
+	}
+}
+
+func (s *session) reset(forget bool) (closed int) {
+	s.mu.Lock()
+	a, kept := s.detach(), s.kept
+	if forget && kept != nil {
+		s.kept = newKeepsake() // what the closing connection still brings goes to the old one
+	}
+	s.mu.Unlock()
+	if a == nil {
+		return 0
+	}
+	patience, cancel := context.WithTimeout(context.Background(), resetPatience)
+	defer cancel()
+	select {
+	case <-a.unused:
+	case <-patience.Done():
+		a.cut.Store(true)
+	}
+	if !forget && kept != nil && !a.dead() {
+		kept.awaitTicket(patience)
+	}
+	a.close()
+	if a.conn == nil {
+		return 0
+	}
+	return 1
+}
+
+func (s *session) census() census {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := census{Connections: s.opened, Ticket: s.kept != nil && s.kept.hasTicket()}
+	if s.current != nil {
+		select {
+		case <-s.current.done:
+			if !s.current.dead() {
+				c.Open = 1
+			}
+		default: // being set up
+		}
+	}
+	return c
+}
+
+func (s *session) close() {
+	s.mu.Lock()
+	a := s.detach()
+	s.mu.Unlock()
+	if a != nil {
+		a.cut.Store(true)
+		a.close()
+	}
+}
+
+// newExchanger makes the way to the upstream that the settings name.
+func newExchanger(s settings, address netip.AddrPort) (exchanger, error) {
+	over := func(dial dialer) *session { return newSession(dial, s.timeout, s.resumption) }
+	streams := streamDialer{address: address, timeout: s.timeout, idle: s.idleTimeout}
+	if !s.upstream.protocol.encrypted() {
+		if s.upstream.protocol == doTCP {
+			return over(streams.dial), nil
+		}
+		return &datagrams{address: address, retransmit: s.udpRetransmit, tcp: over(streams.dial)}, nil
+	}
+	config, err := s.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	streams.tls = config
+	packets := quicDialer{address: address, timeout: s.timeout, idle: s.idleTimeout, tls: config, early: s.resumption == resumeEarly}
+	switch s.upstream.protocol {
+	case doT:
+		return over(streams.dial), nil
+	case doH:
+		return over(httpDialer{streamDialer: streams, url: s.queryURL()}.dial), nil
+	case doH3:
+		return over(packets.dialH3(s.queryURL())), nil
+	}
+	return over(packets.dialDoQ), nil
+}

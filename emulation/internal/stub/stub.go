@@ -1,0 +1,255 @@
+// Package stub is the program crosslayer-stub: a DNS forwarder that asks one upstream over any DNS transport and tells
+// what every query cost. It knows nothing of the server.
+package stub
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	maxInFlight   = 10_000           // queries at once; more are refused rather than kept
+	clientIdle    = 10 * time.Second // a client's TCP connection without a query is closed (RFC 7766, section 6.2.3)
+	acceptPause   = 10 * time.Millisecond
+	receiveBuffer = 1 << 20
+	portTries     = 10
+)
+
+// stub answers DNS clients by asking the upstream. It caches nothing.
+type stub struct {
+	settings settings
+	upstream exchanger
+	metrics  *metrics
+	slots    chan struct{} // one for each query in flight
+	udp      *net.UDPConn
+	tcp      *net.TCPListener
+
+	mu    sync.Mutex
+	epoch *sync.WaitGroup // queries since the last reset that are not yet told of
+}
+
+// arrival is a query as it came.
+type arrival struct {
+	wire     []byte
+	time     time.Time
+	from     netip.AddrPort
+	protocol string // udp or tcp
+}
+
+// newStub binds both sockets; nobody is answered before serve.
+func newStub(s settings, up exchanger, m *metrics) (*stub, error) {
+	st := &stub{settings: s, upstream: up, metrics: m, slots: make(chan struct{}, maxInFlight), epoch: new(sync.WaitGroup)}
+	var err error
+	for range portTries {
+		if st.tcp, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(s.listen)); err != nil {
+			break
+		}
+		// With port 0, both on the port TCP got, unless somebody has it over UDP.
+		address := net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.listen.Addr(), portOf(st.tcp.Addr())))
+		if st.udp, err = net.ListenUDP("udp", address); err == nil {
+			_ = st.udp.SetReadBuffer(receiveBuffer) // as much of it as the system grants
+			return st, nil
+		}
+		_ = st.tcp.Close()
+		if s.listen.Port() != 0 {
+			break
+		}
+	}
+	return nil, listenFault(s, err)
+}
+
+func listenFault(s settings, err error) error {
+	if cause := errors.Unwrap(errors.Unwrap(err)); cause != nil {
+		err = cause
+	}
+	return fmt.Errorf("cannot listen on %s: %w; choose another address or port with --listen", s.listen, err)
+}
+
+func (s *stub) serve() {
+	go s.serveTCP()
+	go s.serveUDP()
+}
+
+// reset closes the upstream connection, see exchanger, and returns once all queries that came before it are told of, or
+// after as long as it has patience.
+func (s *stub) reset(forget bool) (closed int) {
+	s.mu.Lock()
+	before := s.epoch
+	s.epoch = new(sync.WaitGroup)
+	s.mu.Unlock()
+	closed = s.upstream.reset(forget)
+	told := make(chan struct{})
+	go func() { before.Wait(); close(told) }()
+	select {
+	case <-told:
+	case <-time.After(resetPatience):
+	}
+	return closed
+}
+
+func (s *stub) close() {
+	_ = s.tcp.Close()
+	_ = s.udp.Close()
+	s.upstream.close()
+}
+
+func (s *stub) serveUDP() {
+	buffer := make([]byte, maxMessageBytes)
+	for {
+		n, from, err := s.udp.ReadFromUDPAddrPort(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		query := arrival{bytes.Clone(buffer[:n]), time.Now(), from, "udp"}
+		go func() {
+			if answer := s.answer(query); answer != nil {
+				_, _ = s.udp.WriteToUDPAddrPort(answer, from) // a client that has gone needs none
+			}
+		}()
+	}
+}
+
+func (s *stub) serveTCP() {
+	for {
+		conn, err := s.tcp.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			log.Printf("a client's connection was not accepted: %v", err)
+			time.Sleep(acceptPause) // out of descriptors: others must end first
+			continue
+		}
+		go s.converse(conn)
+	}
+}
+
+// converse answers the queries of a TCP connection as their answers come, in any order (RFC 7766, section 7).
+func (s *stub) converse(conn *net.TCPConn) {
+	defer conn.Close()
+	from := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	for {
+		_ = conn.SetReadDeadline(time.Now().Add(clientIdle))
+		wire, err := readMessage(conn)
+		if err != nil {
+			return
+		}
+		query := arrival{wire, time.Now(), from, "tcp"}
+		answering.Go(func() {
+			if answer := s.answer(query); answer != nil {
+				_, _ = conn.Write(framed(answer))
+			}
+		})
+	}
+}
+
+// answer gets the answer to a query, and writes the query's row before anybody can have the answer; nil where no
+// answer may be given.
+func (s *stub) answer(query arrival) []byte {
+	s.mu.Lock()
+	epoch := s.epoch
+	epoch.Add(1)
+	s.mu.Unlock()
+	defer epoch.Done()
+	r := row{
+		Time: query.time.UnixNano(), Client: query.from.String(), ClientProtocol: query.protocol,
+		Protocol: s.settings.upstream.protocol,
+	}
+	answer, limit := s.resolve(query, &r)
+	if answer == nil && r.Error == "" {
+		return nil
+	}
+	var wire []byte
+	if answer != nil {
+		if query.protocol == "udp" {
+			answer.Truncate(limit)
+		}
+		answer.Compress = true
+		var err error
+		if wire, err = answer.Pack(); err != nil {
+			r.Error = string(errMalformed)
+			answer = new(dns.Msg).SetRcode(answer, dns.RcodeServerFailure)
+			wire, _ = answer.Pack()
+		}
+		r.Rcode = dns.RcodeToString[answer.Rcode]
+	}
+	r.TotalMs = milliseconds(time.Since(query.time))
+	s.metrics.write(r)
+	return wire
+}
+
+// resolve answers from the upstream, or with what is wrong; the limit is the largest datagram the client takes, bytes.
+func (s *stub) resolve(query arrival, r *row) (answer *dns.Msg, limit int) {
+	if len(query.wire) < headerBytes {
+		r.Error = "malformed query"
+		return nil, 0
+	}
+	if isResponse(query.wire) {
+		return nil, 0 // to answer an answer makes a loop
+	}
+	client, err := parse(query.wire)
+	if err != nil || client.Opcode == dns.OpcodeQuery && len(client.Question) != 1 {
+		r.Error = "malformed query"
+		header := new(dns.Msg)
+		header.Id = binary.BigEndian.Uint16(query.wire)
+		return header.SetRcodeFormatError(header), dns.MinMsgSize
+	}
+	limit = datagramLimit(client)
+	refuse := func(rcode int, why string) (*dns.Msg, int) {
+		r.Error = why
+		return failure(client, rcode, why), limit
+	}
+	if client.Opcode != dns.OpcodeQuery {
+		return refuse(dns.RcodeNotImplemented, "opcode "+dns.OpcodeToString[client.Opcode])
+	}
+	question := client.Question[0]
+	r.Name, r.Type = question.Name, dns.Type(question.Qtype).String()
+	if opt := client.IsEdns0(); opt != nil && opt.Version() != 0 {
+		return refuse(dns.RcodeBadVers, "EDNS version is not 0")
+	}
+	if question.Qtype == dns.TypeAXFR || question.Qtype == dns.TypeIXFR {
+		return refuse(dns.RcodeNotImplemented, "zone transfer") // more than one message
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		return refuse(dns.RcodeServerFailure, errBusy.Error())
+	}
+	wire, err := upstreamQuery(client, s.settings.upstream.protocol)
+	if err != nil {
+		return refuse(dns.RcodeFormatError, "malformed query")
+	}
+	r.QueryBytes = len(wire)
+	ctx, cancel := context.WithDeadline(context.Background(), query.time.Add(s.settings.timeout))
+	defer cancel()
+	answer, spent, err := s.upstream.exchange(ctx, wire, question)
+	r.charge(spent)
+	if err != nil {
+		return refuse(dns.RcodeServerFailure, describe(err))
+	}
+	return clientAnswer(client, answer), limit
+}
+
+// charge enters what the answer took.
+func (r *row) charge(c cost) {
+	r.Connection, r.NewConnection, r.LocalPort = c.connection, c.newConnection, c.localPort
+	r.HandshakeMs, r.QueryMs = milliseconds(c.handshake), milliseconds(c.query)
+	r.Resumed, r.EarlyData, r.EarlyDataAccepted = c.resumed, c.early, c.earlyDataAccepted
+	r.AnswerBytes, r.Retries, r.TCPFallback = c.answerBytes, c.retries, c.tcpFallback
+}

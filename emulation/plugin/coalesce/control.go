@@ -1,0 +1,67 @@
+package coalesce
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"crosslayer.example/emulation/internal/control"
+)
+
+// commands are what the control socket takes.
+func (s *server) commands() control.Commands {
+	return control.Commands{
+		"ready": func([]byte) any {
+			return struct {
+				control.Reply
+				Listeners []listening `json:"listeners"`
+			}{control.OK, s.listening}
+		},
+		"close-connections": s.closeConnections,
+		"rotate-ticket-keys": func([]byte) any {
+			s.tickets.rotate()
+			return control.OK
+		},
+		"early-data": s.setEarlyData,
+		"stats": func([]byte) any {
+			totals := s.events.totals()
+			return struct {
+				control.Reply
+				Open        map[string]int `json:"open"`
+				Connections map[string]int `json:"connections"`
+				Requests    map[string]int `json:"requests"`
+				Queries     map[string]int `json:"queries"`
+			}{control.OK, s.connections.count(), totals["connections"], totals["requests"], totals["queries"]}
+		},
+	}
+}
+
+func (s *server) closeConnections(object []byte) any {
+	var command struct {
+		Listener string `json:"listener"`
+	}
+	if err := json.Unmarshal(object, &command); err != nil {
+		return control.Refusal(err)
+	}
+	if _, ok := noError[command.Listener]; !ok && command.Listener != "" {
+		return control.Refusal(fmt.Errorf("unknown listener %q", command.Listener))
+	}
+	return struct {
+		control.Reply
+		Closed int `json:"closed"`
+	}{control.OK, s.connections.close(command.Listener)}
+}
+
+func (s *server) setEarlyData(object []byte) any {
+	var command struct {
+		Mode string `json:"mode"`
+	}
+	if err := json.Unmarshal(object, &command); err != nil {
+		return control.Refusal(err)
+	}
+	mode, err := parseEarlyData(command.Mode)
+	if err != nil {
+		return control.Refusal(err)
+	}
+	s.mode.Store(int32(mode))
+	return control.OK
+}

@@ -1,0 +1,116 @@
+package coalesce
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"crosslayer.example/emulation/internal/control"
+
+	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go"
+)
+
+func TestReadyNamesEveryListener(t *testing.T) {
+	s := start(t, nil, "")
+	for _, listener := range []string{"h3/udp", "doq/udp", "https/tcp", "dns/udp", "dns/tcp"} {
+		if s.addresses[listener] == "" {
+			t.Errorf("no %s in %v", listener, s.addresses)
+		}
+	}
+}
+
+func TestControlSocketIsPrivate(t *testing.T) {
+	s := start(t, nil, "")
+	info, err := os.Stat(s.path("control"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v", info.Mode())
+	}
+}
+
+func TestCloseConnections(t *testing.T) {
+	s := start(t, nil, "")
+	dial := func(listener string) *quic.Conn {
+		before := len(s.events("connection"))
+		conn := s.client().dial(t, s.addresses[listener+"/udp"], listener)
+		// At the server: before, the code of an application cannot be sent (RFC 9000, section 10.2.3).
+		eventually(t, "the end of the handshake", func() bool { return len(s.events("connection")) > before })
+		return conn
+	}
+	closed := func(conn *quic.Conn, code quic.ApplicationErrorCode) {
+		t.Helper()
+		select {
+		case <-conn.Context().Done():
+		case <-time.After(5 * time.Second):
+			t.Fatal("the connection stays open")
+		}
+		var reason *quic.ApplicationError
+		if err := context.Cause(conn.Context()); !errors.As(err, &reason) || reason.ErrorCode != code || !reason.Remote {
+			t.Errorf("closed with %v", err)
+		}
+	}
+	type answer struct {
+		control.Reply
+		Closed int
+	}
+	var got answer
+
+	h3, doq := dial("h3"), dial("doq")
+	s.command(`{"command": "close-connections", "listener": "h3"}`, &got)
+	if !got.OK || got.Closed != 1 {
+		t.Errorf("answer %+v", got)
+	}
+	closed(h3, 0x100)
+	if doq.Context().Err() != nil {
+		t.Error("the DoQ connection was closed too")
+	}
+	h3 = dial("h3")
+	got = answer{}
+	s.command(`{"command": "close-connections"}`, &got)
+	if !got.OK || got.Closed != 2 {
+		t.Errorf("answer %+v", got)
+	}
+	closed(h3, 0x100)
+	closed(doq, 0)
+	eventually(t, "no open connection", func() bool {
+		var stats struct{ Open map[string]int }
+		s.command(`{"command": "stats"}`, &stats)
+		return stats.Open["h3"] == 0 && stats.Open["doq"] == 0
+	})
+	got = answer{}
+	s.command(`{"command": "close-connections"}`, &got)
+	if !got.OK || got.Closed != 0 {
+		t.Errorf("answer %+v", got)
+	}
+}
+
+func TestStats(t *testing.T) {
+	s := start(t, nil, "")
+	conn := s.client().dial(t, s.addresses["doq/udp"], "doq")
+	receive(t, send(t, conn, question(testHost, dns.TypeA)))
+	receive(t, send(t, conn, question(testHost, dns.TypeA)))
+	var stats struct {
+		control.Reply
+		Open, Connections, Requests, Queries map[string]int
+	}
+	s.command(`{"command": "stats"}`, &stats)
+	if !stats.OK || stats.Open["doq"] != 1 || stats.Connections["doq"] != 1 || stats.Queries["doq"] != 2 || len(stats.Requests) != 0 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+func TestControlRefuses(t *testing.T) {
+	s := start(t, nil, "")
+	for _, line := range []string{`nonsense`, `{}`, `{"command": "dance"}`, `{"command": "close-connections", "listener": "dot"}`} {
+		var answer control.Reply
+		s.command(line, &answer)
+		if answer.OK || answer.Error == "" {
+			t.Errorf("%s: %+v", line, answer)
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package coalesce
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"testing"
+	"time"
+
+	"crosslayer.example/emulation/internal/control"
+
+	"github.com/coredns/coredns/plugin/pkg/doh"
+
+	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+)
+
+// soon is how long an answer may take that must not come: the relay holds it back for ever.
+const soon = 150 * time.Millisecond
+
+// h3Transport sends requests for every host to one address.
+func (c client) h3Transport(address string) *http3.Transport {
+	return &http3.Transport{
+		TLSClientConfig:    c.tls,
+		QUICConfig:         &quic.Config{TokenStore: c.tokens},
+		DisableCompression: true,
+		Dial: func(ctx context.Context, _ string, tlsConfig *tls.Config, config *quic.Config) (*quic.Conn, error) {
+			return quic.DialAddrEarly(ctx, address, tlsConfig, config)
+		},
+	}
+}
+
+// h2Transport does the same over TCP.
+func (c client) h2Transport(address string) *http.Transport {
+	return &http.Transport{
+		TLSClientConfig:    c.tls,
+		DisableCompression: true,
+		ForceAttemptHTTP2:  true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	}
+}
+
+// roundTrip sends one HTTP/3 request on a connection of its own and returns status and body.
+func (c client) roundTrip(t *testing.T, address string, request *http.Request, sent func()) (int, []byte) {
+	t.Helper()
+	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent() }}
+	request = request.WithContext(httptrace.WithClientTrace(request.Context(), trace))
+	transport := c.h3Transport(address)
+	defer transport.Close()
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Error(err)
+		return 0, nil
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return response.StatusCode, body
+}
+
+// request makes an HTTP request; the method decides whether quic-go's client sends it as early data.
+func request(t *testing.T, method, path string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequest(method, "https://"+testHost+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func dohRequest(t *testing.T, method string, m *dns.Msg) *http.Request {
+	t.Helper()
+	r, err := doh.NewRequest(method, testHost, testHost, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func notify() *dns.Msg {
+	m := new(dns.Msg).SetNotify("example.org.")
+	m.Id = 0
+	return m
+}
+
+// earlyExchange is a request; do sends it, as early data where there is a ticket, calls sent and returns what shows
+// that it was answered.
+type earlyExchange struct {
+	name     string
+	listener string
+	alpn     string
+	early    bool // answered before the end of the handshake
+	event    string
+	do       func(t *testing.T, c client, address string, sent func()) any
+}
+
+// exchanges are requests of every kind.
+var exchanges = []earlyExchange{
+	{"DoQ query", "doq/udp", "doq", true, "query", func(t *testing.T, c client, address string, sent func()) any {
+		stream := send(t, c.dial(t, address, "doq"), question(testHost, dns.TypeA))
+		sent()
+		return receive(t, stream).Rcode
+	}},
+	{"DoQ notify", "doq/udp", "doq", false, "query", func(t *testing.T, c client, address string, sent func()) any {
+		stream := send(t, c.dial(t, address, "doq"), notify())
+		sent()
+		return receive(t, stream).Rcode
+	}},
+	{"H3 GET", "h3/udp", "h3", true, "request", func(t *testing.T, c client, address string, sent func()) any {
+		status, body := c.roundTrip(t, address, request(t, http3.MethodGet0RTT, "/"), sent)
+		return []any{status, string(body)}
+	}},
+	{"H3 HEAD", "h3/udp", "h3", true, "request", func(t *testing.T, c client, address string, sent func()) any {
+		status, _ := c.roundTrip(t, address, request(t, http3.MethodHead0RTT, "/"), sent)
+		return status
+	}},
+	{"H3 POST", "h3/udp", "h3", false, "request", func(t *testing.T, c client, address string, sent func()) any {
+		return earlyPost(t, c, address, "/", nil, sent)
+	}},
+	{"DoH3 GET", "h3/udp", "h3", true, "query", func(t *testing.T, c client, address string, sent func()) any {
+		r := dohRequest(t, http.MethodGet, question(testHost, dns.TypeA))
+		r.Method = http3.MethodGet0RTT
+		status, body := c.roundTrip(t, address, r, sent)
+		return []any{status, len(body)}
+	}},
+	{"DoH3 GET notify", "h3/udp", "h3", false, "query", func(t *testing.T, c client, address string, sent func()) any {
+		r := dohRequest(t, http.MethodGet, notify())
+		r.Method = http3.MethodGet0RTT
+		status, body := c.roundTrip(t, address, r, sent)
+		return []any{status, len(body)}
+	}},
+	{"DoH3 POST", "h3/udp", "h3", false, "query", func(t *testing.T, c client, address string, sent func()) any {
+		wire, err := question(testHost, dns.TypeA).Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return earlyPost(t, c, address, doh.Path, wire, sent)
+	}},
+}
+
+// earlyPost sends a POST as early data, which well-behaved clients do not: over a connection that is dialled early.
+func earlyPost(t *testing.T, c client, address, path string, body []byte, sent func()) int {
+	t.Helper()
+	conn := c.dial(t, address, "h3")
+	h3 := (&http3.Transport{}).NewClientConn(conn)
+	stream, err := h3.OpenRequestStream(context.Background())
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	r := request(t, http.MethodPost, path)
+	r.Header.Set("Content-Type", doh.MimeType)
+	r.Body, r.ContentLength = http.NoBody, int64(len(body)) // the body follows on the stream
+	if err := stream.SendRequestHeader(r); err != nil {
+		t.Error(err)
+		return 0
+	}
+	if _, err := stream.Write(body); err != nil {
+		t.Error(err)
+		return 0
+	}
+	_ = stream.Close()
+	sent()
+	response, err := stream.ReadResponse()
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}
+
+// What is safe to replay is answered while the client's handshake is held back; everything else waits for its end.
+func TestEarlyData(t *testing.T) {
+	s := start(t, nil, "")
+	for _, exchange := range exchanges {
+		t.Run(exchange.name, func(t *testing.T) { testEarlyData(t, s, exchange) })
+	}
+}
+
+// Told to answer late, the server lets everything wait for the end of the handshake, and still calls it early data.
+func TestEarlyDataLate(t *testing.T) {
+	s := start(t, nil, "")
+	var answer control.Reply
+	s.command(`{"command": "early-data", "mode": "late"}`, &answer)
+	if !answer.OK {
+		t.Fatal(answer.Error)
+	}
+	for _, exchange := range exchanges {
+		exchange.early = false
+		t.Run(exchange.name, func(t *testing.T) { testEarlyData(t, s, exchange) })
+	}
+}
+
+// testEarlyData sends an exchange as early data through a relay that holds back the end of the handshake.
+func testEarlyData(t *testing.T, s *running, exchange earlyExchange) {
+	t.Helper()
+	c := s.client()
+	want := exchange.do(t, c, s.addresses[exchange.listener], func() {}) // in full; it also brings the ticket
+	eventually(t, "a ticket", func() bool {
+		session, ok := c.tls.ClientSessionCache.Get(testHost)
+		return ok && session != nil
+	})
+	r := newRelay(t, s.addresses[exchange.listener], true)
+	answered := make(chan any, 1)
+	go func() { answered <- exchange.do(t, c, r.address(), r.requestSent) }()
+
+	var got any
+	if exchange.early {
+		select {
+		case got = <-answered:
+		case <-time.After(5 * time.Second):
+			t.Fatal("not answered before the end of the handshake")
+		}
+	} else {
+		eventually(t, "early data from the client", func() bool { return r.saw(earlyPacket) })
+		select {
+		case got = <-answered:
+			t.Fatalf("answered %v before the end of the handshake", got)
+		case <-time.After(soon):
+		}
+		r.release()
+		select {
+		case got = <-answered:
+		case <-time.After(5 * time.Second):
+			t.Fatal("not answered after the handshake")
+		}
+	}
+	if !equal(got, want) {
+		t.Errorf("early data was answered %v, a full handshake %v", got, want)
+	}
+	if event := s.lastEvent(exchange.event); event["handshake_complete"] != false || event["resumed"] != true {
+		t.Errorf("event %v", event)
+	}
+}
+
+func equal(a, b any) bool {
+	as, ok := a.([]any)
+	if !ok {
+		return a == b
+	}
+	bs, ok := b.([]any)
+	if !ok || len(as) != len(bs) {
+		return false
+	}
+	for i := range as {
+		if as[i] != bs[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// The connection of an early query is reported as such once its handshake is over.
+func TestEarlyConnectionEvent(t *testing.T) {
+	s := start(t, nil, "")
+	c := s.client()
+	c.warm(t, s.addresses["doq/udp"], "doq")
+	r := newRelay(t, s.addresses["doq/udp"], true)
+	conn := c.dial(t, r.address(), "doq")
+	stream := send(t, conn, question(testHost, dns.TypeA))
+	r.requestSent()
+	receive(t, stream)
+	if n := len(s.events("connection")); n != 1 {
+		t.Errorf("%d connection events before the end of the second handshake", n)
+	}
+	r.release()
+	eventually(t, "the connection's event", func() bool { return len(s.events("connection")) == 2 })
+	if event := s.lastEvent("connection"); event["resumed"] != true || event["early_data"] != true || event["error"] != "" {
+		t.Errorf("event %v", event)
+	}
+}
+
+func TestEarlyDataOff(t *testing.T) {
+	s := start(t, map[string]string{"early_data": "off"}, "")
+	c := s.client()
+	c.warm(t, s.addresses["doq/udp"], "doq")
+	conn := c.dial(t, s.addresses["doq/udp"], "doq")
+	receive(t, send(t, conn, question(testHost, dns.TypeA)))
+	if event := s.lastEvent("query"); event["handshake_complete"] != true || event["resumed"] != true {
+		t.Errorf("event %v", event)
+	}
+	if event := s.lastEvent("connection"); event["early_data"] != false || event["resumed"] != true {
+		t.Errorf("event %v", event)
+	}
+}
+
+func TestRetry(t *testing.T) {
+	for setting, want := range map[string]bool{"on": true, "off": false} {
+		s := start(t, map[string]string{"retry": setting}, "")
+		r := newRelay(t, s.addresses["doq/udp"], false)
+		receive(t, send(t, s.client().dial(t, r.address(), "doq"), question(testHost, dns.TypeA)))
+		if r.saw(retryPacket) != want {
+			t.Errorf("retry %s: Retry packet seen: %v", setting, r.saw(retryPacket))
+		}
+	}
+}

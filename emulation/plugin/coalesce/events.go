@@ -1,0 +1,112 @@
+package coalesce
+
+import (
+	"sync"
+
+	"crosslayer.example/emulation/internal/jsonl"
+)
+
+// connectionEvent reports a connection once its handshake is over. On TCP that is the server's part of it.
+type connectionEvent struct {
+	Event       string `json:"event"`
+	Time        int64  `json:"time"`
+	Listener    string `json:"listener"`
+	Remote      string `json:"remote"`
+	Local       string `json:"local"`
+	ALPN        string `json:"alpn"`
+	ServerName  string `json:"server_name"`
+	Resumed     bool   `json:"resumed"`
+	EarlyData   bool   `json:"early_data"`
+	QUICVersion string `json:"quic_version"`
+	TLSVersion  string `json:"tls_version"`
+	Error       string `json:"error"`
+}
+
+// requestEvent reports an HTTP request. HandshakeComplete is that of its arrival: false means early data.
+type requestEvent struct {
+	Event             string `json:"event"`
+	Time              int64  `json:"time"`
+	Done              int64  `json:"done"`
+	Listener          string `json:"listener"`
+	Remote            string `json:"remote"`
+	ServerName        string `json:"server_name"`
+	Host              string `json:"host"`
+	Method            string `json:"method"`
+	Path              string `json:"path"`
+	Status            int    `json:"status"`
+	Bytes             int    `json:"bytes"`
+	HandshakeComplete bool   `json:"handshake_complete"`
+	Resumed           bool   `json:"resumed"`
+}
+
+// queryEvent reports a DNS query, just before its answer leaves.
+type queryEvent struct {
+	Event             string `json:"event"`
+	Time              int64  `json:"time"`
+	Listener          string `json:"listener"`
+	Remote            string `json:"remote"`
+	Name              string `json:"name"`
+	Type              string `json:"type"`
+	Rcode             string `json:"rcode"`
+	HandshakeComplete bool   `json:"handshake_complete"`
+	Resumed           bool   `json:"resumed"`
+}
+
+// counted is an event that `stats` counts, by kind and listener.
+type counted interface {
+	counter() (kind, listener string)
+}
+
+func (e connectionEvent) counter() (kind, listener string) { return "connections", e.Listener }
+func (e requestEvent) counter() (kind, listener string)    { return "requests", e.Listener }
+func (e queryEvent) counter() (kind, listener string)      { return "queries", e.Listener }
+
+// eventLog counts events and, once a file is open, writes each as one line.
+type eventLog struct {
+	mu     sync.Mutex // over both, so that a count and the lines agree
+	lines  *jsonl.Writer
+	counts map[string]map[string]int
+}
+
+func newEventLog() *eventLog {
+	return &eventLog{counts: map[string]map[string]int{"connections": {}, "requests": {}, "queries": {}}}
+}
+
+func (l *eventLog) open(path string) error {
+	lines, err := jsonl.Open(path, func(format string, values ...any) { log.Errorf("Events: "+format, values...) })
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = lines
+	return nil
+}
+
+func (l *eventLog) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Close()
+}
+
+func (l *eventLog) write(event counted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kind, listener := event.counter()
+	l.counts[kind][listener]++
+	l.lines.Write(event)
+}
+
+// totals returns how many events of each kind each listener has reported.
+func (l *eventLog) totals() map[string]map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	totals := make(map[string]map[string]int, len(l.counts))
+	for kind, byListener := range l.counts {
+		totals[kind] = make(map[string]int, len(byListener))
+		for listener, n := range byListener {
+			totals[kind][listener] = n
+		}
+	}
+	return totals
+}

@@ -1,0 +1,114 @@
+package coalesce
+
+import (
+	"crypto/tls"
+	"net"
+	"testing"
+
+	"crosslayer.example/emulation/internal/control"
+
+	"github.com/quic-go/quic-go"
+)
+
+// everywhere are the TLS listeners, the one of the second server block included, with the protocol each speaks.
+func everywhere(s *running) map[string]func(c client) (resumed bool) {
+	onTCP := func(address string, alpn ...string) func(client) bool {
+		return func(c client) bool {
+			conn, err := tls.Dial("tcp", address, c.config(alpn...))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			defer conn.Close()
+			// TLS 1.3 sends tickets after the handshake: any answer, or the end, comes after them.
+			_ = conn.CloseWrite()
+			_, _ = conn.Read(make([]byte, 1))
+			return conn.ConnectionState().DidResume
+		}
+	}
+	onQUIC := func(address, alpn string) func(client) bool {
+		return func(c client) bool {
+			conn := c.dial(s.t, address, alpn)
+			<-conn.HandshakeComplete()
+			eventually(s.t, "a ticket", func() bool {
+				session, ok := c.tls.ClientSessionCache.Get(testHost)
+				return ok && session != nil
+			})
+			_ = conn.CloseWithError(quic.ApplicationErrorCode(0), "")
+			return conn.ConnectionState().TLS.DidResume
+		}
+	}
+	return map[string]func(client) bool{
+		"https": onTCP(s.addresses["https/tcp"], "h2"),
+		"dot":   onTCP(s.dotAddress()),
+		"doq":   onQUIC(s.addresses["doq/udp"], "doq"),
+		"h3":    onQUIC(s.addresses["h3/udp"], "h3"),
+	}
+}
+
+// A ticket of each listener resumes a session at every other, until the keys are rotated for all of them at once.
+func TestTicketsAreSharedAndRotated(t *testing.T) {
+	s := start(t, nil, bare)
+	listeners := everywhere(s)
+	for from, issue := range listeners {
+		for to, resume := range listeners {
+			c := s.client()
+			if issue(c) {
+				t.Fatalf("%s: the first connection was resumed", from)
+			}
+			if !resume(c) {
+				t.Errorf("a ticket from %s does not resume at %s", from, to)
+			}
+		}
+	}
+	for to, resume := range listeners {
+		c := s.client()
+		listeners["h3"](c)
+		var answer control.Reply
+		s.command(`{"command": "rotate-ticket-keys"}`, &answer)
+		if !answer.OK {
+			t.Errorf("answer %+v", answer)
+		}
+		if resume(c) {
+			t.Errorf("a ticket from before the rotation resumes at %s", to)
+		}
+		c = s.client()
+		listeners["h3"](c)
+		if !resume(c) {
+			t.Errorf("a ticket from after the rotation does not resume at %s", to)
+		}
+	}
+}
+
+// On the wildcard address, a client is answered from the address it asked.
+func TestAnswersComeFromTheAddressAsked(t *testing.T) {
+	s := start(t, map[string]string{"doq": ":0", "h3": ":0"}, "")
+	for listener, alpn := range map[string]string{"doq": "doq", "h3": "h3"} {
+		_, port, err := net.SplitHostPort(s.addresses[listener+"/udp"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, host := range []string{"127.0.0.2", "127.0.0.3"} {
+			// A client bound to one remote address: datagrams from elsewhere do not reach it, and it fails.
+			conn := s.client().dial(t, net.JoinHostPort(host, port), alpn)
+			<-conn.HandshakeComplete()
+			eventually(t, "the connection's event", func() bool {
+				events := s.events("connection")
+				return len(events) > 0 && events[len(events)-1]["local"] == net.JoinHostPort(host, port)
+			})
+		}
+	}
+}
+
+// The newest version over TCP is an option; QUIC always has TLS 1.3.
+func TestOlderTLSOverTCP(t *testing.T) {
+	s := start(t, map[string]string{"max_tls": "1.2"}, "")
+	conn, err := tls.Dial("tcp", s.addresses["https/tcp"], s.client().config("h2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if version := conn.ConnectionState().Version; version != tls.VersionTLS12 {
+		t.Error(tls.VersionName(version))
+	}
+	s.client().warm(t, s.addresses["doq/udp"], "doq")
+}

@@ -1,3 +1,0 @@
-module crosslayer/emulation/wire
-
-go 1.26
