@@ -1,7 +1,7 @@
 # The same environment without Nix, on Debian or Ubuntu. Each target does what is missing first.
 #
 #   make setup       system packages (apt, asks for sudo only for that), .venv from requirements.lock, Go build
-#   make reproduce   measure on this machine and draw every figure: figures/index.html
+#   make reproduce   measure on this machine and draw every figure: figures/index.html (SIZE=smoke, quick or paper)
 #   make test        every test
 #   make lab         JupyterLab on the notebooks
 #   make lock        renew requirements.lock after a change of pyproject.toml
@@ -10,7 +10,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-PROFILE ?= quick
+SIZE ?= quick
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -40,11 +40,16 @@ build/crosslayer-%: $(GO_SOURCES) | build/.system $(VENV)/.done
 	@echo "== crosslayer-$* (Go build)"
 	@cd emulation && CGO_ENABLED=0 $$(../setup/go) build -trimpath $(if $(filter wire,$*),-ldflags '-s -w') -o ../$@ ./cmd/crosslayer-$*
 
+ifneq ($(filter reproduce,$(MAKECMDGOALS)),)
+ifdef PROFILE
+$(error A campaign has a size, a link has a profile: make reproduce SIZE=$(PROFILE))
+endif
+endif
 reproduce: setup
 	@mkdir -p build/notebooks
-	@echo "== notebooks/run_all.ipynb, profile $(PROFILE): measuring and drawing takes about 12 minutes for quick"
+	@echo "== notebooks/run_all.ipynb, size $(SIZE): measuring and drawing takes about 12 minutes for quick"
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/papermill notebooks/run_all.ipynb build/notebooks/run_all.ipynb \
-	  -p profile $(PROFILE) --cwd notebooks --log-output --no-progress-bar
+	  -p size $(SIZE) --cwd notebooks --log-output --no-progress-bar
 	@echo "Figures: figures/index.html"
 
 test: setup
