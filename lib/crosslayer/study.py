@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from crosslayer.campaign.plan import NoOptions, Plan
-from crosslayer.links import Profile, load_profiles
+from crosslayer.links import Profile, load_profiles, rtt_alone
 
 if TYPE_CHECKING:
     from crosslayer.campaign.measurer import Measurer
@@ -68,8 +68,13 @@ class Study:
     """Claims whose numbers stand on top of the report, and how they are called there."""
     primes_alias: bool = True
     """Its loads prime an alias of their page, which must have them and no further origins."""
-    profiles: Callable[[Plan], Mapping[str, Profile]] = lambda plan: load_profiles()
-    """Every link that a plan may name."""
+    own_links: Callable[[Plan], Mapping[str, Profile]] = lambda plan: {}
+    """Links of a plan that this study makes itself, by name."""
+
+    def profiles(self, plan: Plan) -> Mapping[str, Profile]:
+        """Every link that a plan may name, by name."""
+        known = load_profiles() | {name: alone for name in plan.links if (alone := rtt_alone(name))}
+        return {**known, **self.own_links(plan)}
 
     @property
     def measurer(self) -> type[Measurer]:

@@ -37,7 +37,7 @@ def main() -> None:
     result: dict[str, Any] = {"rounds": rounds, "links": {}, "above_the_limit": []}
     with Testbed() as testbed, testbed.serve(specs, spec_dir=spec_dir) as (server, _):
         result["backend"] = testbed.backend.name
-        resolver = dns.Server(network.SERVER_ADDRESS, server_name="localhost", ca_file=server.ca_file)
+        resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=server.ca_file)
         question = dns.Question("www.example.org")
         conditions = [(p, r) for p in dns.Protocol for r in dns.RESUMPTIONS[p]]
         with dns.Capture() as capture:

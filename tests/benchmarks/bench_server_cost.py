@@ -21,7 +21,7 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.dns import Protocol
-from crosslayer.stub import Settings, Stub
+from crosslayer.stub import Stub, StubSettings
 from crosslayer.studies.authoritative.measure import NAME, ORIGIN, ZONE
 from crosslayer.testbed import private
 from crosslayer.testbed import server as testbed_server
@@ -91,7 +91,7 @@ def step(pid: int, askers: list[dns.Asker], rate: int, queries: int) -> dict[str
     """One rate: what it cost, for 10,000 queries, and whether it was held."""
     Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
     before = cpu_s(pid)
-    wire = dns.build_query(dns.Question(NAME), Protocol.DOUDP, dns.Settings()).wire
+    wire = dns.build_query(dns.Question(NAME), Protocol.DOUDP, dns.ClientSettings()).wire
     due = [dns.Due(1e3 * number / rate, number % len(askers)) for number in range(queries)]
     asked = dns.ask_at_pace(askers, due, wire, timeout_s=3)
     spent = cpu_s(pid) - before
@@ -118,8 +118,8 @@ def measure(queries: int) -> dict[str, Any]:
         for protocol in protocols:
             place = folder / f"{name}-{protocol.value}"
             with running(place) as (pid, ca_file):
-                far = dns.Server(SERVER_ADDRESS, server_name="localhost", ca_file=ca_file)
-                settings = Settings.towards(far, protocol, listen=f"{LISTEN[0]}:{LISTEN[1]}")
+                far = dns.Resolver(SERVER_ADDRESS, server_name="localhost", ca_file=ca_file)
+                settings = StubSettings.towards(far, protocol, listen=f"{LISTEN[0]}:{LISTEN[1]}")
                 with Stub.start(subprocess.Popen, settings, folder / f"{name}-{protocol.value}-stub"):
                     askers = [dns.Asker(LISTEN) for _ in range(ASKERS)]
                     step(pid, askers, RATES[0], RATES[0])  # connections and caches are not in the first rate

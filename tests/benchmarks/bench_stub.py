@@ -28,7 +28,7 @@ import dns.message
 from crosslayer import pages
 from crosslayer.dns import Protocol, Server
 from crosslayer.links import load_profiles
-from crosslayer.stub import Settings, Stub
+from crosslayer.stub import Stub, StubSettings
 from crosslayer.testbed import Testbed, network, private
 from tests.benchmarks._common import report
 
@@ -166,7 +166,7 @@ def cpu_s(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def one_core(settings: Settings, folder: Path, seconds: int) -> dict[str, Any]:
+def one_core(settings: StubSettings, folder: Path, seconds: int) -> dict[str, Any]:
     """The load on a stub that has one core."""
     processes = []
 
@@ -198,12 +198,12 @@ def main() -> None:
     ):
         testbed.set_link(load_profiles()["local"])
         towards = Server(network.SERVER_ADDRESS, NAME, server.ca_file)
-        with Stub.start(subprocess.Popen, Settings.towards(towards, Protocol.DOUDP), folder / "idle"):
+        with Stub.start(subprocess.Popen, StubSettings.towards(towards, Protocol.DOUDP), folder / "idle"):
             result["idle"] = {"own": added(pairs), "kdig": by_kdig(min(pairs, 50))}
         if result["idle"]["own"]["added_ms"] > ADDED_LIMIT_MS:
             result["beyond_the_limit"].append(f"{result['idle']['own']['added_ms']} ms added > {ADDED_LIMIT_MS} ms")
         for protocol in Protocol:
-            result["one_core"][protocol] = one_core(Settings.towards(towards, protocol), folder / protocol, seconds)
+            result["one_core"][protocol] = one_core(StubSettings.towards(towards, protocol), folder / protocol, seconds)
         if result["one_core"][Protocol.DOQ]["queries_per_s"] < RATE_LIMIT:
             result["beyond_the_limit"].append("fewer than 2,000 queries a second over DoQ")
     report("stub", result)

@@ -156,7 +156,7 @@ def test_a_query_without_an_answer_is_waited_for_and_told() -> None:
 
 
 def test_the_name_has_the_length_that_makes_the_papers_sizes() -> None:
-    query = dns.build_query(dns.Question(NAME), dns.Protocol.DOUDP, dns.Settings())
+    query = dns.build_query(dns.Question(NAME), dns.Protocol.DOUDP, dns.ClientSettings())
     assert 14 + 20 + 8 + len(query.wire) == 99
     two_records = 2 * (2 + 2 + 2 + 4 + 2 + 4)
     assert ZONE.count("www IN A") == 2

@@ -15,7 +15,7 @@ from crosslayer.campaign.schema import TABLES, Kind
 from crosslayer.claims import imc22
 from crosslayer.claims.studies import BY_STUDY
 from crosslayer.figures import FIGURES, Inputs, draw
-from crosslayer.studies import sized
+from crosslayer.studies import STUDIES, sized
 from crosslayer.studies.single_query import vantage
 from crosslayer.studies.single_query.measure import CONDITIONS, EVERYWHERE, FIRST_ONLY, RESOLVERS
 from crosslayer.studies.single_query.metrics import SIZES, single_queries
@@ -54,13 +54,14 @@ def test_resolvers_are_drawn_from_the_seed_one_of_each_range() -> None:
 
 
 def test_a_plan_may_list_rtts_itself() -> None:
-    made = vantage.profiles(["rtt-50", "rtt-12.5", "rtt-0", "rtt-x", "fiber", "xx-1", "eu-0"], 1)
-    assert {name: profile.rtt_ms for name, profile in made.items()} == {"rtt-50": 50.0, "rtt-12.5": 12.5}
-    assert {"fiber", "rtt-50"} <= set(vantage.links_of(["rtt-50"], 1))
+    plan = PLAN.resized(links=("rtt-50", "rtt-12.5", "rtt-0", "rtt-x", "fiber", "xx-1", "eu-0", "eu-1"))
+    made = STUDIES["single-query"].profiles(plan)
+    assert {name for name in plan.links if name in made} == {"rtt-50", "rtt-12.5", "fiber", "eu-1"}
+    assert [made[name].rtt_ms for name in ("rtt-50", "rtt-12.5")] == [50.0, 12.5]
 
 
 def test_links_of_the_model_have_nothing_but_an_rtt() -> None:
-    for profile in vantage.profiles(["eu-1", "rtt-50"], 1).values():
+    for profile in vantage.profiles(["eu-1", "af-7"], 1).values():
         assert profile.shaped
         down, up = profile.qdiscs()
         assert (down.rate_mbit, up.rate_mbit, down.loss_percent) == (None, None, 0.0)

@@ -163,9 +163,7 @@ class Browser:
         force_h3: bool = True,
         extra_flags: tuple[str, ...] = (),
         page_timeout_s: float = 60.0,
-        told_h3: bool | None = None,  # alias until merged
     ) -> None:
-        force_h3 = force_h3 if told_h3 is None else told_h3  # alias until merged
         home = folder / "home"
         home.mkdir(parents=True, exist_ok=True)
         rules = [f"MAP {host}:443 {address}:443" for host, address in addresses.items()] + ["MAP * ~NOTFOUND"]

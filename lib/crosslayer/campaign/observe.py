@@ -24,14 +24,14 @@ class Exchanges:
     """DNS exchanges and TCP connects against the testbed's server."""
 
     def __init__(self, server: Server) -> None:
-        self._resolver = dns.Server(network.SERVER_ADDRESS, server_name="localhost", ca_file=server.ca_file)
+        self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=server.ca_file)
         self._capture = dns.Capture()
 
     def close(self) -> None:
         """Close the capture."""
         self._capture.close()
 
-    def exchange(self, name: str, protocol: dns.Protocol, settings: dns.Settings | None = None) -> dict[str, Any]:
+    def exchange(self, name: str, protocol: dns.Protocol, settings: dns.ClientSettings | None = None) -> dict[str, Any]:
         """Resolve a name on a new connection with a full handshake; columns of `dns_exchanges`."""
         return exchange_columns(
             dns.exchange(self._resolver, dns.Question(name), protocol, settings=settings, capture=self._capture)
@@ -41,7 +41,7 @@ class Exchanges:
         """One TCP connect; columns of `tcp_rtts`."""
         started = time.time()
         try:
-            return {"started_s": started, "rtt_ms": dns.tcp_rtt(dns.Server(address))}
+            return {"started_s": started, "rtt_ms": dns.tcp_rtt(dns.Resolver(address))}
         except dns.DnsError as error:
             return {"started_s": started, "error": str(error)}
 

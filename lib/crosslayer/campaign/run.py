@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,7 +22,9 @@ from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows, Store
 from crosslayer.links import Profile
+from crosslayer.process import ProcessDied
 from crosslayer.testbed import LinkCheck, Testbed
+from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.server import find_server_binary
 
 _ROOM_BYTES = 50_000_000
@@ -37,6 +40,8 @@ def measure(
     say: Callable[[str], None] = print,
 ) -> Path:
     """Measure what the plan asks for and is not in the folder yet, then export it.
+
+    A program of the testbed that dies costs the round in flight: the testbed is made anew and the round measured again.
 
     Parameters
     ----------
@@ -60,6 +65,8 @@ def measure(
 
     Raises
     ------
+    TestbedError
+        Where this machine cannot provide the testbed; nothing was measured then.
     CrosslayerError
         Of the room that failed; finished rounds stay in the store.
     """
@@ -67,86 +74,106 @@ def measure(
     specs = pages.load_pages(spec_dir)
     programs = find_browser()
     with Store(folder, plan) as store:
-        campaign = _identify(store, plan)
-        done = store.done()
-        todo = [
-            (number, cell)
-            for number in range(plan.rounds)
-            for cell in plan.order(number)
-            if (cell.link, cell.page, number) not in done
-        ]
-        if todo:
+        run = _Run(plan, _identify(store, plan), store, profiles, say)
+        if run.todo:
             _check_room(folder)
             served = [specs[name] for name in (*plan.pages, "warmup")]
-            with (
-                Testbed(backend) as testbed,
-                testbed.serve(served, spec_dir=spec_dir, **measurer.server_options(plan)) as (server, addresses),
-            ):
-                store.set_fact("backend", testbed.backend.name)
-                _note_versions(store, testbed, programs, measurer.versions(plan))
-                bench = Bench(plan, campaign, specs, server, addresses, programs, testbed.folder)
-                with measurer(bench) as study:
-                    _rounds(plan, campaign, store, testbed, study, profiles, todo, say)
+            with tqdm(total=len(run.todo), unit="round", smoothing=0.05, dynamic_ncols=True) as bar:
+                while run.todo:
+                    left = len(run.todo)
+                    try:
+                        with (
+                            Testbed(backend) as testbed,
+                            testbed.serve(served, spec_dir=spec_dir, **measurer.server_options(plan)) as far_end,
+                        ):
+                            _note(store, testbed, programs, measurer.versions(plan))
+                            bench = Bench(plan, run.campaign, specs, *far_end, programs, testbed.folder)
+                            with measurer(bench) as measuring:
+                                run.rounds(testbed, measuring, bar)
+                    except (ProcessDied, TestbedError) as died:
+                        if not run.measured:
+                            raise
+                        if left == len(run.todo):
+                            raise CampaignError(
+                                f"a round cannot be measured: {died}",
+                                where=str(folder),
+                                next_step="Mend the fault and give the same command again: it goes on from there.",
+                            ) from died
+                        say(f"{died} The testbed is made anew and the round in flight measured again.")
             store.set_fact("ended", _now())
+            if run.failures:
+                say(f"{run.failures} observations failed; they are rows with their error, and figures count them.")
         else:
             say("Every round of this plan is measured already; exporting again.")
         export(store, folder)
     return folder
 
 
-def _rounds(
-    plan: Plan,
-    campaign: str,
-    store: Store,
-    testbed: Testbed,
-    study: Measurer,
-    profiles: Mapping[str, Profile],
-    todo: list[tuple[int, Cell]],
-    say: Callable[[str], None],
-) -> None:
-    over = f"{testbed.backend.name} ({testbed.backend.version})"
-    say(f"Measuring over {over}: {len(plan.cells)} cells, {len(todo)} rounds of a cell to go.")
-    study_ready = False
-    for name in plan.links:
-        first = testbed.set_link(profiles[name])
-        store.add_rows({"link_checks": [_check_row(first, campaign, -1, None)]})
-        say(_describe(first))
-        if not study_ready:
-            study.warm_up()
-            study_ready = True
-    failures = 0
-    with tqdm(total=len(todo), unit="round", smoothing=0.05, dynamic_ncols=True) as bar:
-        for number, cell in todo:
-            bar.set_postfix_str(f"{cell.link}, {cell.page}" + (f", {failures} failed" if failures else ""))
-            rows, failed = _round(plan, campaign, testbed, study, profiles[cell.link], number, cell)
-            store.add_round(cell, number, rows)
-            failures += failed
+class _Run:
+    """The rounds of a plan that are still to be measured, over as many testbeds as it takes."""
+
+    def __init__(
+        self, plan: Plan, campaign: str, store: Store, profiles: Mapping[str, Profile], say: Callable[[str], None]
+    ) -> None:
+        done = store.done()
+        self.campaign = campaign
+        self.failures = 0
+        self.measured = False
+        """True once a round of this run is in the store: the machine can measure."""
+        self.todo = deque(
+            (number, cell)
+            for number in range(plan.rounds)
+            for cell in plan.order(number)
+            if (cell.link, cell.page, number) not in done
+        )
+        self._plan, self._store, self._profiles, self._say = plan, store, profiles, say
+
+    def rounds(self, testbed: Testbed, measuring: Measurer, bar: tqdm[Any]) -> None:
+        """Measure one after the other; each leaves `todo` when it is in the store."""
+        self._check_links(testbed, measuring)
+        while self.todo:
+            number, cell = self.todo[0]
+            bar.set_postfix_str(f"{cell.link}, {cell.page}" + (f", {self.failures} failed" if self.failures else ""))
+            rows, failed = self._round(testbed, measuring, number, cell)
+            testbed.raise_if_dead()  # what it measured last is not to be believed then
+            self._store.add_round(cell, number, rows)
+            self.todo.popleft()
+            self.measured = True
+            self.failures += failed
             bar.update()
-    if failures:
-        say(f"{failures} observations failed; they are rows with their error, and figures count them.")
 
+    def _check_links(self, testbed: Testbed, measuring: Measurer) -> None:
+        """Every link once, so that its delay is calibrated, and everything once without recording it."""
+        if not self.measured:
+            over = f"{testbed.backend.name} ({testbed.backend.version})"
+            self._say(f"Measuring over {over}: {len(self._plan.cells)} cells, {len(self.todo)} rounds of a cell to go.")
+        for place, name in enumerate(self._plan.links):
+            first = testbed.set_link(self._profiles[name])
+            if not self.measured:
+                self._store.add_rows({"link_checks": [_check_row(first, self.campaign, -1, None)]})
+                self._say(_describe(first))
+            if place == 0:
+                measuring.warm_up()
 
-def _round(
-    plan: Plan, campaign: str, testbed: Testbed, study: Measurer, profile: Profile, number: int, cell: Cell
-) -> tuple[Rows, int]:
-    """One repetition of one cell: the link's check, then every condition once."""
-    changed = testbed.profile is None or testbed.profile.name != profile.name
-    result = testbed.set_link(profile) if changed else testbed.check_link()
-    if not result.passed and not changed:
-        result = testbed.set_link(profile)
-    rows: dict[str, list[Any]] = {"link_checks": [_check_row(result, campaign, number, cell.page)]}
-    failed = 0
-    for position, condition in enumerate(plan.shuffled(number, cell, study.conditions(cell))):
-        if result.passed:
-            found = study.measure(condition, cell, number, position)
-        else:
-            found = study.failed(
-                condition, cell, number, position, f"not measured: the link's check failed ({result.verdict})"
-            )
-        for table, some in found.items():
-            rows.setdefault(table, []).extend(some)
-            failed += sum(row.get("error") is not None for row in some)
-    return rows, failed
+    def _round(self, testbed: Testbed, measuring: Measurer, number: int, cell: Cell) -> tuple[Rows, int]:
+        """One repetition of one cell: the link's check, then every condition once."""
+        profile = self._profiles[cell.link]
+        changed = testbed.profile is None or testbed.profile.name != profile.name
+        result = testbed.set_link(profile) if changed else testbed.check_link()
+        if not result.passed and not changed:
+            result = testbed.set_link(profile)
+        rows: dict[str, list[Any]] = {"link_checks": [_check_row(result, self.campaign, number, cell.page)]}
+        failed = 0
+        for position, condition in enumerate(self._plan.shuffled(number, cell, measuring.conditions(cell))):
+            if result.passed:
+                found = measuring.measure(condition, cell, number, position)
+            else:
+                why = f"not measured: the link's check failed ({result.verdict})"
+                found = measuring.failed(condition, cell, number, position, why)
+            for table, some in found.items():
+                rows.setdefault(table, []).extend(some)
+                failed += sum(row.get("error") is not None for row in some)
+        return rows, failed
 
 
 def _check_row(result: LinkCheck, campaign: str, number: int, page: str | None) -> dict[str, Any]:
@@ -180,8 +207,9 @@ def _identify(store: Store, plan: Plan) -> str:
     return str(known)
 
 
-def _note_versions(store: Store, testbed: Testbed, programs: BrowserPrograms, further: dict[str, str]) -> None:
-    """Keep every version that takes part; a campaign continued with others says so in its notes."""
+def _note(store: Store, testbed: Testbed, programs: BrowserPrograms, further: dict[str, str]) -> None:
+    """Keep the backend and every version that takes part; a campaign continued with others says so in its notes."""
+    store.set_fact("backend", testbed.backend.name)
     versions = provenance.packages() | further
     versions |= {
         "chromium": programs.browser_version,

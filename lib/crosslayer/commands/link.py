@@ -34,6 +34,6 @@ def command(profile: str, backend: str, no_server: bool, retry: bool, command: t
     if not words:
         raise click.UsageError("There is no COMMAND after --.")
     enter()
-    from crosslayer.link import run_on_link
+    from crosslayer.testbed.on_link import run_on_link
 
     sys.exit(run_on_link(chosen, words, backend=backend, with_server=not no_server, retry=retry))

@@ -57,9 +57,9 @@ def command(
     """
     from crosslayer import stub_command
     from crosslayer.dns import Resumption
-    from crosslayer.stub import Settings
+    from crosslayer.stub import StubSettings
 
-    settings = Settings(
+    settings = StubSettings(
         upstream,
         listen=listen,
         ca_file=ca,

@@ -31,9 +31,6 @@ from crosslayer.dns.model import (
 from crosslayer.dns.paced import Asked, Asker, Due, ask_at_pace
 from crosslayer.dns.sessions import Session, SessionStore
 
-Server = Resolver  # alias until merged
-Settings = ClientSettings  # alias until merged
-
 __all__ = [
     "DEFAULT_PORTS",
     "RESUMPTIONS",

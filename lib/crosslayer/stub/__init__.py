@@ -16,8 +16,6 @@ from crosslayer.stub.metrics import QueryMetrics, parse_metrics
 from crosslayer.stub.settings import StubSettings
 from crosslayer.stub.stub import Stats, Stub, find_stub_binary, stub_version
 
-Settings = StubSettings  # alias until merged
-
 __all__ = [
     "QueryMetrics",
     "Stats",

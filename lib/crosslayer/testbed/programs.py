@@ -26,6 +26,3 @@ def find_program(name: str, variable: str) -> Path:
         where=os.environ.get(variable, str(built)),
         next_step="Run `make setup`, or work in `nix develop`.",
     )
-
-
-from crosslayer.process import Spawn as Spawn  # noqa: E402  # alias until merged

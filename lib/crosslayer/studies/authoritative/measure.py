@@ -33,12 +33,12 @@ from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol, Resumption
-from crosslayer.stub import QueryMetrics, Settings, Stub
+from crosslayer.process import Spawn
+from crosslayer.stub import QueryMetrics, Stub, StubSettings
 from crosslayer.testbed import network, private
 from crosslayer.testbed.bind import LOCAL, Bind, bind_version
 from crosslayer.testbed.certificates import make_certificates
 from crosslayer.testbed.dnsproxy import Dnsproxy, dnsproxy_version, far_end, near_end
-from crosslayer.testbed.programs import Spawn
 from crosslayer.testbed.server import Event, QueryEvent, Server
 
 ORIGIN = "authoritative.crosslayer"
@@ -162,7 +162,7 @@ class Authoritative(Measurer):
                 where="plan, key 'interval_ms'",
                 next_step=f"Give at least {round(clients * _LEAST_PHASE_MS)}, or fewer clients.",
             )
-        self._query = dns.build_query(dns.Question(NAME), Protocol.DOUDP, dns.Settings())
+        self._query = dns.build_query(dns.Question(NAME), Protocol.DOUDP, dns.ClientSettings())
         self._stack = contextlib.ExitStack()
         try:
             self._start()
@@ -202,9 +202,9 @@ class Authoritative(Measurer):
                 spawn, pages_dir=None, addresses={}, folder=folder / "proxy", upstream=f"{LOCAL[0]}:{LOCAL[1]}"
             )
         )
-        far = dns.Server(address, server_name="localhost", ca_file=self._server.ca_file)
+        far = dns.Resolver(address, server_name="localhost", ca_file=self._server.ca_file)
         for number, stream in enumerate(self._streams):
-            settings = Settings.towards(
+            settings = StubSettings.towards(
                 far, stream.protocol, stream.resumption, listen=f"{_near(number)}:53", timeout_s=_TIMEOUT_S
             )
             self._stubs.append(enter(Stub.start(subprocess.Popen, settings, folder / f"stub-{number}")))

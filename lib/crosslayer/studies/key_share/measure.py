@@ -13,8 +13,7 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.dns.capture import measure as count_packets
 from crosslayer.dns.exchange import CLIENTS
-from crosslayer.stub import Settings as StubSettings
-from crosslayer.stub import Stub
+from crosslayer.stub import Stub, StubSettings
 from crosslayer.testbed import network
 
 _QUESTION_TIMEOUT_S = 10.0
@@ -35,7 +34,7 @@ class KeyShare(Measurer):
         super().__init__(bench)
         self._capture = dns.Capture()
         self._stubs: dict[str, Stub] = {}
-        upstream = dns.Server(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
         try:
             for number, (condition, (protocol, variant)) in enumerate(_KEY_SHARES.items(), 1):
                 settings = StubSettings.towards(
@@ -87,10 +86,10 @@ class KeyShare(Measurer):
         stub.forget()
         stub.metrics()  # what came before is not of this exchange
         address = stub.listen.rpartition(":")[0]
-        settings = dns.Settings(timeout_s=_QUESTION_TIMEOUT_S, udp_retransmit_s=_QUESTION_TIMEOUT_S)
+        settings = dns.ClientSettings(timeout_s=_QUESTION_TIMEOUT_S, udp_retransmit_s=_QUESTION_TIMEOUT_S)
         started = time.time()
         with self._capture.record() as recording:
-            asked = dns.exchange(dns.Server(address), dns.Question(name), dns.Protocol.DOUDP, settings=settings)
+            asked = dns.exchange(dns.Resolver(address), dns.Question(name), dns.Protocol.DOUDP, settings=settings)
         told = stub.metrics()
         if asked.error or len(told) != 1:
             return {"started_s": started, "error": asked.error or f"the stub told of {len(told)} queries, not of one"}

@@ -10,12 +10,12 @@ from crosslayer.campaign.observe import Exchanges
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 
-_EXCHANGES: dict[str, tuple[dns.Protocol, dns.Settings]] = {
-    "DoUDP": (dns.Protocol.DOUDP, dns.Settings()),
-    "DoQ": (dns.Protocol.DOQ, dns.Settings()),
-    "DoQ, datagrams of 1400": (dns.Protocol.DOQ, dns.Settings(quic_datagram_bytes=1400)),
-    "DoQ, query padded to 512": (dns.Protocol.DOQ, dns.Settings(padding_block_bytes=512)),
-    "DoQ, query padded to 1024": (dns.Protocol.DOQ, dns.Settings(padding_block_bytes=1024)),
+_EXCHANGES: dict[str, tuple[dns.Protocol, dns.ClientSettings]] = {
+    "DoUDP": (dns.Protocol.DOUDP, dns.ClientSettings()),
+    "DoQ": (dns.Protocol.DOQ, dns.ClientSettings()),
+    "DoQ, datagrams of 1400": (dns.Protocol.DOQ, dns.ClientSettings(quic_datagram_bytes=1400)),
+    "DoQ, query padded to 512": (dns.Protocol.DOQ, dns.ClientSettings(padding_block_bytes=512)),
+    "DoQ, query padded to 1024": (dns.Protocol.DOQ, dns.ClientSettings(padding_block_bytes=1024)),
 }
 
 
@@ -42,7 +42,7 @@ class Serialisation(Measurer):
             "protocol": protocol.value,
             "resumption": "none",
             "warming": False,
-            "variant": "main" if settings == dns.Settings() else variant,
+            "variant": "main" if settings == dns.ClientSettings() else variant,
         }
 
     def warm_up(self) -> None:

@@ -31,5 +31,5 @@ STUDY = Study(
         "I093": "Handshake, DoTCP and DoQ against DoH and DoT",
         "I103": "Single query, gain of DoQ over DoT and DoH",
     },
-    profiles=lambda plan: vantage.links_of(plan.links, plan.seed),
+    own_links=lambda plan: vantage.profiles(plan.links, plan.seed),
 )

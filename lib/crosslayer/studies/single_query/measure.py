@@ -43,7 +43,7 @@ RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Options of every resolver (`Server.start`), by the `variant` of its rows."""
 
-SETTINGS = dns.Settings(quic_datagram_bytes=1252, cookie=True, padding_block_bytes=0)
+SETTINGS = dns.ClientSettings(quic_datagram_bytes=1252, cookie=True, padding_block_bytes=0)
 """As the bytes of the paper's client say it: Initial datagrams of 1252 bytes (quic-go), queries with a DNS cookie and
 without padding, so that answers are not padded either."""
 
@@ -85,7 +85,7 @@ class SingleQuery(Measurer):
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
         self._stack = contextlib.ExitStack()
-        self._targets: dict[str, dns.Server] = {}
+        self._targets: dict[str, dns.Resolver] = {}
         with contextlib.ExitStack() as undo:
             undo.enter_context(self._stack)
             self._capture = dns.Capture()
@@ -94,7 +94,7 @@ class SingleQuery(Measurer):
                 self._targets[name] = self._start(number, name)
             undo.pop_all()
 
-    def _start(self, number: int, name: str) -> dns.Server:
+    def _start(self, number: int, name: str) -> dns.Resolver:
         machine, address = self._stack.enter_context(network.machine(number))
 
         def spawn(arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
@@ -109,7 +109,7 @@ class SingleQuery(Measurer):
                 **RESOLVERS[name],
             )
         )
-        return dns.Server(address, server_name=NAME, ca_file=server.ca_file)
+        return dns.Resolver(address, server_name=NAME, ca_file=server.ca_file)
 
     def close(self) -> None:
         """Stop the resolvers."""

@@ -25,7 +25,7 @@ import re
 from collections.abc import Sequence
 from statistics import NormalDist
 
-from crosslayer.links import Profile, load_profiles, rtt_alone
+from crosslayer.links import Profile, rtt_alone
 
 VANTAGE_POINTS = {
     "eu": "Europe",
@@ -48,7 +48,7 @@ RESOLVERS = 313
 
 _CUT = 0.05
 _RESOLVER = re.compile(rf"({'|'.join(VANTAGE_POINTS)})-([1-9]\d{{0,3}})")
-_SOURCE = "model of campaign/vantage.py, after Kosek et al., IMC 2022"
+_SOURCE = "model of studies/single_query/vantage.py, after Kosek et al., IMC 2022"
 
 
 def links(resolvers: int, vantage_points: Sequence[str] = tuple(VANTAGE_POINTS)) -> tuple[str, ...]:
@@ -89,8 +89,3 @@ def profiles(names: Sequence[str], seed: int) -> dict[str, Profile]:
         if listed := rtt_alone(name):
             made[name] = listed
     return made
-
-
-def links_of(names: Sequence[str], seed: int) -> dict[str, Profile]:
-    """Every link a plan may name: the profiles there are, and those among `names` that this module makes."""
-    return load_profiles() | profiles(names, seed)

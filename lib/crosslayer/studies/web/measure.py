@@ -21,7 +21,7 @@ from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.dns.model import ENCRYPTED
 from crosslayer.pages import PageSpec
-from crosslayer.stub import QueryMetrics, Settings, Stub, StubError
+from crosslayer.stub import QueryMetrics, Stub, StubError, StubSettings
 from crosslayer.testbed import network, private
 
 _LISTEN = "127.0.0.1"
@@ -34,7 +34,7 @@ class Web(Measurer):
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
         private.use_resolver(_LISTEN)
-        self._upstream = dns.Server(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        self._upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
         self._browser: Browser | None = None
         self._processes = 0
 
@@ -97,14 +97,14 @@ class Web(Measurer):
                 addresses={WARM_UP_HOST: bench.addresses[WARM_UP_HOST]},
                 spki=bench.server.spki,
                 resolves=[host for page in pages for host in page.hosts],
-                told_h3=not bench.plan.options.https_records,
+                force_h3=not bench.plan.options.https_records,
             )
             self._load(self._browser, pages[0], dns.Protocol.DOUDP)
         return self._browser
 
     def _load(self, browser: Browser, page: PageSpec, protocol: dns.Protocol) -> tuple[PageLoad, list[QueryMetrics]]:
         """The measured load, and every query the stub got from the session reset on."""
-        settings = Settings.towards(self._upstream, protocol, listen=f"{_LISTEN}:53")
+        settings = StubSettings.towards(self._upstream, protocol, listen=f"{_LISTEN}:53")
         with Stub.start(subprocess.Popen, settings, self.bench.folder / "stub") as stub:
 
             def reset() -> None:

@@ -1,1 +1,0 @@
-from crosslayer.testbed.on_link import run_on_link as run_on_link  # alias until merged
