@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from crosslayer.campaign import CampaignError, Plan
 from crosslayer.campaign.plan import changed
 from crosslayer.checked import read_toml
-from crosslayer.studies import authoritative, coalescing, early_data, key_share, serialisation, single_query, web
 from crosslayer.study import SIZES, Study
 
+_ROOMS = (
+    "coalescing",
+    "single_query",
+    "authoritative",
+    "serialisation",
+    "early_data",
+    "key_share",
+    "web",
+)
+
 STUDIES: dict[str, Study] = {
-    room.STUDY.name: room.STUDY
-    for room in (coalescing, single_query, authoritative, serialisation, early_data, key_share, web)
+    study.name: study for study in (import_module(f"{__name__}.{room}").STUDY for room in _ROOMS)
 }
 """By name; the first is the one that is measured unless another is asked for."""
 
