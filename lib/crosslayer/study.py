@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 SIZES = ("smoke", "quick", "paper")
-"""Named sizes. `smoke` about 1 min, `quick` under 15 min on two cores (`web` 25), `paper` the paper's sample size."""
+"""Named sizes. `smoke` about 1 min, `quick` a quarter of an hour on two cores, `paper` the paper's sample size."""
 
 
 @dataclass(frozen=True, slots=True)
