@@ -8,9 +8,11 @@ compressed it. Nothing here knows a study, a server, a browser, a clock or a net
 
 from crosslayer.pages._build import BuiltPage, BuiltResource, build
 from crosslayer.pages._errors import PageError
-from crosslayer.pages._spec import PageSpec, ResourceSpec, find_spec_dir, load_pages
+from crosslayer.pages._spec import SPEC_FILE, PageSpec, ResourceSpec, find_spec_dir, load_pages
+from crosslayer.pages._wire import fitted
 
 __all__ = [
+    "SPEC_FILE",
     "BuiltPage",
     "BuiltResource",
     "PageError",
@@ -18,5 +20,6 @@ __all__ = [
     "ResourceSpec",
     "build",
     "find_spec_dir",
+    "fitted",
     "load_pages",
 ]

@@ -21,11 +21,6 @@ from crosslayer.pages._spec import SPEC_FILE, PageSpec, ResourceSpec, load_pages
 MANIFEST = "manifest.json"
 _DIGEST = "sources_sha256"
 
-PADDING_SHARE = 0.06
-"""Most of a body's wire size that may be padding: more, and its content no longer weighs what it claims."""
-PADDING_LEAST = 64
-"""Padding always allowed, in bytes: small bodies cannot be written to the byte."""
-
 
 @dataclass(frozen=True, slots=True)
 class BuiltResource:
@@ -221,19 +216,12 @@ def _body(page: PageSpec, resource: ResourceSpec) -> bytes:
             where=where,
             next_step=f"Change the content by {resource.plain_bytes - len(plain):+d} bytes",
         )
-    compress = resource.encoding == "gzip" and not kept
-    body = _wire.gzip_compress(content) if compress else content
-    padding = resource.wire_bytes - len(body)
-    if padding == 0:
-        return body
-    most = min(max(PADDING_LEAST, int(PADDING_SHARE * resource.wire_bytes)), _wire.GZIP_PADDING[-1])
-    if not compress or not _wire.GZIP_PADDING[0] <= padding <= most:
-        smallest, largest = resource.wire_bytes - most, resource.wire_bytes - _wire.GZIP_PADDING[0]
+    if resource.encoding == "gzip" and not kept:
+        return _wire.fitted(content, resource.wire_bytes, where=where)
+    if len(content) != resource.wire_bytes:
         raise PageError(
-            f"the {'compressed ' if compress else ''}content has {len(body)} bytes, "
-            f"which cannot be brought to 'wire_bytes' {resource.wire_bytes}",
+            f"the content has {len(content)} bytes, 'wire_bytes' states {resource.wire_bytes}",
             where=where,
-            next_step=f"Change the content (or 'wire_bytes') so that it has "
-            f"{f'{smallest} to {largest}, or ' if compress else ''}exactly {resource.wire_bytes} bytes",
+            next_step=f"Change the content (or 'wire_bytes') so that it has exactly {resource.wire_bytes} bytes",
         )
-    return _wire.pad_gzip(body, padding)
+    return content

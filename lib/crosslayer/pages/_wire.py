@@ -9,10 +9,39 @@ from __future__ import annotations
 import struct
 import zlib
 
+from crosslayer.pages._errors import PageError
+
+PADDING_SHARE = 0.06
+"""Most of a body's wire size that may be padding: more, and its content no longer weighs what it claims."""
+PADDING_LEAST = 64
+"""Padding always allowed, in bytes: small bodies cannot be written to the byte."""
 GZIP_PADDING = range(6, 65538)
 """Bytes a gzip header can be padded by, besides none: a 16-bit length and at least one empty subfield."""
 
 _FEXTRA = 4
+
+
+def fitted(content: bytes, wire_bytes: int, *, where: str) -> bytes:
+    """Compress content to a gzip stream of exactly `wire_bytes`.
+
+    Raises
+    ------
+    PageError
+        Where that takes more padding than may be, or the content is too large; says which sizes would do.
+    """
+    body = gzip_compress(content)
+    padding = wire_bytes - len(body)
+    if padding == 0:
+        return body
+    most = min(max(PADDING_LEAST, int(PADDING_SHARE * wire_bytes)), GZIP_PADDING[-1])
+    if not GZIP_PADDING[0] <= padding <= most:
+        raise PageError(
+            f"the compressed content has {len(body)} bytes, which cannot be brought to 'wire_bytes' {wire_bytes}",
+            where=where,
+            next_step=f"Change the content (or 'wire_bytes') so that it has {wire_bytes - most} to "
+            f"{wire_bytes - GZIP_PADDING[0]}, or exactly {wire_bytes} bytes",
+        )
+    return pad_gzip(body, padding)
 
 
 def gzip_compress(body: bytes) -> bytes:
