@@ -11,6 +11,7 @@ import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from crosslayer import places
 from crosslayer.errors import CrosslayerError
 
 FRAME_BYTES = 1514
@@ -133,12 +134,8 @@ _POSITIVE = {"download_mbit", "upload_mbit"}
 
 
 def find_profiles_file() -> Path:
-    """The profiles of this checkout, of the Nix package (`CROSSLAYER_PROFILES`), or an error that says so."""
-    import os
-
-    if told := os.environ.get("CROSSLAYER_PROFILES"):
-        return Path(told)
-    return Path(__file__).parents[2] / "emulation" / "profiles.toml"
+    """The file of link profiles; `places.PlaceError` where there is none."""
+    return places.find("profiles").path
 
 
 def load_profiles(path: Path | None = None) -> dict[str, Profile]:

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from crosslayer import places
 from crosslayer.discover.errors import DiscoverError
 from crosslayer.discover.support import Host
 from crosslayer.discover.targets import Target
-from crosslayer.testbed import TestbedError, network, private
+from crosslayer.testbed import network, private
 from crosslayer.testbed.certificates import Certificates, make_certificates
 from crosslayer.testbed.programs import stop_program
-from crosslayer.testbed.server import find_server_binary, zone_text
+from crosslayer.testbed.server import zone_text
 
 NAME = "www.example.org"
 """The name every emulated resolver knows."""
@@ -151,8 +152,8 @@ def _find(kind: Kind) -> Path | Absent:
     """A kind's program, or why there is none."""
     if not kind.package:
         try:
-            return find_server_binary()
-        except TestbedError as error:
+            return places.find("server").path
+        except places.PlaceError as error:
             return Absent(kind.name, error.what, error.next_step)
     found = shutil.which(kind.program)
     if found is None:

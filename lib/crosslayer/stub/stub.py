@@ -13,10 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from crosslayer import places
 from crosslayer.stub.errors import StubError
 from crosslayer.stub.metrics import QueryMetrics, parse_metrics
 from crosslayer.stub.settings import Settings
-from crosslayer.testbed.programs import Spawn, find_program, stop_program
+from crosslayer.testbed.programs import Spawn, stop_program
 
 _READY_TIMEOUT_S = 10.0
 _COMMAND_TIMEOUT_S = 10.0
@@ -43,14 +44,8 @@ class Stats:
 
 
 def find_stub_binary() -> Path:
-    """The stub's program: `CROSSLAYER_STUB_BIN`, the checkout's `build/`, or the PATH.
-
-    Raises
-    ------
-    TestbedError
-        Naming the command that builds it.
-    """
-    return find_program("crosslayer-stub", "CROSSLAYER_STUB_BIN")
+    """The stub's program; `places.PlaceError` where it is not built."""
+    return places.find("stub").path
 
 
 def stub_version() -> str:
@@ -58,7 +53,7 @@ def stub_version() -> str:
 
     Raises
     ------
-    TestbedError
+    PlaceError
         Where it is not built.
     """
     words = [str(find_stub_binary()), "--version"]

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pyroute2 import IPRoute
 
+from crosslayer import places
 from crosslayer.links import Qdisc
 from crosslayer.testbed import network, private
 from crosslayer.testbed.errors import TestbedError
@@ -187,7 +188,7 @@ def find_uml() -> tuple[Path, Path, Path]:
 
     Raises
     ------
-    TestbedError
+    TestbedError, PlaceError
         Naming the part that is missing and the package that has it.
     """
     kernel = os.environ.get("CROSSLAYER_UML") or shutil.which("linux.uml") or shutil.which("linux")
@@ -207,9 +208,7 @@ def find_uml() -> tuple[Path, Path, Path]:
             where=told or "/usr/lib/uml/modules",
             next_step="Reinstall user-mode-linux, or set CROSSLAYER_UML_MODULES.",
         )
-    from crosslayer.testbed.programs import find_program
-
-    return Path(kernel), folders[-1].parent, find_program("crosslayer-wire", "CROSSLAYER_WIRE")
+    return Path(kernel), folders[-1].parent, places.find("wire").path
 
 
 def _load_order(modules: Path, names: tuple[str, ...]) -> list[Path]:

@@ -17,10 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from crosslayer import places
 from crosslayer.testbed.certificates import Certificates, make_certificates
 from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.network import SERVER_ADDRESS
-from crosslayer.testbed.programs import Spawn, find_program, stop_program
+from crosslayer.testbed.programs import Spawn, stop_program
 
 _READY_TIMEOUT_S = 10.0
 _COMMAND_TIMEOUT_S = 5.0
@@ -106,14 +107,8 @@ _EVENTS: dict[str, type[Event]] = {"connection": ConnectionEvent, "request": Req
 
 
 def find_server_binary() -> Path:
-    """The server's program: `CROSSLAYER_SERVER_BIN`, the checkout's `build/`, or the PATH.
-
-    Raises
-    ------
-    TestbedError
-        Naming the command that builds it.
-    """
-    return find_program("crosslayer-server", "CROSSLAYER_SERVER_BIN")
+    """The server's program; `places.PlaceError` where it is not built."""
+    return places.find("server").path
 
 
 def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> str:
