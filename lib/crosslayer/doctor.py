@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from crosslayer import places
+from crosslayer.errors import CrosslayerError
 from crosslayer.testbed import backends, private
-from crosslayer.testbed.errors import TestbedError
-from crosslayer.testbed.programs import find_program
 
 
 class State(StrEnum):
@@ -49,13 +49,22 @@ _TOOLS = {
     "kresd": ("knot-resolver (Nix: knot-resolver_5)", "comfort", "Knot Resolver, another one"),
 }
 _NIX = "`nix develop` has it too."
-_ROOT = Path(__file__).parents[2]
-_FLAKE_VERSIONS = _ROOT / "nix" / "versions.json"
+_OWN = {
+    "server": State.MISSING,
+    "stub": State.NOTE,
+    "wire": State.NOTE,
+    "profiles": State.MISSING,
+    "sites": State.MISSING,
+    "published": State.NOTE,
+}
+_GO = "go build -C emulation -o ../build/ ./cmd/..."
+_VERSIONS = ("requirements.lock", "setup/pinned.in")
+"""Where a checkout says which versions it is measured with: by `make setup`, and by `nix develop`."""
 
 
 def examine() -> list[Finding]:
     """Every check, in the order a reader wants them. Starts a few short programs; changes nothing."""
-    return [_python(), *_flake(), *_tools(), _dnsproxy(), _namespaces(), *_netem(), *_programs(), *_browser(), *_room()]
+    return [_python(), *_tools(), _dnsproxy(), _namespaces(), *_netem(), *_own(), *_browser(), *_room()]
 
 
 def can_measure(findings: list[Finding]) -> bool:
@@ -64,59 +73,46 @@ def can_measure(findings: list[Finding]) -> bool:
 
 
 def _python() -> Finding:
-    locked = _locked_versions()
-    differing = []
-    for name in _requirements():
-        versions = locked.get(name)
-        if versions is None:
-            continue
-        try:
-            have = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        if have not in versions:
-            differing.append(f"{name} {have} (locked {' or '.join(versions)})")
+    """What is installed, compared with the versions a checkout names: of all these files, with the nearest."""
     detail = f"Python {platform.python_version()}"
-    if differing:
-        return Finding(
-            "python",
-            State.NOTE,
-            f"{detail}; differs from requirements.lock: {', '.join(differing)}",
-            "Kept in the campaign's record.",
-            "analysis",
-        )
-    return Finding(
-        "python", State.OK, f"{detail}, packages as in requirements.lock" if locked else detail, needed_for="analysis"
-    )
+    installed = _installed()
+    differing = {}
+    for file in _VERSIONS:
+        named = _named_versions(file)
+        if named:
+            differing[file] = [
+                f"{name} {have} ({' or '.join(named[name])})"
+                for name, have in installed.items()
+                if name in named and have not in named[name]
+            ]
+    if not differing:
+        return Finding("python", State.OK, detail, needed_for="analysis")
+    nearest = min(differing, key=lambda file: len(differing[file]))
+    if not differing[nearest]:
+        return Finding("python", State.OK, f"{detail}, packages as in {nearest}", needed_for="analysis")
+    detail += f"; differs from {nearest}: {', '.join(differing[nearest])}"
+    return Finding("python", State.NOTE, detail, "Kept in the campaign's record.", "analysis")
 
 
-def _requirements() -> list[str]:
-    """Names of what crosslayer requires, extras included; what those require in turn is not listed."""
+def _installed() -> dict[str, str]:
+    """Versions of what crosslayer requires, as installed here; extras included, what those require in turn not."""
     wanted = importlib.metadata.requires("crosslayer") or []
-    return sorted({re.split(r"[<>=!~ ;\[]", requirement, maxsplit=1)[0] for requirement in wanted})
+    found = {}
+    for name in sorted({re.split(r"[<>=!~ ;\[]", requirement, maxsplit=1)[0] for requirement in wanted}):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
-def _flake() -> list[Finding]:
-    """Where the two ways in, Nix and pip, give other versions; known in a checkout only."""
-    if not _FLAKE_VERSIONS.exists():
-        return []
-    kept = json.loads(_FLAKE_VERSIONS.read_text(encoding="utf-8"))
-    differing = [
-        f"{name} {versions['flake']} ({versions['requirements.lock']})"
-        for name, versions in sorted(kept["packages"].items())
-        if versions["flake"] != versions["requirements.lock"]
-    ]
-    detail = f"Python {kept['python']}; other versions than requirements.lock: {', '.join(differing) or 'none'}"
-    return [Finding("nix develop", State.OK, f"{detail} [{kept['known_from']}]", needed_for="comfort")]
-
-
-def _locked_versions() -> dict[str, list[str]]:
-    """Versions in the lock by name; a package may have several, each for other versions of Python."""
-    lock = _ROOT / "requirements.lock"
-    if not lock.exists():
+def _named_versions(file: str) -> dict[str, list[str]]:
+    """Versions by name; a package may have several in a lock, each for other versions of Python."""
+    root = places.checkout()
+    if root is None or not (root / file).exists():
         return {}
     versions: dict[str, list[str]] = {}
-    for name, version in re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)", lock.read_text(encoding="utf-8"), re.MULTILINE):
+    for name, version in re.findall(
+        r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)", (root / file).read_text(encoding="utf-8"), re.MULTILINE
+    ):
         versions.setdefault(name, []).append(version)
     return versions
 
@@ -203,7 +199,7 @@ def _netem() -> list[Finding]:
         uml = Finding(
             "uml", State.OK, f"{uml_kernel}, {modules.name}" + ("" if works else ": the uml backend will be used")
         )
-    except TestbedError as error:
+    except CrosslayerError as error:
         uml = Finding(
             "uml",
             State.NOTE if works else State.MISSING,
@@ -213,18 +209,36 @@ def _netem() -> list[Finding]:
     return [netem, uml]
 
 
-def _programs() -> list[Finding]:
-    findings = []
-    for name, variable, state in (
-        ("crosslayer-server", "CROSSLAYER_SERVER_BIN", State.MISSING),
-        ("crosslayer-stub", "CROSSLAYER_STUB_BIN", State.NOTE),
-        ("crosslayer-wire", "CROSSLAYER_WIRE", State.NOTE),
-    ):
+def _own() -> list[Finding]:
+    """This project's own parts: which of them is used, by whose word, and whether it is older than its sources."""
+    library = Path(__file__).parent
+    findings = [Finding("library", State.OK, f"{library} ({'this checkout' if places.home() else 'installed'})")]
+    root = places.checkout()
+    for thing, state in _OWN.items():
+        name = places.THINGS[thing].program or thing
         try:
-            findings.append(Finding(name, State.OK, str(find_program(name, variable))))
-        except TestbedError as error:
-            findings.append(Finding(name, state, error.what, error.next_step))
+            place = places.find(thing)
+        except places.PlaceError as error:
+            findings.append(
+                Finding(name, state, f"{error.where}: {error.what}" if error.where else error.what, error.next_step)
+            )
+            continue
+        detail = f"{place.path} ({place.told_by})"
+        ours = places.THINGS[thing].program and place.told_by == "this checkout"
+        if root and ours and _older_than_go(place.path, root / "emulation"):
+            findings.append(
+                Finding(
+                    name, State.NOTE, f"{detail}, older than the Go code in emulation/", f"`make setup`, or `{_GO}`."
+                )
+            )
+        else:
+            findings.append(Finding(name, State.OK, detail))
     return findings
+
+
+def _older_than_go(program: Path, sources: Path) -> bool:
+    built_s = program.stat().st_mtime
+    return any(source.stat().st_mtime > built_s for source in sources.rglob("*.go"))
 
 
 def _browser() -> list[Finding]:

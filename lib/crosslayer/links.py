@@ -7,7 +7,6 @@ backends of the testbed apply the same description. No network and no clock here
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from crosslayer import places
 from crosslayer.checked import FieldError, checked, read_toml
 from crosslayer.errors import CrosslayerError
 
@@ -146,10 +146,8 @@ class Profile:
 
 
 def find_profiles_file() -> Path:
-    """The profiles of this checkout, of the Nix package (`CROSSLAYER_PROFILES`), or an error that says so."""
-    if told := os.environ.get("CROSSLAYER_PROFILES"):
-        return Path(told)
-    return Path(__file__).parents[2] / "emulation" / "profiles.toml"
+    """The file of link profiles; `places.PlaceError` where there is none."""
+    return places.find("profiles").path
 
 
 def load_profiles(path: Path | None = None) -> dict[str, Profile]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import polars as pl
 
+from crosslayer import places
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures.inputs import Published
 
@@ -16,10 +16,8 @@ class PublishedError(CrosslayerError):
 
 
 def find_reference_folder() -> Path:
-    """The published values of this checkout, or of the Nix package (`CROSSLAYER_PUBLISHED`)."""
-    if told := os.environ.get("CROSSLAYER_PUBLISHED"):
-        return Path(told)
-    return Path(__file__).parents[2] / "data" / "published"
+    """Folder of the published values; `places.PlaceError` where there is none."""
+    return places.find("published").path
 
 
 def load(folder: Path | None = None) -> Published:

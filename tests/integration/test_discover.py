@@ -49,8 +49,10 @@ TRUTH = {
 }
 PROGRAMS = {"bind9": "named", "bind9-tls12": "named", "knot-resolver": "kresd"}
 QUIC = {"DoH3", "DoQ"}
-HERE = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-"""Environment in which this file runs as a program."""
+HERE = os.environ | {
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
+}
+"""Environment in which this file runs as a program: finds itself first, and the library where it was found before."""
 
 
 def is_here(name: str) -> bool:

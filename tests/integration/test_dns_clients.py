@@ -30,8 +30,8 @@ from crosslayer.dns import (
     exchange,
     tcp_rtt,
 )
+from crosslayer.errors import CrosslayerError
 from crosslayer.testbed import server as testbed_server
-from crosslayer.testbed.errors import TestbedError
 
 NAME = "www.example.org"
 ADDRESS = "10.53.1.1"
@@ -137,7 +137,7 @@ def measure(folder: Path) -> dict[str, Any]:
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     try:
         testbed_server.find_server_binary()
-    except TestbedError as error:
+    except CrosslayerError as error:
         pytest.skip(str(error))
     private = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"]
     allowed = subprocess.run([*private, "true"], capture_output=True, text=True, check=False)

@@ -14,6 +14,7 @@ import pytest
 
 from crosslayer import pages
 from crosslayer.pages import PageError, _make, _wire
+from crosslayer.places import PlaceError
 
 SITES = Path(__file__).resolve().parents[2] / "sites"
 
@@ -557,5 +558,5 @@ def test_spec_dir_is_named_or_the_checkouts(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("CROSSLAYER_SITES", str(tmp_path))
     assert pages.find_spec_dir() == tmp_path
     monkeypatch.setenv("CROSSLAYER_SITES", str(tmp_path / "nowhere"))
-    with pytest.raises(PageError, match="nowhere: there is no folder with page specifications"):
+    with pytest.raises(PlaceError, match="nowhere: cannot be read"):
         pages.find_spec_dir()

@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from crosslayer import places
+
 _PACKAGES = (
     "aioquic",
     "altair",
@@ -49,10 +51,11 @@ def server_version(program: Path) -> str:
 
 
 def revision() -> dict[str, Any]:
-    """Git revision of the checkout and whether its files are as committed; `CROSSLAYER_REVISION` where packaged."""
-    if told := os.environ.get("CROSSLAYER_REVISION"):
-        return {"revision": told, "clean": "dirty" not in told}
-    root = Path(__file__).parents[3]
+    """Git revision of this package's checkout and whether its files are as committed; of the package elsewhere."""
+    root = places.home()
+    if root is None:
+        told = os.environ.get("CROSSLAYER_REVISION")
+        return {"revision": told, "clean": None if told is None else "dirty" not in told}
     git = ["git", "-C", str(root), "-c", f"safe.directory={root}"]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)

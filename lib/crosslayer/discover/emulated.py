@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from crosslayer import places
 from crosslayer.discover.errors import DiscoverError
 from crosslayer.discover.support import ProbedHost
 from crosslayer.discover.targets import Target
 from crosslayer.process import Process
-from crosslayer.testbed import TestbedError, network, private
+from crosslayer.testbed import network, private
 from crosslayer.testbed.bind import bind_arguments, bind_configuration
 from crosslayer.testbed.certificates import Certificates, make_certificates
-from crosslayer.testbed.server import corefile_text, find_server_binary, zone_text
+from crosslayer.testbed.server import corefile_text, zone_text
 
 NAME = "www.example.org"
 """The name every emulated resolver knows."""
@@ -151,8 +152,8 @@ def _find(kind: Implementation) -> Path | Absent:
     """A kind's program, or why there is none."""
     if not kind.package:
         try:
-            return find_server_binary()
-        except TestbedError as error:
+            return places.find("server").path
+        except places.PlaceError as error:
             return Absent(kind.name, error.what, error.next_step)
     found = shutil.which(kind.program)
     if found is None:

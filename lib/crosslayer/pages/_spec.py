@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from crosslayer import places
 from crosslayer.checked import FieldError, checked, read_toml
 from crosslayer.pages._errors import PageError
 
@@ -150,22 +150,8 @@ class _PageFile:
 
 
 def find_spec_dir() -> Path:
-    """Folder of the page specifications: `CROSSLAYER_SITES`, else `sites/` of the checkout.
-
-    Raises
-    ------
-    PageError
-        If there is no such folder.
-    """
-    named = os.environ.get("CROSSLAYER_SITES")
-    folder = Path(named) if named else Path(__file__).resolve().parents[3] / "sites"
-    if not folder.is_dir():
-        raise PageError(
-            "there is no folder with page specifications here",
-            where=str(folder),
-            next_step="Set CROSSLAYER_SITES to the folder sites/ of a checkout",
-        )
-    return folder
+    """Folder of the page specifications; `places.PlaceError` where there is none."""
+    return places.find("sites").path
 
 
 def load_pages(spec_dir: Path) -> dict[str, PageSpec]:

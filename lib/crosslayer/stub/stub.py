@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from crosslayer import places
 from crosslayer.process import Process, Spawn
 from crosslayer.stub.errors import StubError
 from crosslayer.stub.metrics import QueryMetrics, parse_metrics
 from crosslayer.stub.settings import StubSettings
-from crosslayer.testbed.programs import find_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,8 @@ class Stats:
 
 
 def find_stub_binary() -> Path:
-    """The stub's program: `CROSSLAYER_STUB_BIN`, the checkout's `build/`, or the PATH.
-
-    Raises
-    ------
-    TestbedError
-        Naming the command that builds it.
-    """
-    return find_program("crosslayer-stub", "CROSSLAYER_STUB_BIN")
+    """The stub's program; `places.PlaceError` where it is not built."""
+    return places.find("stub").path
 
 
 def stub_version() -> str:
@@ -48,7 +42,7 @@ def stub_version() -> str:
 
     Raises
     ------
-    TestbedError
+    PlaceError
         Where it is not built.
     """
     words = [str(find_stub_binary()), "--version"]

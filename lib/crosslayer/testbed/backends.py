@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from pyroute2 import IPRoute
 
+from crosslayer import places
 from crosslayer.links import Qdisc
 from crosslayer.process import Process, ProcessDied
 from crosslayer.testbed import network, private
 from crosslayer.testbed.errors import TestbedError
-from crosslayer.testbed.programs import find_program
 
 
 class Backend(Protocol):
@@ -249,7 +249,7 @@ def find_uml() -> tuple[Path, Path, Path]:
 
     Raises
     ------
-    TestbedError
+    TestbedError, PlaceError
         Naming the part that is missing and the package that has it.
     """
     kernel = os.environ.get("CROSSLAYER_UML") or shutil.which("linux.uml") or shutil.which("linux")
@@ -269,7 +269,7 @@ def find_uml() -> tuple[Path, Path, Path]:
             where=told or "/usr/lib/uml/modules",
             next_step="Reinstall user-mode-linux, or set CROSSLAYER_UML_MODULES.",
         )
-    return Path(kernel), folders[-1].parent, find_program("crosslayer-wire", "CROSSLAYER_WIRE")
+    return Path(kernel), folders[-1].parent, places.find("wire").path
 
 
 def _load_order(modules: Path, names: tuple[str, ...]) -> list[Path]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Self
 
+from crosslayer import places
 from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates
 from crosslayer.testbed.errors import TestbedError
@@ -28,16 +28,12 @@ def find_named() -> Path:
     BindError
         Naming the package that has it.
     """
-    told = os.environ.get("CROSSLAYER_NAMED")
-    found = (told if os.access(told, os.X_OK) else None) if told else shutil.which("named")
-    found = found or (None if told else shutil.which("named", path="/usr/sbin"))
-    if found is None:
+    try:
+        return places.find("named").path
+    except places.PlaceError as error:
         raise BindError(
-            "there is no BIND 9 (`named`) on this machine",
-            where=told or "PATH",
-            next_step="Install bind9: `make setup`, or work in `nix develop`.",
-        )
-    return Path(found)
+            "there is no BIND 9 (`named`) on this machine", where=error.where or "PATH", next_step=error.next_step
+        ) from error
 
 
 def bind_version() -> str:

@@ -76,8 +76,13 @@ def _settle() -> None:
     """Make the mount namespace ours: temporary files on a tmpfs that goes with it."""
     if ROOT.exists() and os.path.ismount("/run"):
         return
+    # NixOS has the commands of the system there, through a link; its target stays.
+    system = Path("/run/current-system")
+    system_at = system.readlink() if system.is_symlink() else None
     for target in ("/run", "/dev/shm"):
         mount("tmpfs", target, "tmpfs")
+    if system_at is not None:
+        system.symlink_to(system_at)
     for folder in (ROOT, ROOT / "tmp", ROOT / "home", Path("/run/netns"), Path("/run/lock")):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(ROOT / "tmp")

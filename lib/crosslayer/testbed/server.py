@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from crosslayer import places
 from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates, make_certificates
 from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.network import SERVER_ADDRESS
-from crosslayer.testbed.programs import find_program
 
 
 class ServerError(TestbedError):
@@ -97,14 +97,8 @@ _EVENTS: dict[str, type[Event]] = {"connection": ConnectionEvent, "request": Req
 
 
 def find_server_binary() -> Path:
-    """The server's program: `CROSSLAYER_SERVER_BIN`, the checkout's `build/`, or the PATH.
-
-    Raises
-    ------
-    TestbedError
-        Naming the command that builds it.
-    """
-    return find_program("crosslayer-server", "CROSSLAYER_SERVER_BIN")
+    """The server's program; `places.PlaceError` where it is not built."""
+    return places.find("server").path
 
 
 def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> str:

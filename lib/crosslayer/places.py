@@ -1,0 +1,115 @@
+"""Where this project's own things are: programs, pages, links, published values. One order for all of them.
+
+1. what an environment variable of the user names;
+2. the checkout: the working folder or one above it, else where this package is checked out;
+3. the packaged files (`CROSSLAYER_SHARE`, set by Nix): a folder laid out like a checkout;
+4. for programs, the PATH.
+
+So in a checkout its own build counts, also in `nix develop`. Nothing is read, started or imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from crosslayer.errors import CrosslayerError
+
+
+class PlaceError(CrosslayerError):
+    """One of the project's own things is nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a thing is, and what says so."""
+
+    path: Path
+    told_by: str
+    """The variable that names it, `this checkout`, `the package` or `the PATH`."""
+
+
+class _Thing(NamedTuple):
+    variable: str
+    in_checkout: str
+    """Path in a checkout, and in the packaged files; empty for what is not this project's own."""
+    program: str
+    """Name on the PATH; empty for files."""
+    next_step: str
+
+
+_BUILD = "Run `make setup`, or work in `nix develop`."
+_FILES = "Work in a checkout."
+
+THINGS: Final = {
+    "server": _Thing("CROSSLAYER_SERVER_BIN", "build/crosslayer-server", "crosslayer-server", _BUILD),
+    "stub": _Thing("CROSSLAYER_STUB_BIN", "build/crosslayer-stub", "crosslayer-stub", _BUILD),
+    "wire": _Thing("CROSSLAYER_WIRE", "build/crosslayer-wire", "crosslayer-wire", _BUILD),
+    "sites": _Thing("CROSSLAYER_SITES", "sites", "", _FILES),
+    "profiles": _Thing("CROSSLAYER_PROFILES", "emulation/profiles.toml", "", _FILES),
+    "published": _Thing("CROSSLAYER_PUBLISHED", "data/published", "", _FILES),
+    "named": _Thing("CROSSLAYER_NAMED", "", "named", "Install bind9: `make setup`, or work in `nix develop`."),
+}
+"""Every thing that is looked for, by the name `find` takes."""
+
+
+def checkout() -> Path | None:
+    """The checkout: the working folder or one above it, else where this package is checked out, else None."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if _is_checkout(folder):
+            return folder
+    return home()
+
+
+def home() -> Path | None:
+    """The checkout this package itself is from; None where it is installed."""
+    folder = Path(__file__).resolve().parents[2]
+    return folder if _is_checkout(folder) else None
+
+
+def find(name: str) -> Place:
+    """Where one of `THINGS` is.
+
+    Parameters
+    ----------
+    name
+        A key of `THINGS`.
+
+    Raises
+    ------
+    PlaceError
+        Naming the way to it. What a variable of the user names is taken or refused, never passed over.
+    """
+    thing = THINGS[name]
+    if told := os.environ.get(thing.variable):
+        if _fits(Path(told), thing):
+            return Place(Path(told), thing.variable)
+        raise PlaceError(
+            f"cannot be read{' or run' if thing.program else ''}, and {thing.variable} names it",
+            where=told,
+            next_step=f"Unset {thing.variable}. {thing.next_step}",
+        )
+    if thing.in_checkout:
+        share = os.environ.get("CROSSLAYER_SHARE")
+        for folder, told_by in ((checkout(), "this checkout"), (share and Path(share), "the package")):
+            if folder and _fits(path := folder / thing.in_checkout, thing):
+                return Place(path, told_by)
+    # /usr/sbin, where Debian has `named`, is not in everybody's PATH.
+    if thing.program and (found := shutil.which(thing.program) or shutil.which(thing.program, path="/usr/sbin")):
+        return Place(Path(found), "the PATH")
+    raise PlaceError(
+        f"`{thing.program or thing.in_checkout}` is nowhere to be found",
+        next_step=thing.next_step,
+    )
+
+
+def _is_checkout(folder: Path) -> bool:
+    return (folder / "emulation" / "profiles.toml").is_file() and (folder / "lib" / "crosslayer").is_dir()
+
+
+def _fits(path: Path, thing: _Thing) -> bool:
+    return path.is_file() and os.access(path, os.X_OK) if thing.program else path.exists()

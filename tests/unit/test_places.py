@@ -1,0 +1,154 @@
+"""Where the project's own things are: a user's word, the checkout, the package, the PATH; and what the doctor says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from crosslayer import doctor, places
+from crosslayer.campaign import provenance
+
+VARIABLES = {name: thing.variable for name, thing in places.THINGS.items()}
+OURS = [name for name, thing in places.THINGS.items() if thing.in_checkout]
+PROGRAMS = [name for name, thing in places.THINGS.items() if thing.in_checkout and thing.program]
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No variable, no checkout, nothing on the PATH."""
+    for variable in (*VARIABLES.values(), "CROSSLAYER_SHARE", "CROSSLAYER_REVISION"):
+        monkeypatch.delenv(variable, raising=False)
+    for folder in ("bin", "here"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(places, "home", lambda: None)
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path
+
+
+def tree(root: Path) -> Path:
+    """A folder with everything in it where a checkout has it."""
+    (root / "lib" / "crosslayer").mkdir(parents=True)
+    for name in OURS:
+        path = root / places.THINGS[name].in_checkout
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o755)
+    return root
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_users_word_then_the_checkout_then_the_package(
+    name: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thing = places.THINGS[name]
+    with pytest.raises(places.PlaceError, match="nowhere") as caught:
+        places.find(name)
+    assert caught.value.next_step
+
+    share = tree(nowhere / "share")
+    monkeypatch.setenv("CROSSLAYER_SHARE", str(share))
+    assert places.find(name) == places.Place(share / thing.in_checkout, "the package")
+
+    work = tree(nowhere / "work")
+    below = work / "notebooks" / "mine"
+    below.mkdir(parents=True)
+    for here in (work, below):
+        monkeypatch.chdir(here)
+        assert places.find(name) == places.Place(work / thing.in_checkout, "this checkout")
+
+    told = nowhere / "told"
+    told.touch(mode=0o755)
+    monkeypatch.setenv(thing.variable, str(told))
+    assert places.find(name) == places.Place(told, thing.variable)
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_users_word_is_never_passed_over(name: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree(nowhere / "work"))
+    monkeypatch.setenv(VARIABLES[name], "/nonexistent/thing")
+    with pytest.raises(places.PlaceError, match=f"/nonexistent/thing: cannot be read.*Unset {VARIABLES[name]}"):
+        places.find(name)
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, "named"])
+def test_programs_are_found_on_the_path_at_last(name: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = nowhere / "bin" / places.THINGS[name].program
+    program.touch(mode=0o755)
+    assert places.find(name) == places.Place(program, "the PATH")
+    if name in PROGRAMS:
+        monkeypatch.chdir(tree(nowhere / "work"))
+        assert places.find(name).told_by == "this checkout"
+
+
+def test_a_program_that_is_not_built_is_not_taken(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = tree(nowhere / "work")
+    (work / places.THINGS["server"].in_checkout).unlink()
+    monkeypatch.chdir(work)
+    with pytest.raises(places.PlaceError, match="make setup"):
+        places.find("server")
+    monkeypatch.setenv("CROSSLAYER_SHARE", str(tree(nowhere / "share")))
+    assert places.find("server").told_by == "the package"
+
+
+def test_the_package_s_own_checkout_counts_outside_any_other(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = tree(nowhere / "ours"), tree(nowhere / "theirs")
+    monkeypatch.setattr(places, "home", lambda: ours)
+    assert places.checkout() == ours
+    monkeypatch.chdir(theirs)
+    assert places.checkout() == theirs
+
+
+def test_the_revision_is_that_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert provenance.revision() == {"revision": None, "clean": None}
+    monkeypatch.setenv("CROSSLAYER_REVISION", "abc-dirty")
+    assert provenance.revision() == {"revision": "abc-dirty", "clean": False}
+    monkeypatch.setattr(places, "home", lambda: Path(__file__).parents[2])
+    assert provenance.revision()["revision"] != "abc-dirty"
+
+
+def found(item: str) -> doctor.Finding:
+    return next(finding for finding in doctor._own() if finding.item == item)
+
+
+def test_the_doctor_says_which_is_used(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found("crosslayer-server").state is doctor.State.MISSING
+    work = tree(nowhere / "work")
+    monkeypatch.chdir(work)
+    assert found("crosslayer-server").detail == f"{work}/build/crosslayer-server (this checkout)"
+    assert found("sites").detail == f"{work}/sites (this checkout)"
+    assert found("library").detail.endswith("(installed)")
+
+    source = work / "emulation" / "server.go"
+    source.touch()
+    os.utime(work / "build" / "crosslayer-server", (0, 0))
+    old = found("crosslayer-server")
+    assert (old.state, "older than" in old.detail) == (doctor.State.NOTE, True)
+    assert "make setup" in old.way_out
+
+
+def test_the_doctor_compares_what_is_installed(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = tree(nowhere / "work")
+    monkeypatch.chdir(work)
+    monkeypatch.setattr(doctor, "_installed", lambda: {"numpy": "2.0", "polars": "1.40"})
+    assert "as in" not in doctor._python().detail
+
+    lock, pinned = work / "requirements.lock", work / "setup" / "pinned.in"
+    pinned.parent.mkdir()
+    lock.write_text("numpy==2.0 \\\n    --hash=x\npolars==1.44 \\\n", encoding="utf-8")
+    near = doctor._python()
+    assert (near.state, near.detail.endswith("differs from requirements.lock: polars 1.40 (1.44)")) == (
+        doctor.State.NOTE,
+        True,
+    )
+    pinned.write_text("polars==1.40\n", encoding="utf-8")
+    assert doctor._python().detail.endswith("packages as in setup/pinned.in")
+    lock.write_text("numpy==1.9 ; python_version < '3.12' \\\nnumpy==2.0 \\\npolars==1.40 \\\n", encoding="utf-8")
+    assert doctor._python().detail.endswith("packages as in requirements.lock")
+
+
+def test_a_checkout_is_known_by_what_is_in_it(nowhere: Path) -> None:
+    assert places.checkout() is None
+    root = Path(__file__).parents[2]
+    assert places._is_checkout(root)
