@@ -1,21 +1,43 @@
-"""Reading the published values (`data/published`), so that figures and claims get them as frames."""
+"""Values of the papers (`data/published`) as frames, for figures and claims to stand beside."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import polars as pl
 
 from crosslayer import places
 from crosslayer.errors import CrosslayerError
-from crosslayer.figures.inputs import Published
 
 
 class PublishedError(CrosslayerError):
     """The published values cannot be read."""
 
 
-def find_reference_folder() -> Path:
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Each table is the CSV of its name; `data/published/README.md` has sources and accuracy."""
+
+    curves: pl.DataFrame
+    """CDFs of TNSM24 Figs. 5, 6, 9 and 12: `x` (in `unit`) and `cdf` of each vertex, by figure, link, page, series."""
+    quantiles: pl.DataFrame
+    """Quantiles (`min`, `p1` to `p99`, `max`, in `unit`) of these curves and of some that were drawn, not printed."""
+    points: pl.DataFrame
+    """Claims that are one point of a distribution: quantile level `cdf`, value `x` in `unit`, by `claim_id`."""
+    heatmap: pl.DataFrame
+    """TNSM24 Fig. 8: median relative PLT increase, percent, by link, page and series."""
+    absolute_plt: pl.DataFrame
+    """Quantiles of TNSM24 Figs. 10 and 11, ms, by figure, page, link and series."""
+    links: pl.DataFrame
+    """TNSM24 Table II: `rtt_ms`, `down_mbit`, `up_mbit` of each link."""
+    sizes: pl.DataFrame
+    """IMC22 Table 1: quantiles of bytes of IP payload over the resolvers, by series and part of the exchange."""
+    claims: pl.DataFrame
+    """Every numeric statement and ordering, all columns text: `paper`, `claim_id`, `value`, `unit`, `kind` and more."""
+
+
+def find_published_folder() -> Path:
     """Folder of the published values; `places.PlaceError` where there is none."""
     return places.find("published").path
 
@@ -26,35 +48,25 @@ def load(folder: Path | None = None) -> Published:
     Parameters
     ----------
     folder
-        `data/published` of the checkout by default; its README describes the tables.
+        `data/published` of the checkout by default.
 
     Raises
     ------
     PublishedError
         Naming the file that cannot be read.
     """
-    folder = folder or find_reference_folder()
+    folder = folder or find_published_folder()
+    return Published(**{field.name: _table(folder / f"{field.name}.csv") for field in fields(Published)})
 
-    def table(name: str, *, text_only: bool = False) -> pl.DataFrame:
-        path = folder / f"{name}.csv"
-        try:
-            return pl.read_csv(path, infer_schema=not text_only, infer_schema_length=None).with_columns(
-                pl.col(pl.String).fill_null("")
-            )
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise PublishedError(
-                f"cannot be read ({error})",
-                where=str(path),
-                next_step="Work in a checkout, or set CROSSLAYER_PUBLISHED to a folder like its data/published.",
-            ) from error
 
-    return Published(
-        curves=table("curves"),
-        quantiles=table("quantiles"),
-        points=table("points"),
-        heatmap=table("heatmap"),
-        absolute_plt=table("absolute_plt"),
-        links=table("links"),
-        sizes=table("sizes"),
-        claims=table("claims", text_only=True),
-    )
+def _table(path: Path) -> pl.DataFrame:
+    try:
+        # Claims stay text: not every one has a number.
+        frame = pl.read_csv(path, infer_schema=path.stem != "claims", infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise PublishedError(
+            f"cannot be read ({error})",
+            where=str(path),
+            next_step="Work in a checkout, or set CROSSLAYER_PUBLISHED to a folder like its data/published.",
+        ) from error
+    return frame.with_columns(pl.col(pl.String).fill_null(""))

@@ -1,9 +1,9 @@
-"""Loads every page of the web study in Chromium through the testbed and writes down what happened.
+"""Loads every page without aliases in Chromium through the testbed and writes down what happened.
 
     python -m tests.integration.load_pages RESULT.json [SCREENSHOTS]
 
-Chromium resolves by itself, over DoUDP, as the study lets it; the link is a bare wire. A program of its own because it
-re-executes itself in private namespaces; `test_web_pages` starts it and judges the result.
+Chromium resolves by itself, over DoUDP, as the study `web` lets it; the link is a bare wire. A program of its own
+because it re-executes itself in private namespaces; `test_web_pages` starts it and judges the result.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def main() -> None:
     result = Path(sys.argv[1])
     screenshots = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     spec_dir = pages.find_spec_dir()
-    specs = pages.of_study(pages.load_pages(spec_dir), "web")
+    specs = [page for page in pages.load_pages(spec_dir).values() if not page.aliases]
     with Testbed("plain") as testbed, testbed.serve(specs, spec_dir=spec_dir) as (server, _addresses):
         private.use_resolver(network.SERVER_ADDRESS)
         testbed.set_link(load_profiles()["local"])

@@ -15,7 +15,8 @@ from crosslayer import pages
 from crosslayer.browser import BrowserError, find_browser
 
 ROOT = Path(__file__).resolve().parents[2]
-SPECS = {page.name: page for page in pages.of_study(pages.load_pages(ROOT / "sites"), "web")}
+SPECS = {name: page for name, page in pages.load_pages(ROOT / "sites").items() if not page.aliases}
+"""Pages whose browser resolves by itself."""
 CLOCK_STEP_MS = 0.2
 """Chromium rounds times to 0.1 ms."""
 

@@ -81,9 +81,11 @@ def test_the_summary_has_the_lookup_of_the_pages_own_host() -> None:
 def test_sizes_name_pages_of_the_study(size: str) -> None:
     plan = sized("web", size)
     check_names(plan, links=LINKS, pages=PAGES, primes_alias=False)
-    lookups = [PAGES[name].lookups for name in plan.pages]
-    assert lookups == sorted(lookups)
-    assert len(plan.pages) == {"smoke": 2, "quick": 5, "paper": 10}[size]
+    web = [page for page in PAGES.values() if not page.aliases and page.name != "warmup"]
+    names = [page.name for page in sorted(web, key=lambda page: (page.lookups, page.wire_bytes))]
+    assert set(plan.pages) <= set(names)
+    if size == "paper":
+        assert list(plan.pages) == names
 
 
 def test_https_records_are_for_a_browser_that_resolves() -> None:

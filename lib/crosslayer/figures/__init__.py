@@ -4,7 +4,7 @@
 business of `crosslayer.report`.
 """
 
-from crosslayer.figures.inputs import Inputs, Published
+from crosslayer.figures.inputs import Inputs
 from crosslayer.figures.registry import FIGURES, MAX_ROWS, Drawing, Figure, FigureError, draw, of_study
 
-__all__ = ["FIGURES", "MAX_ROWS", "Drawing", "Figure", "FigureError", "Inputs", "Published", "draw", "of_study"]
+__all__ = ["FIGURES", "MAX_ROWS", "Drawing", "Figure", "FigureError", "Inputs", "draw", "of_study"]

@@ -10,20 +10,7 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.figures.style import LINKS, PAGES, link_title
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """Values of the papers; `data/published/README.md` has columns, sources and accuracy."""
-
-    curves: pl.DataFrame
-    quantiles: pl.DataFrame
-    points: pl.DataFrame
-    heatmap: pl.DataFrame
-    absolute_plt: pl.DataFrame
-    links: pl.DataFrame
-    sizes: pl.DataFrame
-    claims: pl.DataFrame
+from crosslayer.published import Published
 
 
 @dataclass(frozen=True, slots=True)
