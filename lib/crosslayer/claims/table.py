@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
 from crosslayer.claims.checks import Check, Outcome, Verdict, number, spaced
 from crosslayer.claims.observed import NotMeasured, Observed
-from crosslayer.claims.studies import BY_STUDY, missing
 
 CONTRADICTIONS = frozenset(
     ("T003", "T004", "T080", "T113", "T138", "T139", "T140", "T145", "T146", "T198", "S007", "I106")
@@ -49,28 +49,41 @@ _RELATIONS = {
 _UNITS = {"RTT multiples": "RTT", "percent": "%", "percentage points": "points"}
 
 
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a campaign of one study is held against; a study's room has it as `CLAIMS`."""
+
+    checks: Mapping[str, Check]
+    """By claim identifier; a claim belongs to one study at most."""
+    observed: Callable[..., Observed]
+    """Makes what the checks ask, from the tables by name."""
+    tables: tuple[str, ...]
+    """Which tables of a dataset it is made from."""
+
+
+class Tables(Protocol):
+    """A dataset, as far as claims know it."""
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """One of its tables, whole."""
+        ...
+
+
 def check(
-    *,
-    dns_exchanges: pl.LazyFrame,
-    tcp_rtts: pl.LazyFrame,
-    page_loads: pl.LazyFrame,
-    link_checks: pl.LazyFrame,
-    claims: pl.DataFrame,
-    study: str = "coalescing",
-    paced_queries: pl.LazyFrame | None = None,
+    dataset: Tables, claims: Claims | None, published_claims: pl.DataFrame, *, elsewhere: Mapping[str, str]
 ) -> pl.DataFrame:
     """Hold every published result against a campaign.
 
     Parameters
     ----------
-    dns_exchanges, tcp_rtts, page_loads, link_checks
-        Tables of a dataset, whole.
-    study
-        The campaign's study: its claims are checked (`studies.BY_STUDY`), all others are not measured.
-    paced_queries
-        The table that the study `authoritative` has instead of those.
+    dataset
+        Whose tables are asked.
     claims
+        Those of its study; all other results are not measured. None where the study has none.
+    published_claims
         `data/published/claims.csv`, every column as text.
+    elsewhere
+        By claim identifier, why a campaign whose study does not check it has not measured it.
 
     Returns
     -------
@@ -79,16 +92,11 @@ def check(
         scope, statistic, published (text), ours, low, high (95 % interval of ours; for an ordering the margin of the
         comparison that decides), unit, n (observations), rounds, verdict, why, criterion, note.
     """
-    ours = BY_STUDY.get(study)
-    checks: Mapping[str, Check] = ours.checks if ours else {}
-    observed: Observed | None = None
-    if ours:
-        tables = {"dns_exchanges": dns_exchanges, "tcp_rtts": tcp_rtts, "page_loads": page_loads}
-        tables |= {"link_checks": link_checks} | ({} if paced_queries is None else {"paced_queries": paced_queries})
-        observed = ours.observed(**{name: tables[name] for name in ours.tables})
+    observed = claims.observed(**{name: dataset.table(name) for name in claims.tables}) if claims else None
+    checks = claims.checks if claims else {}
     rows = [
-        _row(claim, checks.get(claim["claim_id"]), observed)
-        for claim in claims.filter(kind="result").iter_rows(named=True)
+        _row(claim, checks.get(claim["claim_id"]), observed, elsewhere)
+        for claim in published_claims.filter(kind="result").iter_rows(named=True)
     ]
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")
 
@@ -98,10 +106,12 @@ def counts(verdicts: pl.DataFrame) -> dict[str, int]:
     return {verdict.value: verdicts.filter(verdict=verdict.value).height for verdict in Verdict}
 
 
-def _row(claim: dict[str, str], chosen: Check | None, observed: Observed | None) -> tuple[Any, ...]:
+def _row(
+    claim: dict[str, str], chosen: Check | None, observed: Observed | None, elsewhere: Mapping[str, str]
+) -> tuple[Any, ...]:
     identifier = claim["claim_id"]
     if chosen is None or observed is None:
-        outcome = _not_measured(missing(identifier, claim["paper"]))
+        outcome = _not_measured(elsewhere.get(identifier, "no check is written for it"))
     else:
         try:
             outcome = chosen.run(observed, _plain(claim["value"]))

@@ -16,6 +16,7 @@ from crosslayer.campaign.dataset import Dataset
 from crosslayer.figures import FIGURES, Inputs, draw
 from crosslayer.report.files import ReportError, save, save_claims, save_drawing
 from crosslayer.report.page import write_index
+from crosslayer.studies import STUDIES
 
 __all__ = [
     "ReportError",
@@ -31,9 +32,10 @@ __all__ = [
 
 def check_claims(dataset: Dataset) -> pl.DataFrame:
     """Every published result held against a dataset; columns as `crosslayer.claims.check` gives them."""
-    tables = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks", "paced_queries")
-    frames = {name: dataset.table(name) for name in tables}
-    return claims.check(**frames, claims=published.load().claims, study=dataset.campaign.study)
+    owners = {claim: study.name for study in STUDIES.values() if study.claims for claim in study.claims.checks}
+    elsewhere = {claim: f"the study {study} is not in this dataset" for claim, study in owners.items()}
+    own = STUDIES[dataset.campaign.study].claims if dataset.campaign.study in STUDIES else None
+    return claims.check(dataset, own, published.load().claims, elsewhere=elsewhere)
 
 
 def write_figures(dataset: Dataset, folder: Path) -> Path:

@@ -14,9 +14,9 @@ import vl_convert
 
 from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.claims.studies import BY_STUDY
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures import FIGURES, Drawing
+from crosslayer.studies import STUDIES
 
 PNG_SCALE = 2.0
 
@@ -166,10 +166,12 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
     if own is None or (own["campaign"] != dataset.campaign.campaign).any():
         return None
     order = own.select("claim_id")
-    for study, of_study in BY_STUDY.items():
-        if study == dataset.campaign.study or (other := _read_claims(folder / study / _CLAIMS)) is None:
+    for study in STUDIES.values():
+        if study.name == dataset.campaign.study or study.claims is None:
             continue
-        checked = other.filter(pl.col("claim_id").is_in(list(of_study.checks)))
+        if (other := _read_claims(folder / study.name / _CLAIMS)) is None:
+            continue
+        checked = other.filter(pl.col("claim_id").is_in(list(study.claims.checks)))
         own = pl.concat([own.join(checked, on="claim_id", how="anti"), checked])
     return order.join(own, on="claim_id", maintain_order="left").select(own.columns)
 

@@ -9,9 +9,9 @@ import polars as pl
 from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import CLASSES, Verdict
-from crosslayer.claims.studies import BY_STUDY
 from crosslayer.report import facts
 from crosslayer.report.papers import PAPERS, Paper
+from crosslayer.studies import STUDIES
 
 HEADLINES = {
     "T077": "DNS exchange on a new connection, DoUDP",
@@ -99,7 +99,8 @@ def _filtered(paper: str, verdict: str, count: int) -> str:
 
 def _headlines(study: str, verdicts: pl.DataFrame) -> str:
     """The headline numbers that this study checks, and those that another one here has measured."""
-    checked = [claim for claim in HEADLINES if study in BY_STUDY and claim in BY_STUDY[study].checks]
+    own = STUDIES[study].claims if study in STUDIES else None
+    checked = [claim for claim in HEADLINES if own and claim in own.checks]
     measured = pl.col("claim_id").is_in(list(HEADLINES)) & (pl.col("verdict") != Verdict.NOT_MEASURED)
     shown = verdicts.filter(pl.col("claim_id").is_in(checked) | measured)
     if shown.is_empty():

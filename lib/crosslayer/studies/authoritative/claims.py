@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crosslayer import metrics
+from crosslayer.claims import Claims
 from crosslayer.claims.checks import Check, Number, Ordering, Shape
 from crosslayer.claims.measures import Measure, minus, scaled
 from crosslayer.claims.observed import FEWEST_ROUNDS, NotMeasured, Observed
@@ -168,3 +169,5 @@ CHECKS: dict[str, Check] = {
     "B068": ordering(_greater(variance, [("DoQ", "DoH")], "AU"), "ms²", if_not=_QUIET),
 }
 """The check of each claim."""
+
+CLAIMS = Claims(CHECKS, PacedObserved, ("paced_queries",))

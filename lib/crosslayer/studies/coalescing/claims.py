@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
 
+from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Check, Number, Ordering, RoundTrips, Shape, Sign, Unmeasured
 from crosslayer.claims.measures import (
     CELLS,
@@ -656,3 +657,5 @@ CHECKS: dict[str, Check] = {
     **_FIG8,
 }
 """Every row of kind `result` of TNSM24 and of its talk (S006, S007), by identifier in `data/published/claims.csv`."""
+
+CLAIMS = Claims(CHECKS, Observed, ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks"))

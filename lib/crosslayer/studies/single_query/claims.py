@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from crosslayer import metrics
+from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Check, Number, Ordering, Sign, Unmeasured
 from crosslayer.claims.measures import Measure, minus
 from crosslayer.claims.observed import NotMeasured, Observed
@@ -284,3 +285,5 @@ CHECKS: Mapping[str, Check] = {
     "I134": _RESOLVING,
 }
 """Every result of IMC22 up to section 3.1, by claim."""
+
+CLAIMS = Claims(CHECKS, Queries, ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks"))

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from crosslayer import metrics
+from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Check, Number, Ordering, RoundTrips, Shape, Sign, Unmeasured
 from crosslayer.claims.measures import Margins, Measure, greatest, least, mean, middle, minus, scaled
 from crosslayer.claims.observed import NotMeasured, Observed
@@ -386,3 +387,5 @@ CHECKS: Mapping[str, Check] = {
     "I138": Ordering(margins=_by_page(lambda link, pages: _slowdown("DoQ", link, pages)), unit="points"),
 }
 """By claim identifier."""
+
+CLAIMS = Claims(CHECKS, WebObserved, ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks"))
