@@ -1,4 +1,4 @@
-// Command crosslayer-server is CoreDNS with a short plugin list and the plugin coalesce: DNS over every transport and
+// Command crosslayer-server is CoreDNS with a short plugin list and the plugins early and coalesce: DNS over every transport and
 // web pages over HTTP/3, on one certificate and one set of session-ticket keys.
 package main
 
@@ -15,8 +15,8 @@ import (
 	_ "github.com/coredns/coredns/plugin/tls"
 )
 
-// Order of the plugins in a server block, as in CoreDNS; coalesce stands before everything that answers.
-var directives = []string{"tls", "bind", "errors", "coalesce", "minimal", "file", "forward"}
+// Order of the plugins in a server block, as in CoreDNS; ours stand before everything that answers.
+var directives = []string{"tls", "bind", "errors", "early", "coalesce", "minimal", "file", "forward"}
 
 func main() {
 	dnsserver.Directives = directives

@@ -3,11 +3,13 @@ package stub
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 
@@ -140,6 +142,9 @@ func verdict(ctx context.Context, err error) error {
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return context.DeadlineExceeded // of the query, a moment before the context's own
 	}
 	return &broken{err}
 }

@@ -92,6 +92,8 @@ type attempt struct {
 	users    int
 	detached bool
 	unused   chan struct{} // closed when detached and without users
+	answers  uint64        // that have come
+	silent   time.Time     // end of a query that got none, and after which none came
 
 	cut atomic.Bool // closed on command, under its users
 }
@@ -107,10 +109,14 @@ func newSession(dial dialer, timeout time.Duration, resume resumption) *session 
 func (s *session) exchange(ctx context.Context, query []byte, question dns.Question) (*dns.Msg, cost, error) {
 	var spent cost
 	for joined := false; ; {
-		a, started := s.join()
+		began := time.Now()
+		a, started, unfinished, heard := s.join()
 		spent.connection, spent.newConnection = a.number, started
-		wire, err := a.ask(ctx, query, &spent)
+		wire, err := a.ask(ctx, query, began, unfinished, &spent)
 		s.leave(a)
+		if spent.retries == 0 { // else the connection had only what was left of the query's time
+			s.judge(a, err, began, heard)
+		}
 		if err == nil {
 			spent.answerBytes = len(wire)
 			answer, err := checkAnswer(wire, 0, question)
@@ -134,13 +140,11 @@ func (s *session) exchange(ctx context.Context, query []byte, question dns.Quest
 	}
 }
 
-// ask waits for the connection to be up and asks, each timed.
-func (a *attempt) ask(ctx context.Context, query []byte, spent *cost) ([]byte, error) {
-	began := time.Now()
+// ask waits for the connection to be up and asks, each timed. A query that found the connection unfinished when it
+// began has waited for it, also where it is up by now.
+func (a *attempt) ask(ctx context.Context, query []byte, began time.Time, unfinished bool, spent *cost) ([]byte, error) {
 	spent.handshake = 0
-	select {
-	case <-a.done:
-	default:
+	if unfinished {
 		select {
 		case <-a.done:
 			spent.handshake = time.Since(began)
@@ -166,8 +170,9 @@ func (a *attempt) ask(ctx context.Context, query []byte, spent *cost) ([]byte, e
 	return wire, err
 }
 
-// join returns the connection, or the beginning of one; the first who finds none starts it.
-func (s *session) join() (a *attempt, started bool) {
+// join returns the connection, or the beginning of one, which the first who finds none starts; whether it is not up yet,
+// and how many answers have come on it.
+func (s *session) join() (a *attempt, started, unfinished bool, answers uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current != nil && s.current.dead() {
@@ -180,7 +185,12 @@ func (s *session) join() (a *attempt, started bool) {
 		go s.current.connect(ctx, s.dial, s.kept)
 	}
 	s.current.users++
-	return s.current, started
+	select {
+	case <-s.current.done:
+	default:
+		unfinished = true
+	}
+	return s.current, started, started || unfinished, s.current.answers
 }
 
 func (a *attempt) connect(ctx context.Context, dial dialer, kept *keepsake) {
@@ -194,6 +204,16 @@ func (a *attempt) failed() bool {
 	select {
 	case <-a.done:
 		return a.err != nil
+	default:
+		return false
+	}
+}
+
+// up is true once the connection could be set up.
+func (a *attempt) up() bool {
+	select {
+	case <-a.done:
+		return a.err == nil
 	default:
 		return false
 	}
@@ -214,6 +234,24 @@ func (s *session) leave(a *attempt) {
 	a.users--
 	if a.detached && a.users == 0 {
 		close(a.unused)
+	}
+}
+
+// judge gives a connection up that is up and silent: where no answer has ever come after one query, else after two in
+// a row, since a single one may be a question that the upstream cannot answer.
+func (s *session) judge(a *attempt, err error, asked time.Time, heard uint64) {
+	_, bad := err.(badAnswer)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil || bad:
+		a.answers++
+		a.silent = time.Time{}
+	case !errors.Is(err, context.DeadlineExceeded) || !a.up() || a.answers != heard || s.current != a:
+	case a.answers == 0 || !a.silent.IsZero() && asked.After(a.silent):
+		s.retire(s.detach())
+	case a.silent.IsZero():
+		a.silent = time.Now()
 	}
 }
 

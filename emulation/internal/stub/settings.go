@@ -137,6 +137,7 @@ type settings struct {
 	timeout       time.Duration
 	idleTimeout   time.Duration
 	udpRetransmit time.Duration
+	clientTimeout time.Duration
 	postQuantum   bool
 	control       string
 	metrics       string
@@ -155,6 +156,7 @@ func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 	flags.DurationVar(&s.timeout, "timeout", 5*time.Second, "give up a query after this time")
 	flags.DurationVar(&s.idleTimeout, "idle-timeout", 30*time.Second, "close the upstream connection after this time without a query")
 	flags.DurationVar(&s.udpRetransmit, "udp-retransmit", time.Second, "over udp, ask again after this time, then after twice as long, and so on")
+	flags.DurationVar(&s.clientTimeout, "client-timeout", 10*time.Second, "close a client's TCP connection that asks nothing, or reads no answer, for this time")
 	flags.BoolVar(&s.postQuantum, "post-quantum", false, "offer the key share X25519MLKEM768, as browsers do; the hello then takes two packets")
 	flags.StringVar(&s.control, "control", "", "take commands on a Unix socket at `PATH`")
 	flags.StringVar(&s.metrics, "metrics", "-", "append one JSON line per query to `FILE`, - for standard output")
@@ -189,7 +191,7 @@ func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 		return s, fmt.Errorf("--resumption %s: %s has %s", resume, s.upstream.protocol, strings.Trim(fmt.Sprint(possible), "[]"))
 	}
 	for name, duration := range map[string]time.Duration{
-		"timeout": s.timeout, "idle-timeout": s.idleTimeout, "udp-retransmit": s.udpRetransmit,
+		"timeout": s.timeout, "idle-timeout": s.idleTimeout, "udp-retransmit": s.udpRetransmit, "client-timeout": s.clientTimeout,
 	} {
 		if duration < time.Millisecond {
 			return s, fmt.Errorf("--%s %s: must be at least 1ms", name, duration)

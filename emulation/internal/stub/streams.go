@@ -30,7 +30,7 @@ func (d streamDialer) dial(ctx context.Context, kept *keepsake) (conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &streamConn{Conn: socket, tlsState: state, idle: d.idle, pending: map[uint16]chan<- result{}}
+	c := &streamConn{Conn: socket, tlsState: state, idle: d.idle, writing: make(chan struct{}, 1), pending: map[uint16]chan<- result{}}
 	c.mu.Lock()
 	c.idleTimer = time.AfterFunc(d.idle, c.closeIdle)
 	c.mu.Unlock()
@@ -86,6 +86,7 @@ type streamConn struct {
 	tlsState  connState
 	idle      time.Duration
 	idleTimer *time.Timer
+	writing   chan struct{} // holds one while a query is written
 
 	mu      sync.Mutex
 	pending map[uint16]chan<- result // by ID; nil where the query was given up and its answer may still come
@@ -102,9 +103,8 @@ func (c *streamConn) ask(ctx context.Context, query []byte) ([]byte, error) {
 	defer c.unregister(id, answer)
 	wire := framed(query)
 	binary.BigEndian.PutUint16(wire[2:], id)
-	if _, err := c.Write(wire); err != nil {
-		c.fail(&broken{err})
-		return nil, &broken{err}
+	if err := c.send(ctx, wire); err != nil {
+		return nil, err
 	}
 	select {
 	case r := <-answer:
@@ -112,6 +112,27 @@ func (c *streamConn) ask(ctx context.Context, query []byte) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// send writes a query, or gives up with its time: an upstream that reads nothing must not hold whoever asks.
+func (c *streamConn) send(ctx context.Context, wire []byte) error {
+	select {
+	case c.writing <- struct{}{}:
+		defer func() { <-c.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	deadline, _ := ctx.Deadline()
+	_ = c.SetWriteDeadline(deadline)
+	_, err := c.Write(wire)
+	if err == nil {
+		return nil
+	}
+	c.fail(&broken{err}) // maybe in the middle of a message
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &broken{err}
 }
 
 // register chooses a free ID at random.

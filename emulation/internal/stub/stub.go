@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	maxInFlight   = 10_000           // queries at once; more are refused rather than kept
-	clientIdle    = 10 * time.Second // a client's TCP connection without a query is closed (RFC 7766, section 6.2.3)
+	maxInFlight   = 10_000 // queries at once; more are refused rather than kept
+	maxClients    = 1_000  // TCP connections at once; more are closed rather than kept (RFC 7766, section 10)
+	maxPipelined  = 200    // queries of one TCP connection at once; more are not read before answers have left
 	acceptPause   = 10 * time.Millisecond
 	receiveBuffer = 1 << 20
 	portTries     = 10
@@ -123,6 +124,7 @@ func (s *stub) serveUDP() {
 }
 
 func (s *stub) serveTCP() {
+	clients := make(chan struct{}, maxClients)
 	for {
 		conn, err := s.tcp.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
@@ -133,7 +135,15 @@ func (s *stub) serveTCP() {
 			time.Sleep(acceptPause) // out of descriptors: others must end first
 			continue
 		}
-		go s.converse(conn)
+		select {
+		case clients <- struct{}{}:
+			go func() {
+				defer func() { <-clients }()
+				s.converse(conn)
+			}()
+		default:
+			_ = conn.Close()
+		}
 	}
 }
 
@@ -143,16 +153,27 @@ func (s *stub) converse(conn *net.TCPConn) {
 	from := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 	var answering sync.WaitGroup
 	defer answering.Wait()
+	var writing sync.Mutex
+	pipelined := make(chan struct{}, maxPipelined)
 	for {
-		_ = conn.SetReadDeadline(time.Now().Add(clientIdle))
+		pipelined <- struct{}{}
+		_ = conn.SetReadDeadline(time.Now().Add(s.settings.clientTimeout)) // RFC 7766, section 6.2.3
 		wire, err := readMessage(conn)
 		if err != nil {
 			return
 		}
 		query := arrival{wire, time.Now(), from, "tcp"}
 		answering.Go(func() {
-			if answer := s.answer(query); answer != nil {
-				_, _ = conn.Write(framed(answer))
+			defer func() { <-pipelined }()
+			answer := s.answer(query)
+			if answer == nil {
+				return
+			}
+			writing.Lock()
+			defer writing.Unlock()
+			_ = conn.SetWriteDeadline(time.Now().Add(s.settings.clientTimeout))
+			if _, err := conn.Write(framed(answer)); err != nil {
+				_ = conn.Close() // it has gone, or reads nothing: the queries that wait behind this one need no more
 			}
 		})
 	}

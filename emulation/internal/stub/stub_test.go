@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -275,6 +277,106 @@ func TestSilentUpstream(t *testing.T) {
 		if next := r.good("www.example.org"); next.NewConnection {
 			t.Errorf("one slow answer cost the connection: %+v", next)
 		}
+	})
+}
+
+// The first connection is accepted and never answers; a later one answers once and then no more. QUIC has its guard.
+func TestWedgedConnectionsAreGivenUp(t *testing.T) {
+	eachScheme(t, []string{"tcp", "tls", "https"}, func(t *testing.T, s *server, c credentials) {
+		t.Parallel() // they wait more than they work
+		good := s.answer
+		var answers atomic.Int32
+		s.answer = func(query []byte) []byte {
+			if n := s.accepted.Load(); n == 1 || n == 2 && answers.Add(1) > 1 {
+				return nil
+			}
+			return good(query)
+		}
+		r := startStub(t, s.start().url(), c, "--timeout", "300ms")
+		r.bad("www.example.org", "timeout")
+		if next := r.good("www.example.org"); !next.NewConnection || next.Connection != 2 {
+			t.Errorf("after one query without an answer: %+v", next)
+		}
+		r.bad("www.example.org", "timeout")
+		r.bad("www.example.org", "timeout")
+		if next := r.good("www.example.org"); !next.NewConnection || next.Connection != 3 {
+			t.Errorf("after two queries without an answer: %+v", next)
+		}
+	})
+}
+
+// An upstream that reads nothing holds no query longer than its time, and is given up.
+func TestUpstreamThatDoesNotRead(t *testing.T) {
+	s := newServer(t, "tcp", newCredentials(t))
+	s.hangUp = func() bool {
+		if s.accepted.Load() == 1 {
+			<-t.Context().Done()
+		}
+		return false
+	}
+	r := startStub(t, s.start().url(), newCredentials(t), "--timeout", "300ms")
+	var asking sync.WaitGroup
+	began := time.Now()
+	for i := range 200 {
+		asking.Go(func() { r.exchange("udp", question(fmt.Sprintf("n%d.example.org", i), dns.TypeA)) })
+	}
+	asking.Wait()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("answered after %s", took)
+	}
+	r.good("www.example.org")
+}
+
+// A client that asks and asks and never reads is held to a bound, and let go.
+func TestClientThatDoesNotRead(t *testing.T) {
+	s := newServer(t, "udp", newCredentials(t))
+	r := startStub(t, s.start().url(), newCredentials(t), "--client-timeout", "500ms")
+	before := runtime.NumGoroutine()
+	conn, err := net.Dial("tcp", r.udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.(*net.TCPConn).SetReadBuffer(1 << 12)
+	query := framed(pack(t, question("large.example.org", dns.TypeTXT)))
+	_ = conn.SetWriteDeadline(time.Now().Add(20 * time.Second))
+	peak := 0
+	for range 12_000 {
+		if _, err := conn.Write(query); err != nil {
+			break // the stub has had enough
+		}
+		peak = max(peak, runtime.NumGoroutine())
+	}
+	if peak > before+3*maxPipelined { // each query has a goroutine here and one at the upstream
+		t.Errorf("%d goroutines for one client", peak-before)
+	}
+	until(t, "the client is let go", func() bool { return runtime.NumGoroutine() <= before+10 && len(r.slots) == 0 })
+	if answer := r.exchange("udp", question("www.example.org", dns.TypeA)); len(answer.Answer) != 1 {
+		t.Errorf("%v", answer)
+	}
+}
+
+func TestClientsAreLimited(t *testing.T) {
+	r := startStub(t, newServer(t, "udp", newCredentials(t)).start().url(), newCredentials(t))
+	var clients []net.Conn
+	for range maxClients + 1 {
+		conn, err := net.Dial("tcp", r.udp.LocalAddr().String())
+		if err != nil {
+			t.Skipf("not as many descriptors here: %v", err)
+		}
+		defer conn.Close()
+		clients = append(clients, conn)
+	}
+	last := clients[maxClients]
+	_ = last.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := last.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("one client too many is kept: %v", err)
+	}
+	clients[0].Close()
+	until(t, "there is room again", func() bool {
+		client := &dns.Client{Net: "tcp", Timeout: time.Second}
+		_, _, err := client.Exchange(question("www.example.org", dns.TypeA), r.udp.LocalAddr().String())
+		return err == nil
 	})
 }
 
@@ -736,7 +838,7 @@ func TestControlSocket(t *testing.T) {
 func TestIDsThatAreUsedAgain(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
-	c := &streamConn{Conn: here, idle: time.Hour, idleTimer: time.AfterFunc(time.Hour, func() {}), pending: map[uint16]chan<- result{}}
+	c := &streamConn{Conn: here, idle: time.Hour, idleTimer: time.AfterFunc(time.Hour, func() {}), writing: make(chan struct{}, 1), pending: map[uint16]chan<- result{}}
 	first, second, third := make(chan result, 1), make(chan result, 1), make(chan result, 1000)
 	id, err := c.register(first)
 	if err != nil {

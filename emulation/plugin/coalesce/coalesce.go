@@ -1,14 +1,14 @@
-// Package coalesce implements a plugin that serves DNS over QUIC, HTTP/2 and HTTP/3 and web pages on the same
-// connections, with one set of session-ticket keys for every TLS listener and early data that is answered early.
+// Package coalesce implements a plugin that serves DNS and web pages on the same HTTP/2 and HTTP/3 connections, beside
+// the DNS over QUIC of the plugin early, takes commands on a control socket and reports what happens as events.
 package coalesce
 
 import (
 	"context"
 	"net"
-	"strings"
 	"time"
 
-	"github.com/coredns/coredns/core/dnsserver"
+	"crosslayer.example/emulation/plugin/early"
+
 	"github.com/coredns/coredns/plugin"
 	dnsrequest "github.com/coredns/coredns/request"
 
@@ -28,20 +28,17 @@ func (c Coalesce) Name() string { return pluginName }
 
 // ServeDNS implements the plugin.Handler interface.
 func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-	from, ok := ctx.Value(originKey{}).(origin)
-	if !ok {
-		from = originOf(ctx, w)
-	}
-	rw := &responseWriter{ResponseWriter: w, pad: from.encrypted && hasOption(r, dns.EDNS0PADDING)}
-	if !from.encrypted {
+	from, encrypted := originOf(ctx, w), early.IsEncrypted(ctx)
+	rw := &responseWriter{ResponseWriter: w, pad: encrypted && early.WantsPadding(r)}
+	if !encrypted {
 		rw.query = r
 	}
 	rw.report = func(rcode int) {
 		q := r.Question[0]
 		c.shared.events.write(queryEvent{
-			Event: "query", Time: from.arrival.UnixNano(), Listener: from.listener,
-			Remote: from.remote, Name: q.Name, Type: dns.Type(q.Qtype).String(), Rcode: rcodeName(rcode),
-			HandshakeComplete: from.handshakeComplete, Resumed: from.resumed,
+			Event: "query", Time: from.Arrival.UnixNano(), Listener: from.Listener,
+			Remote: from.Remote, Name: q.Name, Type: dns.Type(q.Qtype).String(), Rcode: rcodeName(rcode),
+			HandshakeComplete: from.HandshakeComplete, Resumed: from.Resumed,
 		})
 	}
 
@@ -56,30 +53,21 @@ func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 	return dns.RcodeSuccess, err
 }
 
-// origin is what a listener knows about a query.
-type origin struct {
-	listener          string
-	remote            string
-	arrival           time.Time
-	encrypted         bool
-	handshakeComplete bool
-	resumed           bool
-}
-
-type originKey struct{}
-
-// originOf describes a query that came by one of CoreDNS's own listeners.
-func originOf(ctx context.Context, w dns.ResponseWriter) origin {
-	from := origin{listener: "udp", remote: w.RemoteAddr().String(), arrival: time.Now(), handshakeComplete: true}
-	if _, ok := w.RemoteAddr().(*net.TCPAddr); ok {
-		from.listener = "tcp"
+// originOf describes a query, also where it came by one of CoreDNS's own listeners.
+func originOf(ctx context.Context, w dns.ResponseWriter) early.Origin {
+	if from, ours := early.OriginOf(ctx); ours {
+		return from
 	}
-	if server, ok := ctx.Value(dnsserver.Key{}).(*dnsserver.Server); ok && strings.HasPrefix(server.Addr, "tls://") {
-		from.listener, from.encrypted = listenerDoT, true
+	from := early.Origin{Listener: "udp", Remote: w.RemoteAddr().String(), Arrival: time.Now(), HandshakeComplete: true}
+	if _, ok := w.RemoteAddr().(*net.TCPAddr); ok {
+		from.Listener = "tcp"
+	}
+	if early.IsEncrypted(ctx) {
+		from.Listener = listenerDoT
 	}
 	if stater, ok := w.(dns.ConnectionStater); ok {
 		if state := stater.ConnectionState(); state != nil {
-			from.resumed = state.DidResume
+			from.Resumed = state.DidResume
 		}
 	}
 	return from
@@ -96,7 +84,7 @@ type responseWriter struct {
 // WriteMsg implements the dns.ResponseWriter interface.
 func (w *responseWriter) WriteMsg(m *dns.Msg) error {
 	if w.pad {
-		pad(m)
+		early.Pad(m)
 	}
 	w.report(m.Rcode)
 	if w.query != nil {
@@ -120,37 +108,6 @@ func compressed(m *dns.Msg, state dnsrequest.Request) []byte {
 		return nil
 	}
 	return wire
-}
-
-// paddingBlock is the block length for answers that RFC 8467, section 4.1 recommends.
-const paddingBlock = 468
-
-// pad fills m up to a multiple of paddingBlock, as the answer to a padded query has to be (RFC 7830, section 4).
-func pad(m *dns.Msg) {
-	opt := m.IsEdns0()
-	if opt == nil {
-		m.SetEdns0(dns.DefaultMsgSize, false) // size and flags are set from the query when the message is written
-		opt = m.IsEdns0()
-	}
-	padding := new(dns.EDNS0_PADDING)
-	opt.Option = append(opt.Option, padding)
-	m.Compress = false // as CoreDNS sends messages that fit; the length below must be that of the wire
-	if length := m.Len(); length <= dns.MaxMsgSize-paddingBlock {
-		padding.Padding = make([]byte, (paddingBlock-length%paddingBlock)%paddingBlock)
-	}
-}
-
-func hasOption(m *dns.Msg, code uint16) bool {
-	opt := m.IsEdns0()
-	if opt == nil {
-		return false
-	}
-	for _, option := range opt.Option {
-		if option.Option() == code {
-			return true
-		}
-	}
-	return false
 }
 
 func rcodeName(rcode int) string {

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"testing"
 
+	"crosslayer.example/emulation/internal/servertest"
+	"crosslayer.example/emulation/plugin/early"
+
 	"github.com/coredns/coredns/plugin"
 	"github.com/coredns/coredns/plugin/test"
 	dnsrequest "github.com/coredns/coredns/request"
@@ -27,12 +30,6 @@ func (k *keeper) Write(wire []byte) (int, error) {
 	m := &dns.Msg{Compress: true}
 	k.written = append(k.written, m)
 	return len(wire), m.Unpack(wire)
-}
-
-func padded(m *dns.Msg) *dns.Msg {
-	m.SetEdns0(1232, false)
-	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_PADDING{Padding: make([]byte, 10)}}
-	return m
 }
 
 func TestPadding(t *testing.T) {
@@ -60,15 +57,18 @@ func TestPadding(t *testing.T) {
 		query     *dns.Msg
 		want      bool
 	}{
-		{"padded query", answers, true, padded(question(testHost, dns.TypeA)), true},
-		{"answer with OPT", withOPT, true, padded(question(testHost, dns.TypeA)), true},
-		{"long answer", long, true, padded(question(testHost, dns.TypeA)), true},
-		{"refusal", refuses, true, padded(question(testHost, dns.TypeA)), true},
-		{"query without padding", answers, true, question(testHost, dns.TypeA).SetEdns0(1232, false), false},
-		{"query without EDNS", answers, true, question(testHost, dns.TypeA), false},
-		{"in the clear", answers, false, padded(question(testHost, dns.TypeA)), false},
+		{"padded query", answers, true, servertest.Padded(servertest.Question(testHost, dns.TypeA)), true},
+		{"answer with OPT", withOPT, true, servertest.Padded(servertest.Question(testHost, dns.TypeA)), true},
+		{"long answer", long, true, servertest.Padded(servertest.Question(testHost, dns.TypeA)), true},
+		{"refusal", refuses, true, servertest.Padded(servertest.Question(testHost, dns.TypeA)), true},
+		{"query without padding", answers, true, servertest.Question(testHost, dns.TypeA).SetEdns0(1232, false), false},
+		{"query without EDNS", answers, true, servertest.Question(testHost, dns.TypeA), false},
+		{"in the clear", answers, false, servertest.Padded(servertest.Question(testHost, dns.TypeA)), false},
 	} {
-		ctx := context.WithValue(context.Background(), originKey{}, origin{encrypted: c.encrypted})
+		ctx := context.Background()
+		if c.encrypted {
+			ctx = early.WithOrigin(ctx, early.Origin{Listener: listenerDoQ})
+		}
 		w := new(keeper)
 		handler := Coalesce{Next: c.next, shared: &shared{events: newEventLog()}}
 		if rcode, err := handler.ServeDNS(ctx, w, c.query); !plugin.ClientWrite(rcode) || err != nil || len(w.written) != 1 {
@@ -79,7 +79,7 @@ func TestPadding(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if got := len(wire)%paddingBlock == 0; got != c.want {
+		if got := len(wire)%early.PaddingBlock == 0; got != c.want {
 			t.Errorf("%s: %d bytes", c.name, len(wire))
 		}
 	}
@@ -104,8 +104,11 @@ func TestAnswersInTheClearAreCompressedWhereTheyFit(t *testing.T) {
 			}
 			return dns.RcodeSuccess, w.WriteMsg(m)
 		})
-		query := question(testHost, dns.TypeA).SetEdns0(1232, false)
-		ctx := context.WithValue(context.Background(), originKey{}, origin{encrypted: c.encrypted})
+		query := servertest.Question(testHost, dns.TypeA).SetEdns0(1232, false)
+		ctx := context.Background()
+		if c.encrypted {
+			ctx = early.WithOrigin(ctx, early.Origin{Listener: listenerDoQ})
+		}
 		w := new(keeper)
 		_, err := Coalesce{Next: next, shared: &shared{events: newEventLog()}}.ServeDNS(ctx, dnsrequest.NewScrubWriter(query, w), query)
 		if err != nil || len(w.written) != 1 {
@@ -129,7 +132,7 @@ func TestErrorsOfTheChainAreAnswered(t *testing.T) {
 	})
 	w := new(keeper)
 	events := newEventLog()
-	_, err := Coalesce{Next: fails, shared: &shared{events: events}}.ServeDNS(context.Background(), w, question(testHost, dns.TypeA))
+	_, err := Coalesce{Next: fails, shared: &shared{events: events}}.ServeDNS(context.Background(), w, servertest.Question(testHost, dns.TypeA))
 	if !errors.Is(err, broken) || len(w.written) != 1 || w.written[0].Rcode != dns.RcodeServerFailure {
 		t.Errorf("error %v, answers %v", err, w.written)
 	}

@@ -3,8 +3,10 @@ package coalesce
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"crosslayer.example/emulation/internal/control"
+	"crosslayer.example/emulation/plugin/early"
 )
 
 // commands are what the control socket takes.
@@ -18,19 +20,23 @@ func (s *server) commands() control.Commands {
 		},
 		"close-connections": s.closeConnections,
 		"rotate-ticket-keys": func([]byte) any {
-			s.tickets.rotate()
+			s.tickets.Rotate()
 			return control.OK
 		},
 		"early-data": s.setEarlyData,
 		"stats": func([]byte) any {
 			totals := s.events.totals()
+			open := map[string]int{}
+			for _, listener := range []string{listenerH3, listenerDoQ} {
+				open[listener] = s.connections.Count(listener)
+			}
 			return struct {
 				control.Reply
 				Open        map[string]int `json:"open"`
 				Connections map[string]int `json:"connections"`
 				Requests    map[string]int `json:"requests"`
 				Queries     map[string]int `json:"queries"`
-			}{control.OK, s.connections.count(), totals["connections"], totals["requests"], totals["queries"]}
+			}{control.OK, open, totals["connections"], totals["requests"], totals["queries"]}
 		},
 	}
 }
@@ -42,13 +48,13 @@ func (s *server) closeConnections(object []byte) any {
 	if err := json.Unmarshal(object, &command); err != nil {
 		return control.Refusal(err)
 	}
-	if _, ok := noError[command.Listener]; !ok && command.Listener != "" {
+	if !slices.Contains([]string{"", listenerH3, listenerDoQ}, command.Listener) {
 		return control.Refusal(fmt.Errorf("unknown listener %q", command.Listener))
 	}
 	return struct {
 		control.Reply
 		Closed int `json:"closed"`
-	}{control.OK, s.connections.close(command.Listener)}
+	}{control.OK, s.connections.Close(command.Listener)}
 }
 
 func (s *server) setEarlyData(object []byte) any {
@@ -58,10 +64,10 @@ func (s *server) setEarlyData(object []byte) any {
 	if err := json.Unmarshal(object, &command); err != nil {
 		return control.Refusal(err)
 	}
-	mode, err := parseEarlyData(command.Mode)
+	mode, err := early.ParseMode(command.Mode)
 	if err != nil {
 		return control.Refusal(err)
 	}
-	s.mode.Store(int32(mode))
+	s.policy.SetMode(mode)
 	return control.OK
 }

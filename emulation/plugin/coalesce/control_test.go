@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"crosslayer.example/emulation/internal/control"
+	"crosslayer.example/emulation/internal/servertest"
 
 	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
@@ -24,7 +25,7 @@ func TestReadyNamesEveryListener(t *testing.T) {
 
 func TestControlSocketIsPrivate(t *testing.T) {
 	s := start(t, nil, "")
-	info, err := os.Stat(s.path("control"))
+	info, err := os.Stat(s.Path("control"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,9 +38,9 @@ func TestCloseConnections(t *testing.T) {
 	s := start(t, nil, "")
 	dial := func(listener string) *quic.Conn {
 		before := len(s.events("connection"))
-		conn := s.client().dial(t, s.addresses[listener+"/udp"], listener)
+		conn := s.Client().Dial(t, s.addresses[listener+"/udp"], listener)
 		// At the server: before, the code of an application cannot be sent (RFC 9000, section 10.2.3).
-		eventually(t, "the end of the handshake", func() bool { return len(s.events("connection")) > before })
+		servertest.Eventually(t, "the end of the handshake", func() bool { return len(s.events("connection")) > before })
 		return conn
 	}
 	closed := func(conn *quic.Conn, code quic.ApplicationErrorCode) {
@@ -77,7 +78,7 @@ func TestCloseConnections(t *testing.T) {
 	}
 	closed(h3, 0x100)
 	closed(doq, 0)
-	eventually(t, "no open connection", func() bool {
+	servertest.Eventually(t, "no open connection", func() bool {
 		var stats struct{ Open map[string]int }
 		s.command(`{"command": "stats"}`, &stats)
 		return stats.Open["h3"] == 0 && stats.Open["doq"] == 0
@@ -91,9 +92,9 @@ func TestCloseConnections(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	s := start(t, nil, "")
-	conn := s.client().dial(t, s.addresses["doq/udp"], "doq")
-	receive(t, send(t, conn, question(testHost, dns.TypeA)))
-	receive(t, send(t, conn, question(testHost, dns.TypeA)))
+	conn := s.Client().Dial(t, s.addresses["doq/udp"], "doq")
+	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
+	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
 	var stats struct {
 		control.Reply
 		Open, Connections, Requests, Queries map[string]int

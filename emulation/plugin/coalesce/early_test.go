@@ -2,56 +2,30 @@ package coalesce
 
 import (
 	"context"
-	"crypto/tls"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"testing"
 	"time"
 
 	"crosslayer.example/emulation/internal/control"
+	"crosslayer.example/emulation/internal/servertest"
 
 	"github.com/coredns/coredns/plugin/pkg/doh"
 
 	"github.com/miekg/dns"
-	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 )
 
 // soon is how long an answer may take that must not come: the relay holds it back for ever.
 const soon = 150 * time.Millisecond
 
-// h3Transport sends requests for every host to one address.
-func (c client) h3Transport(address string) *http3.Transport {
-	return &http3.Transport{
-		TLSClientConfig:    c.tls,
-		QUICConfig:         &quic.Config{TokenStore: c.tokens},
-		DisableCompression: true,
-		Dial: func(ctx context.Context, _ string, tlsConfig *tls.Config, config *quic.Config) (*quic.Conn, error) {
-			return quic.DialAddrEarly(ctx, address, tlsConfig, config)
-		},
-	}
-}
-
-// h2Transport does the same over TCP.
-func (c client) h2Transport(address string) *http.Transport {
-	return &http.Transport{
-		TLSClientConfig:    c.tls,
-		DisableCompression: true,
-		ForceAttemptHTTP2:  true,
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, address)
-		},
-	}
-}
-
 // roundTrip sends one HTTP/3 request on a connection of its own and returns status and body.
-func (c client) roundTrip(t *testing.T, address string, request *http.Request, sent func()) (int, []byte) {
+func roundTrip(t *testing.T, c servertest.Client, address string, request *http.Request, sent func()) (int, []byte) {
 	t.Helper()
 	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent() }}
 	request = request.WithContext(httptrace.WithClientTrace(request.Context(), trace))
-	transport := c.h3Transport(address)
+	transport := c.H3Transport(address)
 	defer transport.Close()
 	response, err := transport.RoundTrip(request)
 	if err != nil {
@@ -85,12 +59,6 @@ func dohRequest(t *testing.T, method string, m *dns.Msg) *http.Request {
 	return r
 }
 
-func notify() *dns.Msg {
-	m := new(dns.Msg).SetNotify("example.org.")
-	m.Id = 0
-	return m
-}
-
 // earlyExchange is a request; do sends it, as early data where there is a ticket, calls sent and returns what shows
 // that it was answered.
 type earlyExchange struct {
@@ -99,46 +67,46 @@ type earlyExchange struct {
 	alpn     string
 	early    bool // answered before the end of the handshake
 	event    string
-	do       func(t *testing.T, c client, address string, sent func()) any
+	do       func(t *testing.T, c servertest.Client, address string, sent func()) any
 }
 
 // exchanges are requests of every kind.
 var exchanges = []earlyExchange{
-	{"DoQ query", "doq/udp", "doq", true, "query", func(t *testing.T, c client, address string, sent func()) any {
-		stream := send(t, c.dial(t, address, "doq"), question(testHost, dns.TypeA))
+	{"DoQ query", "doq/udp", "doq", true, "query", func(t *testing.T, c servertest.Client, address string, sent func()) any {
+		stream := servertest.Send(t, c.Dial(t, address, "doq"), servertest.Question(testHost, dns.TypeA))
 		sent()
-		return receive(t, stream).Rcode
+		return servertest.Receive(t, stream).Rcode
 	}},
-	{"DoQ notify", "doq/udp", "doq", false, "query", func(t *testing.T, c client, address string, sent func()) any {
-		stream := send(t, c.dial(t, address, "doq"), notify())
+	{"DoQ notify", "doq/udp", "doq", false, "query", func(t *testing.T, c servertest.Client, address string, sent func()) any {
+		stream := servertest.Send(t, c.Dial(t, address, "doq"), servertest.Notify())
 		sent()
-		return receive(t, stream).Rcode
+		return servertest.Receive(t, stream).Rcode
 	}},
-	{"H3 GET", "h3/udp", "h3", true, "request", func(t *testing.T, c client, address string, sent func()) any {
-		status, body := c.roundTrip(t, address, request(t, http3.MethodGet0RTT, "/"), sent)
+	{"H3 GET", "h3/udp", "h3", true, "request", func(t *testing.T, c servertest.Client, address string, sent func()) any {
+		status, body := roundTrip(t, c, address, request(t, http3.MethodGet0RTT, "/"), sent)
 		return []any{status, string(body)}
 	}},
-	{"H3 HEAD", "h3/udp", "h3", true, "request", func(t *testing.T, c client, address string, sent func()) any {
-		status, _ := c.roundTrip(t, address, request(t, http3.MethodHead0RTT, "/"), sent)
+	{"H3 HEAD", "h3/udp", "h3", true, "request", func(t *testing.T, c servertest.Client, address string, sent func()) any {
+		status, _ := roundTrip(t, c, address, request(t, http3.MethodHead0RTT, "/"), sent)
 		return status
 	}},
-	{"H3 POST", "h3/udp", "h3", false, "request", func(t *testing.T, c client, address string, sent func()) any {
+	{"H3 POST", "h3/udp", "h3", false, "request", func(t *testing.T, c servertest.Client, address string, sent func()) any {
 		return earlyPost(t, c, address, "/", nil, sent)
 	}},
-	{"DoH3 GET", "h3/udp", "h3", true, "query", func(t *testing.T, c client, address string, sent func()) any {
-		r := dohRequest(t, http.MethodGet, question(testHost, dns.TypeA))
+	{"DoH3 GET", "h3/udp", "h3", true, "query", func(t *testing.T, c servertest.Client, address string, sent func()) any {
+		r := dohRequest(t, http.MethodGet, servertest.Question(testHost, dns.TypeA))
 		r.Method = http3.MethodGet0RTT
-		status, body := c.roundTrip(t, address, r, sent)
+		status, body := roundTrip(t, c, address, r, sent)
 		return []any{status, len(body)}
 	}},
-	{"DoH3 GET notify", "h3/udp", "h3", false, "query", func(t *testing.T, c client, address string, sent func()) any {
-		r := dohRequest(t, http.MethodGet, notify())
+	{"DoH3 GET notify", "h3/udp", "h3", false, "query", func(t *testing.T, c servertest.Client, address string, sent func()) any {
+		r := dohRequest(t, http.MethodGet, servertest.Notify())
 		r.Method = http3.MethodGet0RTT
-		status, body := c.roundTrip(t, address, r, sent)
+		status, body := roundTrip(t, c, address, r, sent)
 		return []any{status, len(body)}
 	}},
-	{"DoH3 POST", "h3/udp", "h3", false, "query", func(t *testing.T, c client, address string, sent func()) any {
-		wire, err := question(testHost, dns.TypeA).Pack()
+	{"DoH3 POST", "h3/udp", "h3", false, "query", func(t *testing.T, c servertest.Client, address string, sent func()) any {
+		wire, err := servertest.Question(testHost, dns.TypeA).Pack()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,9 +115,9 @@ var exchanges = []earlyExchange{
 }
 
 // earlyPost sends a POST as early data, which well-behaved clients do not: over a connection that is dialled early.
-func earlyPost(t *testing.T, c client, address, path string, body []byte, sent func()) int {
+func earlyPost(t *testing.T, c servertest.Client, address, path string, body []byte, sent func()) int {
 	t.Helper()
-	conn := c.dial(t, address, "h3")
+	conn := c.Dial(t, address, "h3")
 	h3 := (&http3.Transport{}).NewClientConn(conn)
 	stream, err := h3.OpenRequestStream(context.Background())
 	if err != nil {
@@ -203,15 +171,15 @@ func TestEarlyDataLate(t *testing.T) {
 // testEarlyData sends an exchange as early data through a relay that holds back the end of the handshake.
 func testEarlyData(t *testing.T, s *running, exchange earlyExchange) {
 	t.Helper()
-	c := s.client()
+	c := s.Client()
 	want := exchange.do(t, c, s.addresses[exchange.listener], func() {}) // in full; it also brings the ticket
-	eventually(t, "a ticket", func() bool {
-		session, ok := c.tls.ClientSessionCache.Get(testHost)
+	servertest.Eventually(t, "a ticket", func() bool {
+		session, ok := c.TLS.ClientSessionCache.Get(testHost)
 		return ok && session != nil
 	})
-	r := newRelay(t, s.addresses[exchange.listener], true)
+	r := servertest.NewRelay(t, s.addresses[exchange.listener], true)
 	answered := make(chan any, 1)
-	go func() { answered <- exchange.do(t, c, r.address(), r.requestSent) }()
+	go func() { answered <- exchange.do(t, c, r.Address(), r.RequestSent) }()
 
 	var got any
 	if exchange.early {
@@ -221,13 +189,13 @@ func testEarlyData(t *testing.T, s *running, exchange earlyExchange) {
 			t.Fatal("not answered before the end of the handshake")
 		}
 	} else {
-		eventually(t, "early data from the client", func() bool { return r.saw(earlyPacket) })
+		servertest.Eventually(t, "early data from the client", func() bool { return r.Saw(servertest.EarlyPacket) })
 		select {
 		case got = <-answered:
 			t.Fatalf("answered %v before the end of the handshake", got)
 		case <-time.After(soon):
 		}
-		r.release()
+		r.Release()
 		select {
 		case got = <-answered:
 		case <-time.After(5 * time.Second):
@@ -262,18 +230,18 @@ func equal(a, b any) bool {
 // The connection of an early query is reported as such once its handshake is over.
 func TestEarlyConnectionEvent(t *testing.T) {
 	s := start(t, nil, "")
-	c := s.client()
-	c.warm(t, s.addresses["doq/udp"], "doq")
-	r := newRelay(t, s.addresses["doq/udp"], true)
-	conn := c.dial(t, r.address(), "doq")
-	stream := send(t, conn, question(testHost, dns.TypeA))
-	r.requestSent()
-	receive(t, stream)
+	c := s.Client()
+	c.Warm(t, s.addresses["doq/udp"], "doq")
+	r := servertest.NewRelay(t, s.addresses["doq/udp"], true)
+	conn := c.Dial(t, r.Address(), "doq")
+	stream := servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA))
+	r.RequestSent()
+	servertest.Receive(t, stream)
 	if n := len(s.events("connection")); n != 1 {
 		t.Errorf("%d connection events before the end of the second handshake", n)
 	}
-	r.release()
-	eventually(t, "the connection's event", func() bool { return len(s.events("connection")) == 2 })
+	r.Release()
+	servertest.Eventually(t, "the connection's event", func() bool { return len(s.events("connection")) == 2 })
 	if event := s.lastEvent("connection"); event["resumed"] != true || event["early_data"] != true || event["error"] != "" {
 		t.Errorf("event %v", event)
 	}
@@ -281,10 +249,10 @@ func TestEarlyConnectionEvent(t *testing.T) {
 
 func TestEarlyDataOff(t *testing.T) {
 	s := start(t, map[string]string{"early_data": "off"}, "")
-	c := s.client()
-	c.warm(t, s.addresses["doq/udp"], "doq")
-	conn := c.dial(t, s.addresses["doq/udp"], "doq")
-	receive(t, send(t, conn, question(testHost, dns.TypeA)))
+	c := s.Client()
+	c.Warm(t, s.addresses["doq/udp"], "doq")
+	conn := c.Dial(t, s.addresses["doq/udp"], "doq")
+	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
 	if event := s.lastEvent("query"); event["handshake_complete"] != true || event["resumed"] != true {
 		t.Errorf("event %v", event)
 	}
@@ -296,10 +264,10 @@ func TestEarlyDataOff(t *testing.T) {
 func TestRetry(t *testing.T) {
 	for setting, want := range map[string]bool{"on": true, "off": false} {
 		s := start(t, map[string]string{"retry": setting}, "")
-		r := newRelay(t, s.addresses["doq/udp"], false)
-		receive(t, send(t, s.client().dial(t, r.address(), "doq"), question(testHost, dns.TypeA)))
-		if r.saw(retryPacket) != want {
-			t.Errorf("retry %s: Retry packet seen: %v", setting, r.saw(retryPacket))
+		r := servertest.NewRelay(t, s.addresses["doq/udp"], false)
+		servertest.Receive(t, servertest.Send(t, s.Client().Dial(t, r.Address(), "doq"), servertest.Question(testHost, dns.TypeA)))
+		if r.Saw(servertest.RetryPacket) != want {
+			t.Errorf("retry %s: Retry packet seen: %v", setting, r.Saw(servertest.RetryPacket))
 		}
 	}
 }

@@ -8,40 +8,35 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"crosslayer.example/emulation/internal/control"
+	"crosslayer.example/emulation/plugin/early"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 
-	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 )
 
 var log = clog.NewWithPlugin(pluginName)
 
-// noError is the code a listener's connections are closed with where nothing is wrong.
-var noError = map[string]quic.ApplicationErrorCode{
-	listenerH3:  quic.ApplicationErrorCode(http3.ErrCodeNoError),
-	listenerDoQ: doqNoError,
-}
+const h3NoError = quic.ApplicationErrorCode(http3.ErrCodeNoError)
 
 // server is the plugin's own listeners and its control socket.
 type server struct {
 	options
-	mode        atomic.Int32 // of early data now; the option is the one at the start
+	policy      *early.Policy
 	config      *dnsserver.Config
 	tls         *tls.Config // nil without certificate
-	tickets     *ticketKeys
+	tickets     *early.TicketKeys
 	events      *eventLog
-	connections *connections
+	connections *early.Conns
 
-	chain     *dnsserver.Server
+	chain     *early.Chain
 	listening []listening
 	closers   []func() error // in the order of opening
 	control   *control.Socket
@@ -57,10 +52,9 @@ type listening struct {
 // newServer makes a server of a block's options; nothing is opened before start.
 func newServer(opts options, config *dnsserver.Config, common *shared) *server {
 	s := &server{
-		options: opts, config: config, tickets: common.tickets, events: common.events,
-		connections: newConnections(common.events),
+		options: opts, policy: early.NewPolicy(opts.Options), config: config, tickets: common.tickets, events: common.events,
+		connections: &early.Conns{HandshakeOver: func(c *early.Conn) { reportQUICConnection(c, common.events) }},
 	}
-	s.mode.Store(int32(opts.earlyData))
 	if config.TLSConfig != nil {
 		s.tls = config.TLSConfig.Clone()
 	}
@@ -87,8 +81,7 @@ func (s *server) start() (err error) {
 			return err
 		}
 	}
-	// A server that never listens: it gives queries of the plugin's listeners the treatment of every other query.
-	if s.chain, err = dnsserver.NewServer(pluginName+"://", []*dnsserver.Config{s.config}); err != nil {
+	if s.chain, err = early.NewChain(pluginName+"://", s.config); err != nil {
 		return err
 	}
 	if s.https != "" {
@@ -102,15 +95,9 @@ func (s *server) start() (err error) {
 		}
 	}
 	if s.doq != "" {
-		listener, err := s.listenQUIC(listenerDoQ, s.doq, "doq", &quic.Config{
-			MaxIncomingUniStreams: -1, // DoQ has none (RFC 9250, section 4.2)
-			// Answers fit into one packet: searching for a larger one would only add packets to a short exchange.
-			DisablePathMTUDiscovery: true,
-		})
-		if err != nil {
+		if err := s.startDoQ(); err != nil {
 			return fmt.Errorf("doq: %w", err)
 		}
-		go s.serveDoQ(listener)
 	}
 	if s.options.control != "" {
 		if s.control, err = control.Listen(s.options.control, "server"); err != nil {
@@ -138,7 +125,7 @@ func (s *server) ready(servers []caddy.ServerListener) {
 
 // stop closes everything, last opened first; clients are told.
 func (s *server) stop() error {
-	s.connections.close("")
+	s.connections.Close("")
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		errs = append(errs, s.closers[i]())
@@ -157,10 +144,10 @@ func (s *server) startHTTPS(pages site) error {
 		return err
 	}
 	httpServer := &http.Server{
-		Handler:           &web{listener: listenerHTTPS, dns: "doh", site: pages, resolve: s.resolve, events: s.events},
+		Handler:           &web{listener: listenerHTTPS, dns: "doh", site: pages, resolve: s.chain.Resolve, events: s.events},
 		TLSConfig:         config,
 		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       s.idleTimeout,
+		IdleTimeout:       s.IdleTimeout,
 		ErrorLog:          stdlog.New(debugLog{}, "", 0),
 	}
 	s.opened(listenerHTTPS, tcp.Addr(), httpServer.Close)
@@ -169,98 +156,39 @@ func (s *server) startHTTPS(pages site) error {
 }
 
 func (s *server) startH3(pages site) error {
-	listener, err := s.listenQUIC(listenerH3, s.h3, http3.NextProtoH3, &quic.Config{})
+	listener, err := s.policy.Listen(s.h3, http3.NextProtoH3, s.tls, &quic.Config{})
 	if err != nil {
 		return err
 	}
+	s.opened(listenerH3, listener.Addr(), listener.Close)
 	h3Server := &http3.Server{
 		Handler: &web{
-			listener: listenerH3, dns: "doh3", site: pages, resolve: s.resolve, events: s.events, mayAnswer: s.mayAnswer,
+			listener: listenerH3, dns: "doh3", site: pages, resolve: s.chain.Resolve, events: s.events,
+			mayAnswer: s.policy.MayAnswer,
 		},
 		ConnContext: func(ctx context.Context, conn *quic.Conn) context.Context {
-			return context.WithValue(ctx, connectionKey{}, s.connections.track(listenerH3, conn))
+			return context.WithValue(ctx, connectionKey{}, s.connections.Track(listenerH3, conn, h3NoError))
 		},
 	}
 	go func() { _ = h3Server.ServeListener(listener) }()
 	return nil
 }
 
-// listenQUIC opens a UDP socket and accepts connections on it before their handshake is complete.
-func (s *server) listenQUIC(name, address, alpn string, config *quic.Config) (*quic.EarlyListener, error) {
-	udp, err := net.ListenPacket("udp", address)
+func (s *server) startDoQ() error {
+	doq := &early.DoQServer{Policy: s.policy, Conns: s.connections, Chain: s.chain}
+	listener, err := doq.Listen(s.doq, s.tls)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	config.MaxIdleTimeout = s.idleTimeout
-	config.GetConfigForClient = func(*quic.ClientInfo) (*quic.Config, error) {
-		now := config.Clone()
-		now.Allow0RTT = s.earlyDataMode() != earlyDataOff
-		return now, nil
-	}
-	tlsConfig := s.tls.Clone()
-	tlsConfig.NextProtos = []string{alpn}
-	transport := &quic.Transport{
-		Conn:                udp,
-		VerifySourceAddress: func(net.Addr) bool { return s.retry },
-	}
-	listener, err := transport.ListenEarly(tlsConfig, config)
-	if err != nil {
-		_ = udp.Close()
-		return nil, err
-	}
-	s.opened(name, udp.LocalAddr(), func() error { return errors.Join(transport.Close(), udp.Close()) })
-	return listener, nil
-}
-
-// earlyDataMode says what becomes of early data now.
-func (s *server) earlyDataMode() earlyDataMode { return earlyDataMode(s.mode.Load()) }
-
-// mayAnswer returns when what arrived on a connection may be answered, false where that never comes. safe says that
-// a replay of it does no harm; anything else waits for the handshake (RFC 8470, section 3; RFC 9250, section 4.5).
-func (s *server) mayAnswer(ctx context.Context, conn *connection, safe bool) bool {
-	if safe && s.earlyDataMode() != earlyDataLate {
-		return true
-	}
-	return conn.awaitHandshake(ctx) == nil
+	s.opened(listenerDoQ, listener.Addr(), listener.Close)
+	go doq.Serve(listener)
+	return nil
 }
 
 func (s *server) opened(listener string, address net.Addr, closer func() error) {
 	s.listening = append(s.listening, listening{listener, address.Network(), address.String()})
 	s.closers = append(s.closers, closer)
 }
-
-// resolve sends a query of one of the plugin's listeners through the plugin chain; nil where nothing answered.
-func (s *server) resolve(ctx context.Context, from origin, local, remote net.Addr, query *dns.Msg) *dns.Msg {
-	w := &answerWriter{local: local, remote: remote}
-	ctx = context.WithValue(ctx, dnsserver.Key{}, s.chain)
-	ctx = context.WithValue(ctx, dnsserver.LoopKey{}, 0)
-	ctx = context.WithValue(ctx, originKey{}, from)
-	s.chain.ServeDNS(ctx, w, query)
-	return w.answer
-}
-
-// answerWriter keeps the answer for the listener that asked.
-type answerWriter struct {
-	local, remote net.Addr
-	answer        *dns.Msg
-}
-
-func (w *answerWriter) LocalAddr() net.Addr  { return w.local }
-func (w *answerWriter) RemoteAddr() net.Addr { return w.remote }
-func (w *answerWriter) WriteMsg(m *dns.Msg) error {
-	w.answer = m
-	return nil
-}
-
-func (w *answerWriter) Write(wire []byte) (int, error) {
-	w.answer = new(dns.Msg)
-	return len(wire), w.answer.Unpack(wire)
-}
-func (w *answerWriter) Close() error        { return nil }
-func (w *answerWriter) TsigStatus() error   { return nil }
-func (w *answerWriter) TsigTimersOnly(bool) {}
-func (w *answerWriter) Hijack()             {}
-func (w *answerWriter) Network() string     { return "" }
 
 // debugLog takes what net/http has to say about clients that went away.
 type debugLog struct{}

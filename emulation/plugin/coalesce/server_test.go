@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"crosslayer.example/emulation/internal/servertest"
+	"crosslayer.example/emulation/plugin/early"
+
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/quic-go/quic-go"
@@ -16,9 +19,8 @@ import (
 
 // Each fault is one message that names what and where, and nothing stays open.
 func TestStartRefuses(t *testing.T) {
-	helper := &running{t: t, folder: t.TempDir(), roots: x509.NewCertPool()}
-	helper.writeCertificate()
-	pair, err := tls.LoadX509KeyPair(helper.path("cert.pem"), helper.path("key.pem"))
+	helper := servertest.NewFolder(t)
+	pair, err := tls.LoadX509KeyPair(helper.Path("cert.pem"), helper.Path("key.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,18 +38,18 @@ func TestStartRefuses(t *testing.T) {
 		options options
 		err     []string
 	}{
-		"pages":   {options{pages: helper.path("missing")}, []string{"pages", "missing", "no such file"}},
+		"pages":   {options{pages: helper.Path("missing")}, []string{"pages", "missing", "no such file"}},
 		"https":   {options{https: busyTCP.Addr().String()}, []string{"https", busyTCP.Addr().String(), "address already in use"}},
 		"h3":      {options{h3: busyUDP.LocalAddr().String()}, []string{"h3", busyUDP.LocalAddr().String(), "address already in use"}},
 		"doq":     {options{doq: busyUDP.LocalAddr().String()}, []string{"doq", busyUDP.LocalAddr().String(), "address already in use"}},
 		"address": {options{doq: "853"}, []string{"doq", "853", "missing port"}},
-		"control": {options{control: helper.path("missing/control")}, []string{"control", "missing/control", "no such file"}},
-		"long":    {options{control: helper.path(strings.Repeat("x", 200))}, []string{"control", "is longer than the 107 bytes"}},
-		"events":  {options{events: helper.path("missing/events")}, []string{"events", "missing/events", "no such file"}},
+		"control": {options{control: helper.Path("missing/control")}, []string{"control", "missing/control", "no such file"}},
+		"long":    {options{control: helper.Path(strings.Repeat("x", 200))}, []string{"control", "is longer than the 107 bytes"}},
+		"events":  {options{events: helper.Path("missing/events")}, []string{"events", "missing/events", "no such file"}},
 	} {
-		c.options.idleTimeout = time.Second
+		c.options.IdleTimeout = time.Second
 		s := newServer(c.options, &dnsserver.Config{TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}},
-			&shared{tickets: newTicketKeys(), events: newEventLog()})
+			&shared{tickets: early.NewTicketKeys(), events: newEventLog()})
 		err := s.start()
 		if err == nil {
 			t.Errorf("%s: started", name)
@@ -80,12 +82,12 @@ func TestSetupRefuses(t *testing.T) {
 // A client that breaks off the handshake is reported with its reason.
 func TestFailedHandshakeIsReported(t *testing.T) {
 	s := start(t, nil, "")
-	c := s.client()
-	c.tls.RootCAs = x509.NewCertPool()
-	if _, err := quic.DialAddr(t.Context(), s.addresses["doq/udp"], c.config("doq"), nil); err == nil {
+	c := s.Client()
+	c.TLS.RootCAs = x509.NewCertPool()
+	if _, err := quic.DialAddr(t.Context(), s.addresses["doq/udp"], c.Config("doq"), nil); err == nil {
 		t.Fatal("the client trusts everybody")
 	}
-	eventually(t, "the connection's event", func() bool { return len(s.events("connection")) == 1 })
+	servertest.Eventually(t, "the connection's event", func() bool { return len(s.events("connection")) == 1 })
 	if event := s.lastEvent("connection"); !strings.Contains(event["error"].(string), "certificate") {
 		t.Errorf("event %v", event)
 	}
@@ -93,13 +95,13 @@ func TestFailedHandshakeIsReported(t *testing.T) {
 
 func TestIdleTimeout(t *testing.T) {
 	s := start(t, map[string]string{"idle_timeout": "200ms"}, "")
-	s.client().dial(t, s.addresses["doq/udp"], "doq")
+	s.Client().Dial(t, s.addresses["doq/udp"], "doq")
 	var stats struct{ Open, Connections map[string]int }
-	eventually(t, "the connection", func() bool {
+	servertest.Eventually(t, "the connection", func() bool {
 		s.command(`{"command": "stats"}`, &stats)
 		return stats.Connections["doq"] == 1
 	})
-	eventually(t, "its end", func() bool {
+	servertest.Eventually(t, "its end", func() bool {
 		s.command(`{"command": "stats"}`, &stats)
 		return stats.Open["doq"] == 0
 	})
@@ -111,12 +113,12 @@ func TestStop(t *testing.T) {
 	var control string
 	t.Run("run", func(t *testing.T) {
 		s := start(t, nil, "")
-		c := s.client()
+		c := s.Client()
 		var err error
-		if conn, err = quic.DialAddr(t.Context(), s.addresses["doq/udp"], c.config("doq"), nil); err != nil {
+		if conn, err = quic.DialAddr(t.Context(), s.addresses["doq/udp"], c.Config("doq"), nil); err != nil {
 			t.Fatal(err)
 		}
-		control = s.path("control")
+		control = s.Path("control")
 	})
 	select {
 	case <-conn.Context().Done():

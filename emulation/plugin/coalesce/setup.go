@@ -4,7 +4,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"strings"
-	"time"
+
+	"crosslayer.example/emulation/plugin/early"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
@@ -21,16 +22,14 @@ func init() {
 
 // options is what a server block says about the plugin.
 type options struct {
-	pages       string
-	https       string
-	h3          string
-	doq         string
-	control     string
-	events      string
-	retry       bool
-	maxTLS      uint16 // newest version over TCP
-	earlyData   earlyDataMode
-	idleTimeout time.Duration
+	early.Options
+	pages   string
+	https   string
+	h3      string
+	doq     string
+	control string
+	events  string
+	maxTLS  uint16 // newest version over TCP
 }
 
 func (o options) encrypted() bool { return o.https != "" || o.h3 != "" || o.doq != "" }
@@ -46,7 +45,7 @@ func setup(c *caddy.Controller) error {
 		return Coalesce{Next: next, shared: common}
 	})
 	if config.TLSConfig != nil {
-		common.tickets.share(config.TLSConfig)
+		common.tickets.Share(config.TLSConfig)
 	} else if opts.encrypted() {
 		return plugin.Error(pluginName, c.Err("https, h3 and doq need a certificate: put the tls plugin into the same server block"))
 	}
@@ -71,33 +70,12 @@ func setup(c *caddy.Controller) error {
 
 // parse reads the server block; bare is true for the form without a block.
 func parse(c *caddy.Controller) (opts options, bare bool, err error) {
-	opts = options{idleTimeout: 30 * time.Second, maxTLS: tls.VersionTLS13}
-	bare = true
-	seen := map[string]bool{}
-	for i := 0; c.Next(); i++ {
-		if i > 0 {
-			return opts, bare, plugin.ErrOnce
-		}
-		if len(c.RemainingArgs()) > 0 {
-			return opts, bare, c.ArgErr()
-		}
-		for c.NextBlock() {
-			bare = false
-			property := c.Val()
-			if seen[property] {
-				return opts, bare, c.Errf("property '%s' is given twice", property)
-			}
-			seen[property] = true
-			args := c.RemainingArgs()
-			if len(args) != 1 {
-				return opts, bare, c.ArgErr()
-			}
-			if err := opts.set(property, args[0]); err != nil {
-				return opts, bare, c.Err(err.Error())
-			}
-		}
-	}
-	return opts, bare, nil
+	opts, bare = options{Options: early.DefaultOptions, maxTLS: tls.VersionTLS13}, true
+	err = early.ParseProperties(c, func(property, value string) error {
+		bare = false
+		return opts.set(property, value)
+	})
+	return opts, bare, err
 }
 
 // set gives one property its value.
@@ -115,31 +93,16 @@ func (o *options) set(property, value string) (err error) {
 		o.control = value
 	case "events":
 		o.events = value
-	case "retry":
-		o.retry, err = onOff(property, value)
 	case "max_tls":
 		o.maxTLS, err = parseTLSVersion(value)
-	case "early_data":
-		o.earlyData, err = parseEarlyData(value)
-	case "idle_timeout":
-		o.idleTimeout, err = time.ParseDuration(value)
-		if err == nil && o.idleTimeout <= 0 {
-			err = errors.New("idle_timeout must be positive")
-		}
 	default:
-		err = errors.New("unknown property '" + property + "'")
+		known, err := o.Set(property, value)
+		if !known {
+			return errors.New("unknown property '" + property + "'")
+		}
+		return err
 	}
 	return err
-}
-
-func onOff(property, value string) (bool, error) {
-	switch value {
-	case "on":
-		return true, nil
-	case "off":
-		return false, nil
-	}
-	return false, errors.New(property + " is either on or off, not '" + value + "'")
 }
 
 func parseTLSVersion(value string) (uint16, error) {

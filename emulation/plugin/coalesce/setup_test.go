@@ -6,11 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"crosslayer.example/emulation/plugin/early"
+
 	"github.com/coredns/caddy"
 )
 
 func TestParse(t *testing.T) {
-	defaults := options{idleTimeout: 30 * time.Second, maxTLS: tls.VersionTLS13}
+	defaults := options{Options: early.DefaultOptions, maxTLS: tls.VersionTLS13}
 	for _, c := range []struct {
 		input string
 		want  options
@@ -18,15 +20,15 @@ func TestParse(t *testing.T) {
 		err   string // part of the error, "" where there is none
 	}{
 		{"coalesce", defaults, true, ""},
-		{"coalesce {\n doq :853\n}", options{doq: ":853", idleTimeout: 30 * time.Second, maxTLS: tls.VersionTLS13}, false, ""},
+		{"coalesce {\n doq :853\n}", options{doq: ":853", Options: early.DefaultOptions, maxTLS: tls.VersionTLS13}, false, ""},
 		{
 			"coalesce {\n pages /sites\n https :443\n h3 :443\n doq :853\n control /c\n events /e\n retry on\n max_tls 1.2\n early_data late\n idle_timeout 2s\n}",
 			options{
-				pages: "/sites", https: ":443", h3: ":443", doq: ":853", control: "/c", events: "/e", retry: true,
-				maxTLS: tls.VersionTLS12, earlyData: earlyDataLate, idleTimeout: 2 * time.Second,
+				pages: "/sites", https: ":443", h3: ":443", doq: ":853", control: "/c", events: "/e",
+				maxTLS: tls.VersionTLS12, Options: early.Options{Retry: true, EarlyData: early.Late, IdleTimeout: 2 * time.Second},
 			}, false, "",
 		},
-		{"coalesce {\n pages \"/a b\"\n}", options{pages: "/a b", idleTimeout: 30 * time.Second, maxTLS: tls.VersionTLS13}, false, ""},
+		{"coalesce {\n pages \"/a b\"\n}", options{pages: "/a b", Options: early.DefaultOptions, maxTLS: tls.VersionTLS13}, false, ""},
 		{"coalesce :443", options{}, false, "Wrong argument count"},
 		{"coalesce {\n doq\n}", options{}, false, "Wrong argument count"},
 		{"coalesce {\n doq :1 :2\n}", options{}, false, "Wrong argument count"},

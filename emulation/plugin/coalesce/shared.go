@@ -1,15 +1,14 @@
 package coalesce
 
 import (
-	"crypto/rand"
-	"crypto/tls"
+	"crosslayer.example/emulation/plugin/early"
 
 	"github.com/coredns/caddy"
 )
 
 // shared is what all server blocks of one CoreDNS instance have in common.
 type shared struct {
-	tickets *ticketKeys
+	tickets *early.TicketKeys
 	events  *eventLog
 	server  *server // of the one block with properties, else nil
 }
@@ -21,7 +20,7 @@ func sharedBy(c *caddy.Controller) *shared {
 	if common, ok := c.Get(sharedKey{}).(*shared); ok {
 		return common
 	}
-	common := &shared{tickets: newTicketKeys(), events: newEventLog()}
+	common := &shared{tickets: early.TicketKeysOf(c), events: newEventLog()}
 	c.Set(sharedKey{}, common)
 	return common
 }
@@ -39,29 +38,4 @@ func startupComplete(event caddy.EventName, info any) error {
 		common.server.ready(instance.Servers())
 	}
 	return nil
-}
-
-// ticketKeys is one set of session-ticket keys for many TLS configurations. Configurations are cloned before they are
-// used, and keys set later do not reach the clones; the callbacks do.
-type ticketKeys struct {
-	config tls.Config
-}
-
-func newTicketKeys() *ticketKeys {
-	keys := new(ticketKeys)
-	keys.rotate()
-	return keys
-}
-
-// rotate replaces the keys: tickets issued before are refused from now on.
-func (k *ticketKeys) rotate() {
-	var key [32]byte
-	_, _ = rand.Read(key[:]) // never fails
-	k.config.SetSessionTicketKeys([][32]byte{key})
-}
-
-// share makes config, and every clone of it, issue and accept tickets under the shared keys.
-func (k *ticketKeys) share(config *tls.Config) {
-	config.WrapSession = k.config.EncryptTicket
-	config.UnwrapSession = k.config.DecryptTicket
 }

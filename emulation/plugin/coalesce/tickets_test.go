@@ -6,15 +6,16 @@ import (
 	"testing"
 
 	"crosslayer.example/emulation/internal/control"
+	"crosslayer.example/emulation/internal/servertest"
 
 	"github.com/quic-go/quic-go"
 )
 
 // everywhere are the TLS listeners, the one of the second server block included, with the protocol each speaks.
-func everywhere(s *running) map[string]func(c client) (resumed bool) {
-	onTCP := func(address string, alpn ...string) func(client) bool {
-		return func(c client) bool {
-			conn, err := tls.Dial("tcp", address, c.config(alpn...))
+func everywhere(s *running) map[string]func(c servertest.Client) (resumed bool) {
+	onTCP := func(address string, alpn ...string) func(servertest.Client) bool {
+		return func(c servertest.Client) bool {
+			conn, err := tls.Dial("tcp", address, c.Config(alpn...))
 			if err != nil {
 				s.t.Fatal(err)
 			}
@@ -25,19 +26,19 @@ func everywhere(s *running) map[string]func(c client) (resumed bool) {
 			return conn.ConnectionState().DidResume
 		}
 	}
-	onQUIC := func(address, alpn string) func(client) bool {
-		return func(c client) bool {
-			conn := c.dial(s.t, address, alpn)
+	onQUIC := func(address, alpn string) func(servertest.Client) bool {
+		return func(c servertest.Client) bool {
+			conn := c.Dial(s.t, address, alpn)
 			<-conn.HandshakeComplete()
-			eventually(s.t, "a ticket", func() bool {
-				session, ok := c.tls.ClientSessionCache.Get(testHost)
+			servertest.Eventually(s.t, "a ticket", func() bool {
+				session, ok := c.TLS.ClientSessionCache.Get(testHost)
 				return ok && session != nil
 			})
 			_ = conn.CloseWithError(quic.ApplicationErrorCode(0), "")
 			return conn.ConnectionState().TLS.DidResume
 		}
 	}
-	return map[string]func(client) bool{
+	return map[string]func(servertest.Client) bool{
 		"https": onTCP(s.addresses["https/tcp"], "h2"),
 		"dot":   onTCP(s.dotAddress()),
 		"doq":   onQUIC(s.addresses["doq/udp"], "doq"),
@@ -51,7 +52,7 @@ func TestTicketsAreSharedAndRotated(t *testing.T) {
 	listeners := everywhere(s)
 	for from, issue := range listeners {
 		for to, resume := range listeners {
-			c := s.client()
+			c := s.Client()
 			if issue(c) {
 				t.Fatalf("%s: the first connection was resumed", from)
 			}
@@ -61,7 +62,7 @@ func TestTicketsAreSharedAndRotated(t *testing.T) {
 		}
 	}
 	for to, resume := range listeners {
-		c := s.client()
+		c := s.Client()
 		listeners["h3"](c)
 		var answer control.Reply
 		s.command(`{"command": "rotate-ticket-keys"}`, &answer)
@@ -71,7 +72,7 @@ func TestTicketsAreSharedAndRotated(t *testing.T) {
 		if resume(c) {
 			t.Errorf("a ticket from before the rotation resumes at %s", to)
 		}
-		c = s.client()
+		c = s.Client()
 		listeners["h3"](c)
 		if !resume(c) {
 			t.Errorf("a ticket from after the rotation does not resume at %s", to)
@@ -89,9 +90,9 @@ func TestAnswersComeFromTheAddressAsked(t *testing.T) {
 		}
 		for _, host := range []string{"127.0.0.2", "127.0.0.3"} {
 			// A client bound to one remote address: datagrams from elsewhere do not reach it, and it fails.
-			conn := s.client().dial(t, net.JoinHostPort(host, port), alpn)
+			conn := s.Client().Dial(t, net.JoinHostPort(host, port), alpn)
 			<-conn.HandshakeComplete()
-			eventually(t, "the connection's event", func() bool {
+			servertest.Eventually(t, "the connection's event", func() bool {
 				events := s.events("connection")
 				return len(events) > 0 && events[len(events)-1]["local"] == net.JoinHostPort(host, port)
 			})
@@ -102,7 +103,7 @@ func TestAnswersComeFromTheAddressAsked(t *testing.T) {
 // The newest version over TCP is an option; QUIC always has TLS 1.3.
 func TestOlderTLSOverTCP(t *testing.T) {
 	s := start(t, map[string]string{"max_tls": "1.2"}, "")
-	conn, err := tls.Dial("tcp", s.addresses["https/tcp"], s.client().config("h2"))
+	conn, err := tls.Dial("tcp", s.addresses["https/tcp"], s.Client().Config("h2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,5 +111,5 @@ func TestOlderTLSOverTCP(t *testing.T) {
 	if version := conn.ConnectionState().Version; version != tls.VersionTLS12 {
 		t.Error(tls.VersionName(version))
 	}
-	s.client().warm(t, s.addresses["doq/udp"], "doq")
+	s.Client().Warm(t, s.addresses["doq/udp"], "doq")
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"crosslayer.example/emulation/plugin/early"
+
 	"github.com/coredns/coredns/plugin/pkg/dnsutil"
 	"github.com/coredns/coredns/plugin/pkg/doh"
 	"github.com/coredns/coredns/plugin/pkg/response"
@@ -21,10 +23,10 @@ type web struct {
 	listener string // listenerH3 or listenerHTTPS
 	dns      string // the name of its queries: doh3 or doh
 	site     site
-	resolve  func(context.Context, origin, net.Addr, net.Addr, *dns.Msg) *dns.Msg
+	resolve  func(context.Context, early.Origin, net.Addr, net.Addr, *dns.Msg) *dns.Msg
 	events   *eventLog
 	// mayAnswer waits until what came over QUIC may be answered; false where that never comes.
-	mayAnswer func(ctx context.Context, conn *connection, safe bool) bool
+	mayAnswer func(ctx context.Context, conn *early.Conn, safe bool) bool
 }
 
 type connectionKey struct{}
@@ -33,16 +35,16 @@ type connectionKey struct{}
 type exchange struct {
 	*http.Request
 	arrival           time.Time
-	conn              *connection // nil on TCP
+	conn              *early.Conn // nil on TCP
 	handshakeComplete bool        // when the request arrived
 }
 
 // ServeHTTP implements the http.Handler interface.
 func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange{Request: r, arrival: time.Now(), handshakeComplete: true}
-	if conn, ok := r.Context().Value(connectionKey{}).(*connection); ok {
+	if conn, ok := r.Context().Value(connectionKey{}).(*early.Conn); ok {
 		x.conn = conn
-		x.handshakeComplete = conn.handshakeComplete()
+		x.handshakeComplete = conn.IsComplete()
 	}
 	status, res := h.respond(x)
 	maps.Copy(w.Header(), res.header)
@@ -52,7 +54,7 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sent, _ = w.Write(res.body) // a client that went away is told by the bytes in the event
 	}
 	if x.conn != nil && x.handshakeComplete {
-		x.conn.report()
+		x.conn.Announce()
 	}
 	// Before the handler returns, and with it the end of the stream: whoever has the whole response finds the event.
 	h.events.write(requestEvent{
@@ -93,9 +95,9 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 		return failure(http.StatusTooEarly)
 	}
 	local, _ := x.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	answer := h.resolve(x.Context(), origin{
-		listener: h.dns, remote: x.RemoteAddr, arrival: x.arrival, encrypted: true,
-		handshakeComplete: x.handshakeComplete, resumed: x.TLS.DidResume,
+	answer := h.resolve(x.Context(), early.Origin{
+		Listener: h.dns, Remote: x.RemoteAddr, Arrival: x.arrival,
+		HandshakeComplete: x.handshakeComplete, Resumed: x.TLS.DidResume,
 	}, local, remoteAddr(x.RemoteAddr), query)
 	if answer == nil {
 		return failure(http.StatusInternalServerError)

@@ -7,15 +7,18 @@ import (
 	"testing"
 	"time"
 
+	"crosslayer.example/emulation/internal/servertest"
+	"crosslayer.example/emulation/plugin/early"
+
 	"github.com/miekg/dns"
 )
 
 // over are the two ways to a page.
 func over(s *running) map[string]http.RoundTripper {
-	c := s.client()
+	c := s.Client()
 	return map[string]http.RoundTripper{
-		listenerH3:    c.h3Transport(s.addresses["h3/udp"]),
-		listenerHTTPS: c.h2Transport(s.addresses["https/tcp"]),
+		listenerH3:    c.H3Transport(s.addresses["h3/udp"]),
+		listenerHTTPS: c.H2Transport(s.addresses["https/tcp"]),
 	}
 }
 
@@ -79,7 +82,7 @@ func TestDNSOverHTTP(t *testing.T) {
 				if name != testHost {
 					kind = dns.TypeTXT
 				}
-				response, err := transport.RoundTrip(dohRequest(t, method, padded(question(name, kind))))
+				response, err := transport.RoundTrip(dohRequest(t, method, servertest.Padded(servertest.Question(name, kind))))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +91,7 @@ func TestDNSOverHTTP(t *testing.T) {
 					t.Fatal(err)
 				}
 				answer := new(dns.Msg)
-				if err := answer.Unpack(body); err != nil || len(answer.Answer) != 1 || answer.Truncated || len(body)%paddingBlock != 0 {
+				if err := answer.Unpack(body); err != nil || len(answer.Answer) != 1 || answer.Truncated || len(body)%early.PaddingBlock != 0 {
 					t.Errorf("%s %s: %d bytes, %v: %v", listener, method, len(body), err, answer)
 				}
 				if response.Header.Get("Cache-Control") != "max-age=300" || response.Header.Get("Content-Type") != "application/dns-message" {
@@ -112,12 +115,12 @@ func TestOwnListenersOfCoreDNS(t *testing.T) {
 		"udp": {"udp", s.addresses["dns/udp"]},
 		"dot": {"tcp-tls", s.dotAddress()},
 	} {
-		exchange := dns.Client{Net: c.network, TLSConfig: s.client().config(), Timeout: 5 * time.Second}
-		answer, _, err := exchange.Exchange(padded(question(testHost, dns.TypeA)), c.address)
+		exchange := dns.Client{Net: c.network, TLSConfig: s.Client().Config(), Timeout: 5 * time.Second}
+		answer, _, err := exchange.Exchange(servertest.Padded(servertest.Question(testHost, dns.TypeA)), c.address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(answer.Answer) != 1 || (answer.Len() == paddingBlock) != (listener == "dot") {
+		if len(answer.Answer) != 1 || (answer.Len() == early.PaddingBlock) != (listener == "dot") {
 			t.Errorf("%s: %v", listener, answer)
 		}
 		if event := s.lastEvent("query"); event["listener"] != listener {

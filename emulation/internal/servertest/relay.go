@@ -1,4 +1,4 @@
-package coalesce
+package servertest
 
 import (
 	"net"
@@ -9,11 +9,11 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 )
 
-// relay stands between a QUIC client and the server and keeps the client's handshake from ending, until released. What
+// Relay stands between a QUIC client and the server and keeps the client's handshake from ending, until released. What
 // the server answers before the release, it answered from early data.
 //
-// Nothing goes downstream before requestSent: a client whose handshake has ended sends no more early data.
-type relay struct {
+// Nothing goes downstream before RequestSent: a client whose handshake has ended sends no more early data.
+type Relay struct {
 	t        *testing.T
 	front    *net.UDPConn // towards the client
 	back     *net.UDPConn // towards the server
@@ -23,28 +23,29 @@ type relay struct {
 	mu     sync.Mutex
 	client *net.UDPAddr
 	held   [][]byte
-	seen   map[packetType]bool // of packets either way
+	seen   map[PacketType]bool // of packets either way
 }
 
-// packetType is the type of a QUIC packet, version 1: that of the long header, or short.
-type packetType byte
+// PacketType is the type of a QUIC packet, version 1: that of the long header, or short.
+type PacketType byte
 
+// Types of packets.
 const (
-	initialPacket packetType = iota
-	earlyPacket
+	initialPacket PacketType = iota
+	EarlyPacket
 	handshakePacket
-	retryPacket
+	RetryPacket
 	shortPacket
 )
 
-// newRelay starts a relay to server; with gated false it only watches.
-func newRelay(t *testing.T, server string, gated bool) *relay {
+// NewRelay starts a relay to server; with gated false it only watches.
+func NewRelay(t *testing.T, server string, gated bool) *Relay {
 	t.Helper()
 	address, err := net.ResolveUDPAddr("udp", server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{t: t, released: make(chan struct{}), sent: make(chan struct{}), seen: map[packetType]bool{}}
+	r := &Relay{t: t, released: make(chan struct{}), sent: make(chan struct{}), seen: map[PacketType]bool{}}
 	if r.front, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +62,10 @@ func newRelay(t *testing.T, server string, gated bool) *relay {
 	return r
 }
 
-func (r *relay) address() string { return r.front.LocalAddr().String() }
+// Address is where clients find the relay.
+func (r *Relay) Address() string { return r.front.LocalAddr().String() }
 
-func (r *relay) upstream() {
+func (r *Relay) upstream() {
 	buffer := make([]byte, 65536)
 	for {
 		n, from, err := r.front.ReadFromUDP(buffer)
@@ -91,7 +93,7 @@ func (r *relay) upstream() {
 	}
 }
 
-func (r *relay) downstream() {
+func (r *Relay) downstream() {
 	buffer := make([]byte, 65536)
 	for {
 		n, err := r.back.Read(buffer)
@@ -108,8 +110,8 @@ func (r *relay) downstream() {
 	}
 }
 
-// release lets the client's handshake end.
-func (r *relay) release() {
+// Release lets the client's handshake end.
+func (r *Relay) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(r.released)
@@ -118,27 +120,27 @@ func (r *relay) release() {
 	}
 }
 
-// requestSent is called once the client has handed its request to QUIC; its packets follow at once.
-func (r *relay) requestSent() {
+// RequestSent is called once the client has handed its request to QUIC; its packets follow at once.
+func (r *Relay) RequestSent() {
 	time.AfterFunc(30*time.Millisecond, func() { close(r.sent) })
 }
 
-// saw tells whether a packet of that type has passed.
-func (r *relay) saw(kind packetType) bool {
+// Saw tells whether a packet of that type has passed.
+func (r *Relay) Saw(kind PacketType) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.seen[kind]
 }
 
 // packetTypes reads the types of the packets in a datagram; headers tell them without keys (RFC 9000, section 17).
-func packetTypes(datagram []byte) (types []packetType) {
+func packetTypes(datagram []byte) (types []PacketType) {
 	for len(datagram) > 0 {
 		if datagram[0]&0x80 == 0 {
 			return append(types, shortPacket)
 		}
-		kind := packetType(datagram[0] >> 4 & 3)
+		kind := PacketType(datagram[0] >> 4 & 3)
 		types = append(types, kind)
-		if kind == retryPacket || len(datagram) < 7 {
+		if kind == RetryPacket || len(datagram) < 7 {
 			return types
 		}
 		at := 5

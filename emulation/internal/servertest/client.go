@@ -1,0 +1,176 @@
+package servertest
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+)
+
+// Client is a TLS client whose tickets and address-validation tokens survive connections.
+type Client struct {
+	TLS    *tls.Config
+	Tokens quic.TokenStore
+}
+
+// Client returns one that has no ticket yet.
+func (f *Folder) Client() Client {
+	return Client{
+		TLS:    &tls.Config{RootCAs: f.Roots, ServerName: Host, ClientSessionCache: tls.NewLRUClientSessionCache(8)},
+		Tokens: quic.NewLRUTokenStore(8, 8),
+	}
+}
+
+// Config is its TLS configuration for these application protocols.
+func (c Client) Config(alpn ...string) *tls.Config {
+	config := c.TLS.Clone()
+	config.NextProtos = alpn
+	return config
+}
+
+// H3Transport sends requests for every host to one address.
+func (c Client) H3Transport(address string) *http3.Transport {
+	return &http3.Transport{
+		TLSClientConfig:    c.TLS,
+		QUICConfig:         &quic.Config{TokenStore: c.Tokens},
+		DisableCompression: true,
+		Dial: func(ctx context.Context, _ string, tlsConfig *tls.Config, config *quic.Config) (*quic.Conn, error) {
+			return quic.DialAddrEarly(ctx, address, tlsConfig, config)
+		},
+	}
+}
+
+// H2Transport does the same over TCP.
+func (c Client) H2Transport(address string) *http.Transport {
+	return &http.Transport{
+		TLSClientConfig:    c.TLS,
+		DisableCompression: true,
+		ForceAttemptHTTP2:  true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	}
+}
+
+// Dial opens a QUIC connection, with early data where there is a ticket for it.
+func (c Client) Dial(t *testing.T, address, alpn string) *quic.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	conn, err := quic.DialAddrEarly(ctx, address, c.Config(alpn), &quic.Config{TokenStore: c.Tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.CloseWithError(0, "") })
+	return conn
+}
+
+// DialPlain opens a QUIC connection that the test itself has to close, and returns when its handshake is over.
+func (c Client) DialPlain(ctx context.Context, address, alpn string) (*quic.Conn, error) {
+	return quic.DialAddr(ctx, address, c.Config(alpn), nil)
+}
+
+// Warm fetches a ticket and a token over a connection of its own.
+func (c Client) Warm(t *testing.T, address, alpn string) {
+	t.Helper()
+	conn := c.Dial(t, address, alpn)
+	select {
+	case <-conn.HandshakeComplete():
+	case <-time.After(5 * time.Second):
+		t.Fatal("no handshake")
+	}
+	Eventually(t, "a ticket", func() bool {
+		session, ok := c.TLS.ClientSessionCache.Get(Host)
+		return ok && session != nil
+	})
+	_ = conn.CloseWithError(0, "")
+}
+
+// Eventually waits for something that happens in another goroutine.
+func Eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// Question is a query as DoQ and DoH send it, with ID 0.
+func Question(name string, kind uint16) *dns.Msg {
+	m := new(dns.Msg).SetQuestion(name+".", kind)
+	m.Id = 0
+	return m
+}
+
+// Notify is a message that must not be answered before the end of the handshake.
+func Notify() *dns.Msg {
+	m := new(dns.Msg).SetNotify("example.org.")
+	m.Id = 0
+	return m
+}
+
+// Padded gives a query the padding option.
+func Padded(m *dns.Msg) *dns.Msg {
+	m.SetEdns0(1232, false)
+	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_PADDING{Padding: make([]byte, 10)}}
+	return m
+}
+
+// Framed is a message with its two-byte length.
+func Framed(t *testing.T, m *dns.Msg) []byte {
+	t.Helper()
+	wire, err := m.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire...)
+}
+
+// Send opens a stream and sends a message as DoQ does.
+func Send(t *testing.T, conn *quic.Conn, m *dns.Msg) *quic.Stream {
+	t.Helper()
+	return SendRaw(t, conn, Framed(t, m))
+}
+
+// SendRaw sends these bytes on a stream and ends it.
+func SendRaw(t *testing.T, conn *quic.Conn, wire []byte) *quic.Stream {
+	t.Helper()
+	stream, err := conn.OpenStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Write(wire); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = stream.SetReadDeadline(time.Now().Add(5 * time.Second))
+	return stream
+}
+
+// Receive reads the one answer of a stream to its end.
+func Receive(t *testing.T, stream *quic.Stream) *dns.Msg {
+	t.Helper()
+	wire, err := io.ReadAll(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(wire) < 2 || int(binary.BigEndian.Uint16(wire)) != len(wire)-2 {
+		t.Fatalf("%d bytes with a wrong length in front", len(wire))
+	}
+	m := new(dns.Msg)
+	if err := m.Unpack(wire[2:]); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}

@@ -1,0 +1,143 @@
+// Package servertest runs a CoreDNS instance on loopback for the tests of the plugins, with clients of every kind and a
+// relay that holds handshakes back. It knows none of the plugins.
+package servertest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin"
+	_ "github.com/coredns/coredns/plugin/bind"   // tests write Corefiles with it
+	_ "github.com/coredns/coredns/plugin/errors" // and with it
+	_ "github.com/coredns/coredns/plugin/file"   // and with it
+	_ "github.com/coredns/coredns/plugin/tls"    // and with it
+
+	"github.com/miekg/dns"
+)
+
+// Host is the name in the certificate and in the zone.
+const Host = "www.example.org"
+
+// Zone has an address for Host, and a text of 4,000 bytes at long.example.org.
+var Zone = "$ORIGIN .\n@ 300 IN SOA ns. mail. 1 3600 600 86400 300\n@ 300 IN NS ns.\n" +
+	Host + ". 300 IN A 192.0.2.1\nlong.example.org. 300 IN TXT " + strings.Repeat(`"`+strings.Repeat("x", 200)+`" `, 20) + "\n"
+
+// Main runs the tests with these plugins at the place where ours stand in the chain.
+func Main(m *testing.M, plugins ...string) {
+	dnsserver.Directives = append(append([]string{"tls", "bind", "errors"}, plugins...), "acknowledge", "file")
+	plugin.Register("acknowledge", func(c *caddy.Controller) error {
+		dnsserver.GetConfig(c).AddPlugin(acknowledge)
+		return nil
+	})
+	dnsserver.Quiet = true
+	caddy.Quiet = true
+	os.Exit(m.Run())
+}
+
+// acknowledge is a plugin that answers NOTIFY, which file drops, and leaves the rest to the next.
+func acknowledge(next plugin.Handler) plugin.Handler {
+	return plugin.HandlerFunc(func(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		if r.Opcode != dns.OpcodeNotify {
+			return next.ServeDNS(ctx, w, r)
+		}
+		return dns.RcodeSuccess, w.WriteMsg(new(dns.Msg).SetReply(r))
+	})
+}
+
+// Folder holds a server's files: its certificate and its zone, and what a test adds.
+type Folder struct {
+	t     *testing.T
+	path  string
+	Roots *x509.CertPool
+}
+
+// NewFolder makes a folder with cert.pem, key.pem and zone.
+func NewFolder(t *testing.T) *Folder {
+	t.Helper()
+	f := &Folder{t: t, path: t.TempDir(), Roots: x509.NewCertPool()}
+	f.writeCertificate()
+	f.Write("zone", Zone)
+	return f
+}
+
+// Path is that of one of its files.
+func (f *Folder) Path(name string) string { return filepath.Join(f.path, name) }
+
+// Write writes a file, and makes the folders it needs.
+func (f *Folder) Write(name, text string) {
+	f.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(f.Path(name)), 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(f.Path(name), []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// Start runs CoreDNS with a Corefile; files are named without their folder, e.g. " cert.pem".
+func (f *Folder) Start(corefile string) *caddy.Instance {
+	f.t.Helper()
+	instance, err := caddy.Start(f.Input(corefile))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		for _, err := range instance.ShutdownCallbacks() {
+			f.t.Error(err)
+		}
+		if err := instance.Stop(); err != nil {
+			f.t.Error(err)
+		}
+	})
+	return instance
+}
+
+// Input is a Corefile with the folder before the names of its files.
+func (f *Folder) Input(corefile string) caddy.CaddyfileInput {
+	for _, name := range []string{"cert.pem", "key.pem", "zone"} {
+		corefile = strings.ReplaceAll(corefile, " "+name, " "+f.Path(name))
+	}
+	return caddy.CaddyfileInput{Contents: []byte(corefile), Filepath: "Corefile", ServerTypeName: "dns"}
+}
+
+func (f *Folder) writeCertificate() {
+	f.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: Host},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{Host, "alias.example.org", "cdn.example.org", "other.example.net"},
+		IsCA:     true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.Write("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	f.Write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.Roots.AddCert(certificate)
+}

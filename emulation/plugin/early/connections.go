@@ -1,0 +1,108 @@
+package early
+
+import (
+	"context"
+	"sync"
+
+	"github.com/quic-go/quic-go"
+)
+
+// Conns are the open QUIC connections of any number of listeners.
+type Conns struct {
+	// HandshakeOver, where it is set, is called once for each connection when its handshake has ended or failed.
+	HandshakeOver func(*Conn)
+
+	mu   sync.Mutex
+	open map[*Conn]struct{}
+}
+
+// Conn is one QUIC connection, tracked from before the end of its handshake.
+type Conn struct {
+	*quic.Conn
+	// Listener is the name it was tracked under.
+	Listener string
+
+	conns     *Conns
+	noError   quic.ApplicationErrorCode
+	announced sync.Once
+}
+
+// Track registers a connection until it closes. noError is the code it is closed with where nothing is wrong.
+func (cs *Conns) Track(listener string, conn *quic.Conn, noError quic.ApplicationErrorCode) *Conn {
+	c := &Conn{Conn: conn, Listener: listener, conns: cs, noError: noError}
+	cs.mu.Lock()
+	if cs.open == nil {
+		cs.open = map[*Conn]struct{}{}
+	}
+	cs.open[c] = struct{}{}
+	cs.mu.Unlock()
+	go func() {
+		_ = c.AwaitHandshake(context.Background())
+		c.Announce()
+		<-conn.Context().Done()
+		cs.mu.Lock()
+		delete(cs.open, c)
+		cs.mu.Unlock()
+	}()
+	return c
+}
+
+// Close closes the open connections of one listener, or of all for "", at once; it returns how many there were.
+func (cs *Conns) Close(listener string) int {
+	cs.mu.Lock()
+	var closing []*Conn
+	for c := range cs.open {
+		if listener == "" || c.Listener == listener {
+			closing = append(closing, c)
+		}
+	}
+	cs.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, c := range closing {
+		wg.Go(func() { _ = c.CloseWithError(c.noError, "") })
+	}
+	wg.Wait()
+	return len(closing)
+}
+
+// Count returns the number of open connections of a listener.
+func (cs *Conns) Count(listener string) (n int) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for c := range cs.open {
+		if c.Listener == listener {
+			n++
+		}
+	}
+	return n
+}
+
+// IsComplete is false as long as all the client sent is early data.
+func (c *Conn) IsComplete() bool {
+	select {
+	case <-c.HandshakeComplete():
+		return true
+	default:
+		return false
+	}
+}
+
+// AwaitHandshake blocks until the handshake is over and returns an error where it failed.
+func (c *Conn) AwaitHandshake(ctx context.Context) error {
+	select {
+	case <-c.HandshakeComplete():
+		return nil
+	case <-c.Context().Done():
+		return context.Cause(c.Context())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Announce makes HandshakeOver run now, unless it has. Who tells of something that happened after the handshake calls it
+// first, so that what is told is in order.
+func (c *Conn) Announce() {
+	if c.conns.HandshakeOver != nil {
+		c.announced.Do(func() { c.conns.HandshakeOver(c) })
+	}
+}

@@ -1,0 +1,59 @@
+// Package early implements a plugin that serves DNS over QUIC with early data (0-RTT) that is answered early, and shares
+// one set of session-ticket keys between all TLS listeners. Other plugins build listeners of their own on its parts.
+package early
+
+import (
+	"context"
+
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/pkg/parse"
+	"github.com/coredns/coredns/plugin/pkg/transport"
+
+	"github.com/miekg/dns"
+)
+
+// Early is the plugin's place in the chain: it pads answers on encrypted transports.
+type Early struct {
+	Next plugin.Handler
+}
+
+// Name implements the plugin.Handler interface.
+func (e Early) Name() string { return pluginName }
+
+// ServeDNS implements the plugin.Handler interface.
+func (e Early) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+	if !WantsPadding(r) || !IsEncrypted(ctx) {
+		return plugin.NextOrFailure(e.Name(), e.Next, ctx, w, r)
+	}
+	rcode, err := plugin.NextOrFailure(e.Name(), e.Next, ctx, paddingWriter{w}, r)
+	if !plugin.ClientWrite(rcode) {
+		// Written here and not by the server, so that refusals are padded like every other answer.
+		if writeErr := (paddingWriter{w}).WriteMsg(new(dns.Msg).SetRcode(r, rcode)); err == nil {
+			err = writeErr
+		}
+		rcode = dns.RcodeSuccess
+	}
+	return rcode, err
+}
+
+// IsEncrypted says whether a query came over an encrypted transport, of ours or of CoreDNS.
+func IsEncrypted(ctx context.Context) bool {
+	if _, ours := OriginOf(ctx); ours {
+		return true
+	}
+	server, ok := ctx.Value(dnsserver.Key{}).(*dnsserver.Server)
+	if !ok {
+		return false
+	}
+	scheme, _ := parse.Transport(server.Addr)
+	return scheme == transport.TLS || scheme == transport.QUIC || scheme == transport.HTTPS || scheme == transport.HTTPS3
+}
+
+type paddingWriter struct{ dns.ResponseWriter }
+
+// WriteMsg implements the dns.ResponseWriter interface.
+func (w paddingWriter) WriteMsg(m *dns.Msg) error {
+	Pad(m)
+	return w.ResponseWriter.WriteMsg(m)
+}

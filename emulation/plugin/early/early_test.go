@@ -1,0 +1,231 @@
+package early
+
+import (
+	"context"
+	"crypto/tls"
+	"strings"
+	"testing"
+	"time"
+
+	"crosslayer.example/emulation/internal/servertest"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/test"
+
+	"github.com/miekg/dns"
+)
+
+// soon is how long an answer may take that must not come: the relay holds it back for ever.
+const soon = 150 * time.Millisecond
+
+// What is safe to replay is answered while the client's handshake is held back, unless early data is to be answered
+// late; a NOTIFY always waits.
+func TestEarlyData(t *testing.T) {
+	for _, c := range []struct {
+		mode  string
+		query *dns.Msg
+		early bool
+	}{
+		{"on", servertest.Question(testHost, dns.TypeA), true},
+		{"on", servertest.Notify(), false},
+		{"late", servertest.Question(testHost, dns.TypeA), false},
+	} {
+		t.Run(c.mode+" "+dns.OpcodeToString[c.query.Opcode], func(t *testing.T) {
+			s := start(t, "early_data "+c.mode)
+			client := s.Client()
+			client.Warm(t, s.doq, DoQ)
+			relay := servertest.NewRelay(t, s.doq, true)
+			stream := servertest.Send(t, client.Dial(t, relay.Address(), DoQ), c.query)
+			relay.RequestSent()
+			if !c.early {
+				servertest.Eventually(t, "early data from the client", func() bool { return relay.Saw(servertest.EarlyPacket) })
+				_ = stream.SetReadDeadline(time.Now().Add(soon))
+				if n, err := stream.Read(make([]byte, 1)); n > 0 || err == nil {
+					t.Fatal("answered before the end of the handshake")
+				}
+				_ = stream.SetReadDeadline(time.Now().Add(5 * time.Second))
+				relay.Release()
+			}
+			if answer := servertest.Receive(t, stream); answer.Rcode != dns.RcodeSuccess {
+				t.Errorf("answer %v", answer)
+			}
+			if from, _ := seen.Load(c.query.Question[0].String()); from.(Origin).HandshakeComplete || !from.(Origin).Resumed {
+				t.Errorf("origin %+v", from)
+			}
+		})
+	}
+}
+
+func TestEarlyDataOff(t *testing.T) {
+	s := start(t, "early_data off")
+	c := s.Client()
+	c.Warm(t, s.doq, DoQ)
+	conn := c.Dial(t, s.doq, DoQ)
+	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
+	if state := conn.ConnectionState(); state.Used0RTT || !state.TLS.DidResume {
+		t.Errorf("%+v", state)
+	}
+}
+
+func TestRetry(t *testing.T) {
+	for setting, want := range map[string]bool{"on": true, "off": false} {
+		s := start(t, "retry "+setting)
+		r := servertest.NewRelay(t, s.doq, false)
+		servertest.Receive(t, servertest.Send(t, s.Client().Dial(t, r.Address(), DoQ), servertest.Question(testHost, dns.TypeA)))
+		if r.Saw(servertest.RetryPacket) != want {
+			t.Errorf("retry %s: Retry packet seen: %v", setting, r.Saw(servertest.RetryPacket))
+		}
+	}
+}
+
+// A ticket of CoreDNS's own DoT listener resumes at DoQ, and the other way round, until the keys are rotated.
+func TestTicketsAreSharedAndRotated(t *testing.T) {
+	s := start(t, "", "tls://.:0 {\n\tbind 127.0.0.2\n\ttls cert.pem key.pem\n\tearly\n\tfile zone .\n}\n")
+	var dot string
+	for _, l := range s.instance.Servers() {
+		if address := l.Addr(); address != nil && strings.HasPrefix(address.String(), "127.0.0.2:") {
+			dot = address.String()
+		}
+	}
+	overDoT := func(c servertest.Client) bool {
+		conn, err := tls.Dial("tcp", dot, c.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.CloseWrite()
+		_, _ = conn.Read(make([]byte, 1)) // tickets come before the end
+		return conn.ConnectionState().DidResume
+	}
+	overDoQ := func(c servertest.Client) bool {
+		c.Warm(t, s.doq, DoQ)
+		conn := c.Dial(t, s.doq, DoQ)
+		<-conn.HandshakeComplete()
+		return conn.ConnectionState().TLS.DidResume
+	}
+	c := s.Client()
+	if overDoT(c) || !overDoQ(c) || !overDoT(c) {
+		t.Error("tickets do not resume elsewhere")
+	}
+	c = s.Client()
+	overDoT(c)
+	s.instance.StorageMu.RLock()
+	s.instance.Storage[ticketsKey{}].(*TicketKeys).Rotate()
+	s.instance.StorageMu.RUnlock()
+	if overDoT(c) {
+		t.Error("a ticket from before the rotation resumes")
+	}
+}
+
+func TestStopTellsTheClients(t *testing.T) {
+	var closed <-chan struct{}
+	t.Run("run", func(t *testing.T) {
+		s := start(t, "")
+		conn, err := s.Client().DialPlain(t.Context(), s.doq, DoQ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed = conn.Context().Done()
+	})
+	select {
+	case <-closed:
+	case <-time.After(5 * time.Second):
+		t.Fatal("the client was not told")
+	}
+}
+
+// keeper keeps the message that was written last.
+type keeper struct {
+	test.ResponseWriter
+	written []*dns.Msg
+}
+
+func (k *keeper) WriteMsg(m *dns.Msg) error {
+	k.written = append(k.written, m)
+	return nil
+}
+
+func TestPadding(t *testing.T) {
+	answers := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		return dns.RcodeSuccess, w.WriteMsg(new(dns.Msg).SetReply(r))
+	})
+	refuses := plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
+		return dns.RcodeRefused, nil
+	})
+	ours := WithOrigin(t.Context(), Origin{})
+	coreDNS := func(address string) context.Context {
+		return context.WithValue(t.Context(), dnsserver.Key{}, &dnsserver.Server{Addr: address})
+	}
+	padded := func() *dns.Msg { return servertest.Padded(servertest.Question(testHost, dns.TypeA)) }
+	for _, c := range []struct {
+		name  string
+		next  plugin.Handler
+		ctx   context.Context
+		query *dns.Msg
+		want  bool
+	}{
+		{"padded query", answers, ours, padded(), true},
+		{"refusal", refuses, ours, padded(), true},
+		{"over DoT", answers, coreDNS("tls://.:853"), padded(), true},
+		{"query without padding", answers, ours, servertest.Question(testHost, dns.TypeA).SetEdns0(1232, false), false},
+		{"in the clear", answers, coreDNS("dns://.:53"), padded(), false},
+	} {
+		w := new(keeper)
+		rcode, err := Early{Next: c.next}.ServeDNS(c.ctx, w, c.query)
+		if err != nil || plugin.ClientWrite(rcode) && len(w.written) != 1 {
+			t.Errorf("%s: rcode %d, error %v, %d answers", c.name, rcode, err, len(w.written))
+			continue
+		}
+		wire, err := w.written[0].Pack()
+		if err != nil {
+			t.Error(err)
+		}
+		if got := len(wire)%PaddingBlock == 0; got != c.want {
+			t.Errorf("%s: %d bytes", c.name, len(wire))
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		input   string
+		address string
+		want    Options
+		err     string // part of the error, "" where there is none
+	}{
+		{"early", "", DefaultOptions, ""},
+		{"early {\n doq :853\n}", ":853", DefaultOptions, ""},
+		{"early {\n doq :853\n retry on\n early_data late\n idle_timeout 2s\n}", ":853",
+			Options{Retry: true, EarlyData: Late, IdleTimeout: 2 * time.Second}, ""},
+		{"early :853", "", Options{}, "Wrong argument count"},
+		{"early {\n doq :1 :2\n}", "", Options{}, "Wrong argument count"},
+		{"early {\n doq :1\n doq :2\n}", "", Options{}, "given twice"},
+		{"early {\n pages /x\n}", "", Options{}, "unknown property 'pages'"},
+		{"early {\n retry yes\n}", "", Options{}, "either on or off"},
+		{"early {\n early_data soon\n}", "", Options{}, "on, off or late"},
+		{"early {\n idle_timeout 0s\n}", "", Options{}, "must be positive"},
+		{"early\nearly", "", Options{}, "once per Server Block"},
+	} {
+		address, options, err := parseBlock(caddy.NewTestController("dns", c.input))
+		switch {
+		case c.err == "" && (err != nil || address != c.address || options != c.want):
+			t.Errorf("%q: %s, %+v, %v", c.input, address, options, err)
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%q: error %v, not %q", c.input, err, c.err)
+		}
+	}
+}
+
+func TestSetupRefuses(t *testing.T) {
+	f := servertest.NewFolder(t)
+	for corefile, want := range map[string]string{
+		".:0 {\n early {\n doq :0\n }\n}":                           "needs a certificate",
+		".:0 {\n tls cert.pem key.pem\n early {\n doq 853\n }\n}\n": "plugin/early: doq: listen udp",
+	} {
+		if _, err := caddy.Start(f.Input(corefile)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", corefile, err)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package early
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"crosslayer.example/emulation/internal/servertest"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin"
+
+	"github.com/miekg/dns"
+)
+
+func TestMain(m *testing.M) {
+	plugin.Register("witness", func(c *caddy.Controller) error {
+		dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler { return witness{next} })
+		return nil
+	})
+	servertest.Main(m, pluginName, "witness")
+}
+
+// witness is a plugin that keeps where queries came from, by their question.
+type witness struct{ next plugin.Handler }
+
+var seen sync.Map // of Origin by name and type
+
+func (w witness) Name() string { return "witness" }
+
+func (w witness) ServeDNS(ctx context.Context, rw dns.ResponseWriter, r *dns.Msg) (int, error) {
+	from, ours := OriginOf(ctx)
+	if ours {
+		seen.Store(r.Question[0].String(), from)
+	}
+	return plugin.NextOrFailure(w.Name(), w.next, ctx, rw, r)
+}
+
+// running is a CoreDNS instance with the plugin.
+type running struct {
+	*servertest.Folder
+	instance *caddy.Instance
+	doq      string // address
+}
+
+// start runs a server on loopback with these properties, a line each, and further server blocks.
+func start(t *testing.T, properties string, blocks ...string) *running {
+	t.Helper()
+	s := &running{Folder: servertest.NewFolder(t)}
+	s.instance = s.Start(corefile(properties) + strings.Join(blocks, ""))
+	s.doq = listening(s.instance)[0].String()
+	return s
+}
+
+func corefile(properties string) string {
+	return ".:0 {\n\tbind 127.0.0.1\n\ttls cert.pem key.pem\n\terrors\n\tearly {\n\tdoq 127.0.0.1:0\n" + properties +
+		"\n\t}\n\twitness\n\tacknowledge\n\tfile zone .\n}\n"
+}
+
+// listening are the addresses of the instance's DoQ listeners.
+func listening(instance *caddy.Instance) (addresses []addr) {
+	instance.StorageMu.RLock()
+	defer instance.StorageMu.RUnlock()
+	for _, s := range instance.Storage[serversKey{}].([]*server) {
+		addresses = append(addresses, s.listener.Addr())
+	}
+	return addresses
+}
+
+type addr interface{ String() string }

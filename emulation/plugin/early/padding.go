@@ -1,0 +1,38 @@
+package early
+
+import "github.com/miekg/dns"
+
+// PaddingBlock is the block length for answers that RFC 8467, section 4.1 recommends.
+const PaddingBlock = 468
+
+// WantsPadding says whether the answer to a query has to be padded, on an encrypted transport (RFC 7830, section 4).
+func WantsPadding(query *dns.Msg) bool { return HasOption(query, dns.EDNS0PADDING) }
+
+// Pad fills m up to a multiple of PaddingBlock.
+func Pad(m *dns.Msg) {
+	opt := m.IsEdns0()
+	if opt == nil {
+		m.SetEdns0(dns.DefaultMsgSize, false) // size and flags are set from the query when the message is written
+		opt = m.IsEdns0()
+	}
+	padding := new(dns.EDNS0_PADDING)
+	opt.Option = append(opt.Option, padding)
+	m.Compress = false // as CoreDNS sends messages that fit; the length below must be that of the wire
+	if length := m.Len(); length <= dns.MaxMsgSize-PaddingBlock {
+		padding.Padding = make([]byte, (PaddingBlock-length%PaddingBlock)%PaddingBlock)
+	}
+}
+
+// HasOption says whether a message carries an EDNS option.
+func HasOption(m *dns.Msg, code uint16) bool {
+	opt := m.IsEdns0()
+	if opt == nil {
+		return false
+	}
+	for _, option := range opt.Option {
+		if option.Option() == code {
+			return true
+		}
+	}
+	return false
+}

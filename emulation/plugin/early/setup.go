@@ -1,0 +1,118 @@
+package early
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin"
+)
+
+const pluginName = "early"
+
+func init() { plugin.Register(pluginName, setup) }
+
+// server is the listener of one server block.
+type server struct {
+	DoQServer
+	address  string
+	listener *Listener
+}
+
+type serversKey struct{}
+
+func setup(c *caddy.Controller) error {
+	address, options, err := parseBlock(c)
+	if err != nil {
+		return plugin.Error(pluginName, err)
+	}
+	config := dnsserver.GetConfig(c)
+	config.AddPlugin(func(next plugin.Handler) plugin.Handler { return Early{Next: next} })
+	if config.TLSConfig != nil {
+		TicketKeysOf(c).Share(config.TLSConfig)
+	}
+	if address == "" {
+		return nil
+	}
+	if config.TLSConfig == nil {
+		return plugin.Error(pluginName, c.Err("doq needs a certificate: put the tls plugin into the same server block"))
+	}
+	s := &server{address: address}
+	s.Policy, s.Conns = NewPolicy(options), new(Conns)
+	c.OnStartup(func() error {
+		if err := s.start(config); err != nil {
+			return plugin.Error(pluginName, fmt.Errorf("doq: %w", err))
+		}
+		return nil
+	})
+	c.OnShutdown(s.stop)
+	servers, _ := c.Get(serversKey{}).([]*server)
+	c.Set(serversKey{}, append(servers, s))
+	return nil
+}
+
+func (s *server) start(config *dnsserver.Config) (err error) {
+	if s.Chain, err = NewChain("quic://"+s.address, config); err != nil {
+		return err
+	}
+	if s.listener, err = s.Listen(s.address, config.TLSConfig); err != nil {
+		return err
+	}
+	go s.Serve(s.listener)
+	return nil
+}
+
+// stop tells the clients and closes the socket.
+func (s *server) stop() error {
+	if s.listener == nil {
+		return nil
+	}
+	s.Conns.Close("")
+	return s.listener.Close()
+}
+
+// parseBlock reads the server block; no address is the form without a listener.
+func parseBlock(c *caddy.Controller) (address string, options Options, err error) {
+	options = DefaultOptions
+	err = ParseProperties(c, func(property, value string) error {
+		if property == DoQ {
+			address = value
+			return nil
+		}
+		known, err := options.Set(property, value)
+		if !known {
+			return errors.New("unknown property '" + property + "'")
+		}
+		return err
+	})
+	return address, options, err
+}
+
+// ParseProperties reads a plugin's place in a server block, which is bare or has properties of one value each.
+func ParseProperties(c *caddy.Controller, set func(property, value string) error) error {
+	seen := map[string]bool{}
+	for i := 0; c.Next(); i++ {
+		if i > 0 {
+			return plugin.ErrOnce
+		}
+		if len(c.RemainingArgs()) > 0 {
+			return c.ArgErr()
+		}
+		for c.NextBlock() {
+			property := c.Val()
+			if seen[property] {
+				return c.Errf("property '%s' is given twice", property)
+			}
+			seen[property] = true
+			args := c.RemainingArgs()
+			if len(args) != 1 {
+				return c.ArgErr()
+			}
+			if err := set(property, args[0]); err != nil {
+				return c.Err(err.Error())
+			}
+		}
+	}
+	return nil
+}
