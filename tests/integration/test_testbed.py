@@ -1,0 +1,105 @@
+"""What dies under a testbed is noticed at once, and another testbed is opened in its place.
+
+Measured once, by this file run as a program in private namespaces; the tests read what it printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crosslayer import pages
+from crosslayer.links import load_profiles
+from crosslayer.process import ProcessDied
+from crosslayer.testbed import Testbed, private
+from tests.integration.conftest import CROSSLAYER
+
+
+def died(call: Callable[[], object]) -> dict[str, Any]:
+    """How a call failed, and how long it took to."""
+    begin = time.monotonic()
+    try:
+        call()
+    except ProcessDied as error:
+        return {"program": error.program, "status": error.status, "elapsed_s": time.monotonic() - begin}
+    return {}
+
+
+def measure() -> dict[str, Any]:
+    spec_dir = pages.find_spec_dir()
+    specs, fiber = pages.load_pages(spec_dir), load_profiles()["fiber"]
+    results: dict[str, Any] = {"checks": []}
+    for victim in ("guest", "server", None):
+        with Testbed() as testbed, testbed.serve(specs.values(), spec_dir=spec_dir) as (server, _):
+            results["backend"] = testbed.backend.name
+            results["checks"].append(testbed.set_link(fiber).verdict)
+            if victim == "guest" and results["backend"] == "uml":
+                os.kill(testbed.backend._guest.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+                time.sleep(0.1)
+                results["guest, check"] = died(testbed.check_link)
+                results["guest, set"] = died(lambda: testbed.set_link(load_profiles()["dsl"]))
+            if victim == "server":
+                os.kill(server.pid, signal.SIGKILL)
+                results["server, command"] = died(lambda: server.close_connections("h3"))
+                results["server, check"] = died(testbed.check_link)
+    return results
+
+
+@pytest.fixture(scope="module")
+def results(testbed_machine: None) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.test_testbed"],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("call", ["guest, check", "guest, set", "server, command", "server, check"])
+def test_a_killed_program_is_noticed_at_once(results: dict[str, Any], call: str) -> None:
+    if call.startswith("guest") and results["backend"] != "uml":
+        pytest.skip("the link is this kernel's own here")
+    program = "the server" if call.startswith("server") else "the User-Mode Linux guest"
+    assert (results[call]["program"], results[call]["status"]) == (program, -signal.SIGKILL)
+    assert results[call]["elapsed_s"] < 1
+
+
+def test_a_testbed_can_be_opened_after_another(results: dict[str, Any]) -> None:
+    assert results["checks"] == ["pass"] * 3
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_campaign_is_ended_by_its_number(
+    testbed_machine: None, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    process = subprocess.Popen(
+        [*CROSSLAYER, "measure", "--study", "single-query", "--rounds", "50", "--out", str(tmp_path / "campaign")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    said = b""
+    while b"round" not in said:  # the progress bar: it is under way
+        piece = process.stderr.read1()  # type: ignore[attr-defined]
+        assert piece, said
+        said += piece
+    begin = time.monotonic()
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == status, said + stderr
+    assert time.monotonic() - begin < 2
+    assert b"Traceback" not in stderr
+
+
+if __name__ == "__main__":
+    private.enter([sys.executable, "-m", "tests.integration.test_testbed"])
+    print(json.dumps(measure()))
