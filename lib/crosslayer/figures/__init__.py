@@ -1,10 +1,10 @@
-"""One function per published figure: frame in, Altair chart out. No clock, no network and no file here.
+"""What figures are made of: `Figure`, `draw`, a small grammar of marks, and one look for all of them.
 
-`FIGURES` has them all; `draw` makes a figure's rows from `Inputs` and the chart from the rows. Writing files is the
+The figures themselves stand in the rooms of their studies. No clock, no network and no file here: writing files is the
 business of `crosslayer.report`.
 """
 
+from crosslayer.figures.figure import MAX_ROWS, Drawing, Figure, FigureError, draw
 from crosslayer.figures.inputs import Inputs
-from crosslayer.figures.registry import FIGURES, MAX_ROWS, Drawing, Figure, FigureError, draw, of_study
 
-__all__ = ["FIGURES", "MAX_ROWS", "Drawing", "Figure", "FigureError", "Inputs", "draw", "of_study"]
+__all__ = ["MAX_ROWS", "Drawing", "Figure", "FigureError", "Inputs", "draw"]

@@ -143,7 +143,7 @@ def chart(
         x_title = panel.x_title if panel.x_title not in titles[number + 1 :] or len(set(titles)) > 1 else None
         width = COLUMN_WIDTH - _AXES_WIDTH
         if rows.is_empty():
-            plot = nothing("not measured", width, height)
+            plot = empty_plot("not measured", width, height)
         else:
             plot = alt.layer(
                 *layers(
@@ -250,7 +250,7 @@ def tail_note(frame: pl.DataFrame) -> str:
     return "Axes end at the 99th percentile of the slowest curve." if cut else ""
 
 
-def nothing(text: str, width: int, height: int) -> AnyChart:
+def empty_plot(text: str, width: int, height: int) -> AnyChart:
     """An empty plot that says why it is empty."""
     blank = alt.Chart(pl.DataFrame({"text": [text]}), width=width, height=height)
     label: AnyChart = blank.mark_text(fontSize=TEXT_PX, color=MUTED, fontStyle="italic").encode(

@@ -8,7 +8,8 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from crosslayer.figures.style import TEXT_WIDTH, AnyChart, faceted, framed, series_color, series_dash
+from crosslayer.figures.figure import Figure
+from crosslayer.figures.style import TEXT_WIDTH, AnyChart, faceted, series_color, series_dash
 
 SERVERS = {"ours": "our server (CoreDNS)", "bind": "BIND 9 alone"}
 PROTOCOLS = ("DoUDP", "DoTCP", "DoT", "DoH", "DoH3", "DoQ")
@@ -37,12 +38,10 @@ def rows(transports: Mapping[str, list[Mapping[str, Any]]]) -> pl.DataFrame:
     return pl.DataFrame(found)
 
 
-def draw(frame: pl.DataFrame, note: str) -> alt.VConcatChart:
+def chart(frame: pl.DataFrame) -> AnyChart:
     """CPU time and memory against the rate, a column for each server; rates that were not held are hollow."""
     order = [name for name in PROTOCOLS if name in set(frame["series"])]
-    panels = [_panel(frame, quantity, order) for quantity in _QUANTITIES]
-    plot: AnyChart = alt.vconcat(*panels, spacing=18)
-    return framed(plot, "What queries on a kept connection cost the server", [note], TEXT_WIDTH)
+    return alt.vconcat(*(_panel(frame, quantity, order) for quantity in _QUANTITIES), spacing=18)
 
 
 def _panel(frame: pl.DataFrame, quantity: str, order: list[str]) -> AnyChart:
@@ -61,3 +60,16 @@ def _panel(frame: pl.DataFrame, quantity: str, order: list[str]) -> AnyChart:
     panel = faceted(layers, column=alt.Column("server:N", sort=list(SERVERS.values()), title=None), spacing=16)
     panel.data = frame
     return panel
+
+
+FIGURE = Figure(
+    name="server-cost",
+    title="What queries on a kept connection cost the server",
+    notebook="server_cost",
+    caption="CPU time and peak memory of the server's process at a rising rate of queries, for each transport.",
+    note="Hollow: rates that this machine did not hold.",
+    data=rows,
+    chart=chart,
+    width=TEXT_WIDTH,
+)
+"""Drawn from the `transports` of the benchmark's results."""

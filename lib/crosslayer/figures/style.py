@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import altair as alt
+import polars as pl
 from altair.utils.schemapi import UndefinedType
 
-LINKS = {"fiber": "Fiber", "cable": "Cable", "dsl": "DSL", "4g": "4G", "4g-medium": "4G medium"}
-"""Links of TNSM24 by ascending RTT, and how they are written."""
-
-PAGES = ("example.org", "wikipedia.org", "instagram.com")
-"""Pages of TNSM24, simplest first."""
-
-PAPER = "TNSM24"
+from crosslayer.links import Profile, load_profiles
 
 # Okabe and Ito's colours: told apart with every kind of colour blindness, not too light for white paper. In grey the
 # dash tells them apart; the published curves are the thin dotted ones.
@@ -55,9 +51,21 @@ TITLE_PX, TEXT_PX, NOTE_PX = 11.5, 10, 9
 AnyChart = alt.LayerChart | alt.Chart | alt.VConcatChart | alt.HConcatChart | alt.FacetChart
 
 
+@cache
+def _profiles() -> dict[str, Profile]:
+    return load_profiles()
+
+
 def link_title(link: str) -> str:
-    """How a link is written in a figure."""
-    return LINKS.get(link, link)
+    """How a link is written in a figure: the title of its profile, or its name where no profile is known."""
+    profile = _profiles().get(link)
+    return profile.title if profile else link
+
+
+def with_titles(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows with a column `link_title`."""
+    titles = {link: link_title(link) for link in frame["link"].unique() if link is not None}
+    return frame.with_columns(link_title=pl.col("link").replace(titles))
 
 
 def series_color(order: Sequence[str], *, columns: int | None = None) -> alt.Color:

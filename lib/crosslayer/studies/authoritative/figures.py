@@ -8,8 +8,8 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures.cdf import nothing
-from crosslayer.figures.inputs import Inputs
+from crosslayer.figures import Figure, Inputs
+from crosslayer.figures.cdf import empty_plot
 from crosslayer.figures.style import INK, MUTED, TEXT_WIDTH, AnyChart, faceted
 
 PLACES = {"twente-local": "Local", "twente-eu": "EU", "twente-us": "US", "twente-au": "AU"}
@@ -265,7 +265,7 @@ def _placed(frame: pl.DataFrame, places: dict[str, str]) -> pl.DataFrame:
 
 
 def _nothing() -> AnyChart:
-    return nothing("no paced queries of this study", TEXT_WIDTH - 60, 120)
+    return empty_plot("no paced queries of this study", TEXT_WIDTH - 60, 120)
 
 
 _NO_ZERO = "datum.value ? datum.label : ''"
@@ -347,3 +347,94 @@ def _dots(
     chart: AnyChart = faceted(alt.layer(*layers), column=alt.Column("place:N", sort=shown, title=None), spacing=20)
     chart.data = rows
     return chart.resolve_scale(x="independent") if linear else chart
+
+
+FIGURES = (
+    Figure(
+        name="paced-link",
+        title="Is a response one round-trip and processing?",
+        notebook="authoritative",
+        caption=(
+            "Mean response on kept connections, minus the link's RTT, minus the mean of the same transport without a "
+            "link: what neither the round-trip nor processing explains."
+        ),
+        note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance, 2 % of the RTT or 0.5 ms.",
+        data=pace_data,
+        chart=pace,
+        table=pace_table,
+        width=TEXT_WIDTH,
+        verdict=pace_verdict,
+    ),
+    Figure(
+        name="table1-means",
+        title="Mean response on long-lived connections",
+        paper_figure="Table 1",
+        notebook="authoritative",
+        caption=(
+            "Mean response on kept connections, BIND's own time taken out, minus the link's nominal RTT. The paper's "
+            "RTTs are typical values of real paths, which is why its means may lie below them."
+        ),
+        note="Filled: our means, 95 % intervals. Diamonds: Batenburg 2022, Table 1.",
+        data=means_data,
+        chart=means,
+        table=beside_published_table,
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="table2-variances",
+        title="Variance of the response on long-lived connections",
+        paper_figure="Table 2",
+        notebook="authoritative",
+        caption=(
+            "Variance of the response on kept connections. Ours is what the machine does; the paper's is also what "
+            "the Internet did."
+        ),
+        note="Filled: our variances, 95 % intervals. Diamonds: Batenburg 2022, Table 2.",
+        data=variances_data,
+        chart=variances,
+        table=beside_published_table,
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="fig3-histograms",
+        title="Distribution of the response by location",
+        paper_figure="Fig. 3",
+        notebook="authoritative",
+        caption=(
+            "Histograms of the response on kept connections minus the link's RTT, a column for each location as in "
+            "the paper's Fig. 3 (a) to (d), a row for each transport."
+        ),
+        note="Bins of 0.2 ms; the first has all that is shorter, the last all that is longer.",
+        data=histograms_data,
+        chart=histograms,
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="connection-per-query",
+        title="A connection kept, one for each query, and 0-RTT",
+        notebook="authoritative",
+        caption=(
+            "Mean response in multiples of the link's RTT, where the connection is kept, where it is closed after "
+            "every query, and where the next query leaves as early data of a resumed session."
+        ),
+        note="Marks: means; bars: 95 % intervals. 0-RTT counts only where the server saw early data.",
+        data=connections_data,
+        chart=connections,
+        table=connections_table,
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="jitter-and-loss",
+        title="Jitter and loss on the path to US East",
+        notebook="authoritative",
+        caption=(
+            "Response on kept connections minus the link's RTT, on the US link as it is, with a jitter of 2 ms "
+            "(standard deviation, each direction) and with a loss of 1 % in each direction."
+        ),
+        note="Dots: means, 95 % intervals. Ticks: 99th percentiles.",
+        data=disturbed_data,
+        chart=disturbed,
+        table=disturbed_table,
+        width=TEXT_WIDTH,
+    ),
+)

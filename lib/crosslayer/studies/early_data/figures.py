@@ -6,10 +6,11 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures.cdf import nothing
-from crosslayer.figures.inputs import Inputs
+from crosslayer.figures import Figure, Inputs
+from crosslayer.figures.cdf import empty_plot
 from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import COLUMN_WIDTH, LINKS, MUTED, PAPER, AnyChart, faceted
+from crosslayer.figures.style import COLUMN_WIDTH, MUTED, TEXT_WIDTH, AnyChart, faceted, with_titles
+from crosslayer.studies.coalescing.figures.common import PAPER
 
 _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 
@@ -61,7 +62,7 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
     """What a load saves over one with a full handshake, against the RTT of the link."""
     ours = frame.filter(pl.col("source") == "measured")
     if ours.is_empty():
-        return nothing("no pairs of page loads of this study", COLUMN_WIDTH - 60, 120)
+        return empty_plot("no pairs of page loads of this study", COLUMN_WIDTH - 60, 120)
     order = [*_KINDS.values(), "wikipedia.org as published", "instagram.com as published"]
     colors = ["#009e73", "#d55e00", "#4d4d4d", "#0072b2", "#b0578d"]
     shapes = ["circle", "triangle-up", "square", "diamond", "cross"]
@@ -102,7 +103,7 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
     )
     column = alt.Column("measure:N", sort=list(_MEASURES.values()), title=None)
     chart: AnyChart = faceted(layers, column=column, spacing=14)
-    chart.data = shown.with_columns(link_title=pl.col("link").replace(LINKS))
+    chart.data = with_titles(shown)
     return chart
 
 
@@ -137,3 +138,22 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
 def _loads(inputs: Inputs) -> pl.LazyFrame:
     variants = ("main", "late", "resumed")
     return pl.concat(metrics.page_loads(inputs.page_loads, variant=name) for name in variants)
+
+
+FIGURES = (
+    Figure(
+        name="early-data-mechanism",
+        title="What a resumed load saves, by what the server does with early data",
+        notebook="question_early_data",
+        caption=(
+            "Saving over a load with a full handshake in the same round, against the link's RTT: early data answered "
+            "as it arrives, early data answered after the handshake, and a resumed session without early data."
+        ),
+        note=f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {PAPER} Figs. 10 and 11.",
+        data=early_data_data,
+        chart=early_data,
+        table=early_data_table,
+        width=TEXT_WIDTH,
+        verdict=early_data_verdict,
+    ),
+)

@@ -6,10 +6,10 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures.cdf import nothing
-from crosslayer.figures.inputs import Inputs
+from crosslayer.figures import Figure, Inputs
+from crosslayer.figures.cdf import empty_plot
 from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import COLUMN_WIDTH, INK, LINKS, MUTED, AnyChart, faceted, link_title
+from crosslayer.figures.style import COLUMN_WIDTH, INK, MUTED, TEXT_WIDTH, AnyChart, faceted, link_title, with_titles
 
 _IP_AND_ETHERNET_BYTES = 34
 """Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
@@ -63,7 +63,7 @@ def key_share(frame: pl.DataFrame) -> AnyChart:
     """Cost of the post-quantum key share, link by link."""
     ours = frame.filter(pl.col("source") == "measured")
     if ours.is_empty():
-        return nothing("no pairs of exchanges of this study", COLUMN_WIDTH - 60, 120)
+        return empty_plot("no pairs of exchanges of this study", COLUMN_WIDTH - 60, 120)
     links = [link_title(link) for link in ours["link"].unique(maintain_order=True)]
     order = ["DoQ", "DoT"]
     ends = frame.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
@@ -100,7 +100,7 @@ def key_share(frame: pl.DataFrame) -> AnyChart:
     chart: AnyChart = faceted(
         layers, column=alt.Column("measure:N", sort=list(_PHASES.values()), title=None), spacing=12
     )
-    chart.data = frame.with_columns(link_title=pl.col("link").replace(LINKS))
+    chart.data = with_titles(frame)
     return chart
 
 
@@ -138,3 +138,25 @@ def _by_rtt(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
     return frame.sort(
         pl.col("link").replace_strict(ranks, return_dtype=pl.Int64, default=len(ranks)), maintain_order=True
     )
+
+
+FIGURES = (
+    Figure(
+        name="key-share-cost",
+        title="What the post-quantum key share costs",
+        notebook="question_key_share",
+        caption=(
+            "Exchange on a new connection with the key share X25519MLKEM768, which browsers send today, minus the "
+            "one with X25519 in the same round."
+        ),
+        note=(
+            "Marks: medians; bars: 95 % intervals. Upright ticks: the further bytes of the exchange at the link's "
+            "rates."
+        ),
+        data=key_share_data,
+        chart=key_share,
+        table=key_share_table,
+        width=TEXT_WIDTH,
+        verdict=key_share_verdict,
+    ),
+)

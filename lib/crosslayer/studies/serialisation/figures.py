@@ -6,10 +6,11 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures.cdf import nothing
-from crosslayer.figures.inputs import Inputs
+from crosslayer.figures import Figure, Inputs
+from crosslayer.figures.cdf import empty_plot
 from crosslayer.figures.sentences import holds, row, with_interval
-from crosslayer.figures.style import COLUMN_WIDTH, INK, LINKS, MUTED, PAPER, AnyChart
+from crosslayer.figures.style import COLUMN_WIDTH, INK, MUTED, AnyChart, with_titles
+from crosslayer.studies.coalescing.figures.common import PAPER
 
 _IP_AND_ETHERNET_BYTES = 34
 """Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
@@ -84,7 +85,7 @@ def serialisation(frame: pl.DataFrame) -> AnyChart:
     """Excess of the query over one RTT against the time its bytes occupy the uplink."""
     ours = frame.filter(pl.col("source") == "measured")
     if ours.is_empty():
-        return nothing("no DNS exchanges of this study", COLUMN_WIDTH - 60, 120)
+        return empty_plot("no DNS exchanges of this study", COLUMN_WIDTH - 60, 120)
     order = ["DoUDP", *_SENT.values()]
     colors = ["#4d4d4d", "#0072b2", "#009e73", "#d55e00", "#b0578d"]
     shapes = ["diamond", "circle", "square", "triangle-up", "triangle-down"]
@@ -124,7 +125,7 @@ def serialisation(frame: pl.DataFrame) -> AnyChart:
         .mark_point(filled=False, size=120, strokeWidth=1.4, color=INK, shape="circle", opacity=1)
         .encode(x, y, tooltip=tooltip[:5]),
     )
-    chart.data = frame.with_columns(link_title=pl.col("link").replace(LINKS))
+    chart.data = with_titles(frame)
     return chart
 
 
@@ -150,3 +151,25 @@ def serialisation_verdict(frame: pl.DataFrame) -> str:
         f"query takes beyond one RTT, and {100 * explained / published['median']:.0f} % of the "
         f"{published['median']:.1f} ms of {PAPER} (1.37 RTT), were its datagrams of the same size."
     )
+
+
+FIGURES = (
+    Figure(
+        name="dsl-serialisation",
+        title="A DoQ query beyond one RTT, and the bytes on the uplink",
+        notebook="question_serialisation",
+        caption=(
+            "Median time a query takes beyond the link's RTT against the time that the bytes sent up to it (the "
+            "padded second flight of the handshake, and the query) occupy the uplink, on DSL with its own uplink and "
+            "with 2, 4 and 16 times its rate."
+        ),
+        note=(
+            f"Dashed: one ms of bytes, one ms of delay. Hollow: {PAPER}'s 1.37 RTT on DSL, were its datagrams of our "
+            "size. Bars: 95 % intervals."
+        ),
+        data=serialisation_data,
+        chart=serialisation,
+        table=serialisation_table,
+        verdict=serialisation_verdict,
+    ),
+)

@@ -8,8 +8,8 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures.cdf import nothing
-from crosslayer.figures.inputs import Inputs
+from crosslayer.figures import Figure, Inputs
+from crosslayer.figures.cdf import empty_plot
 from crosslayer.figures.style import COLUMN_WIDTH, INK, MUTED, RULE, TEXT_PX, TEXT_WIDTH, AnyChart
 from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, SIZES, single_queries
 from crosslayer.studies.single_query.vantage import VANTAGE_POINTS
@@ -50,7 +50,7 @@ def table1(frame: pl.DataFrame) -> AnyChart:
     """IMC22 Table 1: our bytes, the published ones below them, shaded by how far they are apart."""
     ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
     if ours.is_empty():
-        return nothing("no single queries", TEXT_WIDTH - 60, 120)
+        return empty_plot("no single queries", TEXT_WIDTH - 60, 120)
     rows = ours.join(printed.select("series", "part", published="median"), on=["series", "part"], how="left")
     rows = rows.with_columns(
         percent=((pl.col("median") / pl.col("published") - 1) * 100).fill_nan(0.0),
@@ -165,7 +165,7 @@ def _places(frame: pl.DataFrame) -> list[str]:
 
 def _heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
     if frame.filter(pl.col("source") == "measured").is_empty():
-        return nothing("no single queries", TEXT_WIDTH - 60, 120)
+        return empty_plot("no single queries", TEXT_WIDTH - 60, 120)
     places, top = _places(frame), float(frame["median"].max())  # type: ignore[arg-type]
     plots = []
     for measure in _TIMES:
@@ -283,7 +283,7 @@ def _round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.Da
 
 def _round_trip_marks(frame: pl.DataFrame) -> AnyChart:
     if frame.is_empty():
-        return nothing("no single queries", COLUMN_WIDTH - 60, 120)
+        return empty_plot("no single queries", COLUMN_WIDTH - 60, 120)
     labels = frame["label"].to_list()
     top = float(frame.select(pl.max_horizontal("median", "high").max()).item())
     x = alt.X(
@@ -326,3 +326,84 @@ def _round_trip_marks(frame: pl.DataFrame) -> AnyChart:
 def _rank(column: str, order: Sequence[str]) -> pl.Expr:
     ranks = {name: rank for rank, name in enumerate(order)}
     return pl.col(column).replace_strict(ranks, return_dtype=pl.Int64, default=len(ranks))
+
+
+FIGURES = (
+    Figure(
+        name="imc22-table1",
+        title="Bytes of a single query",
+        paper_figure="IMC22 Table 1",
+        notebook="single_query",
+        caption=(
+            "Median IP payload of each part of an exchange on a new connection, counted from the packets; encrypted "
+            "transports resume a session."
+        ),
+        note=(
+            "Bold: measured; below: published (medians over 275 or 276 resolvers). The total is the sum of the medians."
+        ),
+        data=table1_data,
+        chart=table1,
+        table=table1_table,
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="imc22-fig2",
+        title="Handshake and resolve time by vantage point",
+        paper_figure="IMC22 Fig. 2",
+        notebook="single_query",
+        caption=(
+            "Median handshake and resolve time of a single query from each vantage point over all resolvers. The "
+            "RTTs are a model that has the paper's overall median and the order of its vantage points; of the single "
+            "vantage points the paper prints no numbers."
+        ),
+        note=(
+            "Numbers: medians, ms. Published: the medians over all vantage points that the text gives for handshakes."
+        ),
+        data=fig2_data,
+        chart=fig2,
+        table=times_table,
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="further-transports",
+        title="The same for DoH3 and early data",
+        notebook="single_query",
+        caption=(
+            "Median handshake and resolve time with what the paper could not measure: DoH3, and queries that leave "
+            "as early data (0-RTT), which no public resolver took then. Early data has no handshake to wait for."
+        ),
+        note="Numbers: medians, ms. DoQ and DoH3 resume a session, as in the paper.",
+        data=further_data,
+        chart=further,
+        table=times_table,
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="handshake-round-trips",
+        title="Handshakes in round-trips",
+        notebook="single_query",
+        caption=(
+            "Median handshake in multiples of the link's RTT. TLS 1.2 and full handshakes are measured from the "
+            "first vantage point only."
+        ),
+        note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips the protocols need.",
+        data=handshakes_data,
+        chart=handshakes,
+        table=handshake_table,
+    ),
+    Figure(
+        name="amplification-limit",
+        title="One more round-trip: the amplification limit and Retry",
+        notebook="single_query",
+        caption=(
+            "Median DoQ handshake. Before it knows the client's address a server may send three times what it "
+            "received: a certificate larger than that waits for one more round-trip, as does a client that is asked "
+            "for a token by Retry. Resumption sends no certificate, and a token from the connection before proves "
+            "the address."
+        ),
+        note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips expected.",
+        data=amplification_data,
+        chart=amplification,
+        table=handshake_table,
+    ),
+)

@@ -10,9 +10,17 @@ import numpy as np
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import cdf
-from crosslayer.figures.inputs import Inputs
-from crosslayer.figures.style import MUTED, SERIES, TEXT_PX, TEXT_WIDTH, AnyChart, faceted, link_title, marker
+from crosslayer.figures import Figure, Inputs, cdf
+from crosslayer.figures.style import (
+    MUTED,
+    SERIES,
+    TEXT_PX,
+    TEXT_WIDTH,
+    AnyChart,
+    faceted,
+    link_title,
+    marker,
+)
 
 BASELINE = "DoUDP"
 PROTOCOLS = ("DoTCP", "DoT", "DoH", "DoH3", "DoQ")
@@ -138,7 +146,7 @@ def fig4_data(inputs: Inputs) -> pl.DataFrame:
 def fig4(frame: pl.DataFrame) -> AnyChart:
     """IMC22 Fig. 4: a grid of links and pages, the pages by rising number of lookups."""
     if frame.is_empty():
-        return cdf.nothing("no loads with a DoUDP load beside them", TEXT_WIDTH - 60, 120)
+        return cdf.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60, 120)
     color, shape = _encoded(PROTOCOLS)
     lines = pl.col("page").str.replace_all("-", "|")
     plural = pl.when(pl.col("lookups") == 1).then(pl.lit("lookup")).otherwise(pl.lit("lookups"))
@@ -211,7 +219,7 @@ def amortisation_data(inputs: Inputs) -> pl.DataFrame:
 def amortisation(frame: pl.DataFrame) -> AnyChart:
     """PLT over DoUDP against the number of lookups, a column for each link."""
     if frame.is_empty():
-        return cdf.nothing("no loads with a DoUDP load beside them", TEXT_WIDTH - 60, 120)
+        return cdf.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60, 120)
     color, shape = _encoded(PROTOCOLS)
     links = _order(frame, "link")
     most = max(frame["x"].to_list())
@@ -322,7 +330,7 @@ def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
 def first_lookup(frame: pl.DataFrame) -> AnyChart:
     """How long the first lookup takes, in round-trips."""
     if frame.is_empty():
-        return cdf.nothing("no loads of this study", TEXT_WIDTH - 60, 120)
+        return cdf.empty_plot("no loads of this study", TEXT_WIDTH - 60, 120)
     order = (BASELINE, *PROTOCOLS)
     color, shape = _encoded(order)
     links = _order(frame, "link")
@@ -348,3 +356,67 @@ def first_lookup(frame: pl.DataFrame) -> AnyChart:
 def first_lookup_table(frame: pl.DataFrame) -> pl.DataFrame:
     """link, series, n, median, low, high, expected (RTT), differs ms, agrees percent."""
     return frame.select("link", "series", "n", "median", "low", "high", "expected", "differs_ms", "agrees_percent")
+
+
+FIGURES = (
+    Figure(
+        name="fig3-fcp-and-plt",
+        title="FCP and PLT over DoUDP",
+        paper_figure="Fig. 3",
+        notebook="web_performance",
+        caption=(
+            "Distribution of FCP and PLT over the median of DoUDP in the same cell, by the transport of the "
+            "browser's own lookups; every load of every link and page. DoUDP's own curve is what loads scatter by."
+        ),
+        note="Diamonds: values printed in IMC22 (Kosek et al.). Dots and bars at 0.5: our medians, 95 % intervals.",
+        data=fig3_data,
+        chart=fig3,
+        table=cdf.table,
+    ),
+    Figure(
+        name="fig4-links-and-pages",
+        title="PLT over DoUDP by link and page",
+        paper_figure="Fig. 4",
+        notebook="web_performance",
+        caption=(
+            "Median PLT over that of DoUDP, a row for each link, a column for each page, those with the fewest "
+            "lookups first. The paper's Fig. 4 is the same grid over its vantage points."
+        ),
+        note="Marks: medians; bars: 95 % intervals (rounds resampled). Upright: DoUDP.",
+        data=fig4_data,
+        chart=fig4,
+        table=fig4_table,
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="amortisation",
+        title="What a transport costs, by the number of lookups",
+        notebook="web_performance",
+        caption=(
+            "PLT over DoUDP against the number of lookups of the page: in percent of the PLT, and as the difference "
+            "within a round in multiples of the RTT."
+        ),
+        note="Marks: medians of a page, set apart sideways; bars: 95 % intervals; lines: mean of the pages.",
+        data=amortisation_data,
+        chart=amortisation,
+        table=amortisation_table,
+        width=TEXT_WIDTH,
+        verdict=amortisation_verdict,
+    ),
+    Figure(
+        name="first-lookup",
+        title="The first lookup of a load",
+        notebook="web_performance",
+        caption=(
+            "Lookup of the page's own host, which has to wait until the stub has a connection, by the stub's log. "
+            "Its table also holds the browser's own lookup time against it."
+        ),
+        note=(
+            "Marks: medians; bars: 95 % intervals. Upright ticks: round-trips of a resumed session without early data."
+        ),
+        data=first_lookup_data,
+        chart=first_lookup,
+        table=first_lookup_table,
+        width=TEXT_WIDTH,
+    ),
+)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import cdf
-from crosslayer.figures.inputs import Inputs
+from crosslayer.figures import Inputs, cdf
 from crosslayer.figures.style import AnyChart
+from crosslayer.studies.coalescing.figures.common import DOTTED, OURS, PAPER, figure
 
 SERIES = ("DoUDP", "DoQ", "DoH")
 ROUND_TRIPS = {"DoUDP": 1, "DoQ": 2, "DoH": 3}
@@ -154,3 +154,72 @@ def _per_link(inputs: Inputs, panels: dict[str, str]) -> pl.DataFrame:
         exchanges(inputs).filter(pl.col("link").is_in(panels.keys())).with_columns(panel=pl.col("link").replace(panels))
     )
     return cdf.measured(rows, "exchange_rtt")
+
+
+FIGURES = (
+    figure(
+        name="fig05-dns-exchange",
+        title="DNS exchange durations over all links",
+        paper_figure="Fig. 5",
+        notebook="dns_overhead",
+        caption=(
+            "CDF of DNS exchanges (handshake and query on a new connection) in multiples of the link's RTT, all "
+            "links together."
+        ),
+        note=DOTTED,
+        data=fig5_data,
+        chart=fig5,
+        table=cdf.table,
+    ),
+    figure(
+        name="fig06-dns-exchange-fiber-4g",
+        title="DNS exchange durations on fiber and 4G",
+        paper_figure="Fig. 6",
+        notebook="dns_overhead",
+        caption="CDF of DNS exchanges in multiples of the link's RTT on (a) fiber and (b) 4G.",
+        note=DOTTED,
+        data=fig6_data,
+        chart=fig6,
+        table=cdf.table,
+    ),
+    figure(
+        name="dns-exchange-other-links",
+        title="DNS exchange durations on the links that are not printed",
+        notebook="dns_overhead",
+        caption=(
+            "CDF of DNS exchanges in multiples of the link's RTT on cable, DSL and 4G medium. The authors drew these "
+            "figures and did not print them."
+        ),
+        note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
+        data=other_links_data,
+        chart=other_links,
+        table=cdf.table,
+    ),
+    figure(
+        name="fig07-queries-and-tcp-rtt",
+        title="DoUDP lookup, DoQ query and TCP RTT",
+        paper_figure="Fig. 7",
+        notebook="dns_overhead",
+        caption=(
+            "CDF of single round-trips in multiples of the link's RTT: DoUDP lookup, DoQ query without its "
+            "handshake, and TCP connect, (a) over all links and (b) on cable."
+        ),
+        note=f"Diamonds: values printed in {PAPER}. {OURS}",
+        data=fig7_data,
+        chart=fig7,
+        table=cdf.table,
+    ),
+    figure(
+        name="processing-delay",
+        title="What an exchange takes beyond its round-trips",
+        notebook="dns_overhead",
+        caption=(
+            "DNS exchange minus the round-trips it needs at least (DoUDP 1, DoQ 2, DoH 3), in ms: processing, "
+            "serialisation and queueing. Drawn by the authors and not printed."
+        ),
+        note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
+        data=processing_data,
+        chart=processing,
+        table=cdf.table,
+    ),
+)

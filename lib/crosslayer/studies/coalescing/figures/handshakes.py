@@ -6,17 +6,17 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import cdf
-from crosslayer.figures.inputs import Inputs
+from crosslayer.figures import Inputs, cdf
 from crosslayer.figures.style import (
     COLUMN_WIDTH,
     INK,
-    LINKS,
     AnyChart,
     faceted,
     link_title,
     marker,
+    with_titles,
 )
+from crosslayer.studies.coalescing.figures.common import OURS, PAPER, beside_published, figure
 
 SERIES = ("H3 0-RTT connect", "H3 1-RTT connect", "DoQ handshake", "TCP RTT")
 _TITLE = "Handshake duration (multiples of the RTT)"
@@ -107,7 +107,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 def early_data(frame: pl.DataFrame) -> AnyChart:
     """When a page load's request leaves: the evidence for early data, link by link."""
     if frame.is_empty():
-        return cdf.nothing("no page loads", COLUMN_WIDTH - 60, 80)
+        return cdf.empty_plot("no page loads", COLUMN_WIDTH - 60, 80)
     order = list(_EVENTS)
     conditions = ["1-RTT", "0-RTT"]
     high = max(2.2, float(frame["median"].max()) * 1.04)  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
         header=alt.Header(labelAngle=0, labelAlign="left", labelAnchor="middle", labelPadding=2),
     )
     chart: AnyChart = faceted(alt.layer(span, point), row=row, spacing=6)
-    chart.data = frame.with_columns(link_title=pl.col("link").replace(LINKS))
+    chart.data = with_titles(frame)
     return chart
 
 
@@ -200,7 +200,7 @@ def _published_saving(inputs: Inputs) -> pl.DataFrame:
 def saving(frame: pl.DataFrame) -> AnyChart:
     """What H3 0-RTT saves over 1-RTT, in round-trips."""
     if frame.filter(pl.col("source") == "measured").is_empty():
-        return cdf.nothing("no pairs of H3 1-RTT and 0-RTT loads", COLUMN_WIDTH - 60, 80)
+        return cdf.empty_plot("no pairs of H3 1-RTT and 0-RTT loads", COLUMN_WIDTH - 60, 80)
     pages = sorted({name for name in frame["series"] if name != "response start"}, key=_page_rank)
     order = ["response start", *pages]
     links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
@@ -242,7 +242,7 @@ def saving(frame: pl.DataFrame) -> AnyChart:
         .mark_point(filled=False, size=58, strokeWidth=1.1, opacity=1)
         .encode(x, y, color, shape, yOffset=offset, tooltip=tooltip[:4]),
     )
-    chart.data = frame.with_columns(link_title=pl.col("link").replace(LINKS))
+    chart.data = with_titles(frame)
     return chart
 
 
@@ -260,3 +260,64 @@ def _by_link(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
     ranks = {link: rank for rank, link in enumerate(inputs.links)}
     kept = frame.filter(pl.col("link").is_in(inputs.links))
     return kept.sort(pl.col("link").replace_strict(ranks, return_dtype=pl.Int64), maintain_order=True)
+
+
+_CONNECT = (
+    "Connect is connectEnd - connectStart, as in the paper. For 0-RTT today's browser marks the end of the handshake "
+    "there, long after the request has left: see the figure on early data."
+)
+
+FIGURES = (
+    figure(
+        name="fig03-handshakes",
+        title="Handshake durations over all links",
+        paper_figure="Fig. 3",
+        notebook="handshakes",
+        caption=f"CDF of handshake durations in multiples of the link's RTT, all links together. {_CONNECT}",
+        note=f"Diamonds: values printed in {PAPER}. {OURS}",
+        data=fig3_data,
+        chart=fig3,
+        table=cdf.table,
+    ),
+    figure(
+        name="fig04-handshakes-fiber-4g",
+        title="Handshake durations on fiber and 4G",
+        paper_figure="Fig. 4",
+        notebook="handshakes",
+        caption=f"CDF of handshake durations in multiples of the link's RTT on (a) fiber and (b) 4G. {_CONNECT}",
+        note=f"Diamonds: values printed in {PAPER}. {OURS}",
+        data=fig4_data,
+        chart=fig4,
+        table=cdf.table,
+    ),
+    figure(
+        name="early-data",
+        title="When the request leaves and the response starts",
+        notebook="handshakes",
+        caption=(
+            "Median times after the start of the navigation, in multiples of the link's RTT. With H3 0-RTT the "
+            "request leaves at once and the response starts one round-trip earlier, while the end of the handshake "
+            "hardly moves."
+        ),
+        note="Marks: medians of all pages; lines: 5th to 95th percentile.",
+        data=early_data_data,
+        chart=early_data,
+        table=early_data_table,
+    ),
+    figure(
+        name="early-data-saving",
+        title="What H3 0-RTT saves within a round",
+        notebook="handshakes",
+        caption=(
+            "Difference between the H3 1-RTT and the H3 0-RTT load of the same round, in multiples of the link's "
+            "RTT: start of the response (all pages) and PLT of each page."
+        ),
+        note=(
+            f"Filled: medians, 95 % intervals. Hollow: differences of medians, {PAPER} Figs. 10, 11. Dashed: 0 and 1 "
+            "RTT."
+        ),
+        data=saving_data,
+        chart=saving,
+        table=beside_published,
+    ),
+)

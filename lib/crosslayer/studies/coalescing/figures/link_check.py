@@ -6,9 +6,9 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import cdf
-from crosslayer.figures.inputs import Inputs
-from crosslayer.figures.style import COLUMN_WIDTH, INK, LINKS, TEXT_PX, TEXT_WIDTH, AnyChart, link_title, marker
+from crosslayer.figures import Inputs, cdf
+from crosslayer.figures.style import COLUMN_WIDTH, INK, TEXT_PX, TEXT_WIDTH, AnyChart, link_title, marker, with_titles
+from crosslayer.studies.coalescing.figures.common import figure, links_in
 
 RTT_TOLERANCE_PERCENT = 1.0
 RTT_TOLERANCE_MS = 0.15
@@ -63,11 +63,10 @@ def _four_digits(name: str) -> pl.Expr:
 def table2(frame: pl.DataFrame) -> AnyChart:
     """TNSM24 Table II, measured: deviation of every link's RTT and rates from its profile."""
     if frame.is_empty():
-        return cdf.nothing("no link was checked", TEXT_WIDTH - 60, 80)
+        return cdf.empty_plot("no link was checked", TEXT_WIDTH - 60, 80)
     links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
     texts = (_four_digits(name) for name in ("median", "nominal"))
-    rows = frame.with_columns(
-        link_title=pl.col("link").replace(LINKS),
+    rows = with_titles(frame).with_columns(
         text=pl.when(pl.col("median").is_null())
         .then(pl.lit("not measured"))
         .otherwise(pl.format("{} of {} {}", *texts, "unit")),
@@ -157,7 +156,7 @@ def aa(frame: pl.DataFrame) -> AnyChart:
     """A/A self-check of the load procedure: the paired difference must contain no effect."""
     width = COLUMN_WIDTH - 30
     if frame.is_empty():
-        return cdf.nothing("this campaign has no A/A loads", width, 80)
+        return cdf.empty_plot("this campaign has no A/A loads", width, 80)
     ends = frame.filter(pl.col("kind") == "pair")["x"].abs().quantile(0.95) or 0.0
     reach = max(1.5 * AA_TOLERANCE_PERCENT, float(ends))
     scale = alt.Scale(domain=[-reach, reach], nice=False)
@@ -206,9 +205,8 @@ def failures_data(inputs: Inputs) -> pl.DataFrame:
 def failures(frame: pl.DataFrame) -> AnyChart:
     """Failed observations of each condition and link."""
     conditions = [*CONDITIONS, *sorted(set(frame["condition"]) - set(CONDITIONS))]
-    links = [link_title(link) for link in (*LINKS, *sorted(set(frame["link"]) - set(LINKS)))]
-    rows = frame.with_columns(
-        link_title=pl.col("link").replace(LINKS),
+    links = [link_title(link) for link in links_in(frame)]
+    rows = with_titles(frame).with_columns(
         percent=100 * pl.col("failed") / pl.col("attempted"),
         text=pl.format("{} of {}", "failed", "attempted"),
     )
@@ -245,3 +243,50 @@ def failures(frame: pl.DataFrame) -> AnyChart:
 def failures_table(frame: pl.DataFrame) -> pl.DataFrame:
     """Conditions and links with failures: condition, link, attempted, failed, reason."""
     return frame.filter(pl.col("failed") > 0)
+
+
+FIGURES = (
+    figure(
+        name="table2-link-check",
+        title="Idle RTT and rates of the emulated links",
+        paper_figure="Table II",
+        notebook="link_check",
+        caption=(
+            "Deviation of the measured idle RTT (UDP echo) and rates of each link from its profile. The numbers are "
+            "the median of all checks of the campaign and the profile's value, whose rounded form is Table II."
+        ),
+        note=(
+            "Dots: median of all checks; bars: lowest and highest check. Grey: tolerance (RTT 1 % or 0.15 ms, rates "
+            "3 %)."
+        ),
+        data=table2_data,
+        chart=table2,
+        table=table2_table,
+        width=TEXT_WIDTH,
+    ),
+    figure(
+        name="aa-self-check",
+        title="A/A self-check of the page-load procedure",
+        notebook="link_check",
+        caption=(
+            "Two alias hosts of the same page, both loaded with H3 1-RTT in the same round: whatever differs here is "
+            "the procedure's own bias, since there is no effect to measure."
+        ),
+        note="Ticks: rounds. Orange: median and 95 % interval. Grey: what is tolerated, -3 % to +3 %.",
+        data=aa_data,
+        chart=aa,
+        table=aa_table,
+    ),
+    figure(
+        name="failures",
+        title="Failed observations",
+        notebook="link_check",
+        caption=(
+            "Failed and attempted observations by condition and link. A failed observation is a row of the dataset "
+            "with its reason; a combination counts a round only where both its exchange and its load succeeded."
+        ),
+        data=failures_data,
+        chart=failures,
+        table=failures_table,
+    ),
+)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import cdf
-from crosslayer.figures.inputs import Inputs
+from crosslayer.figures import Inputs, cdf
 from crosslayer.figures.style import (
     INK,
-    LINKS,
     MUTED,
-    PAPER,
     TEXT_PX,
     TEXT_WIDTH,
     AnyChart,
     faceted,
     link_title,
     marker,
+    with_titles,
+)
+from crosslayer.studies.coalescing.figures.common import (
+    DOTTED,
+    OURS,
+    PAPER,
+    beside_published,
+    by_link,
+    figure,
+    links_in,
+    pages_in,
 )
 
 SERIES = ("DoQ + H3 0-RTT", "DoQ + H3 1-RTT", "DoH + H3 1-RTT")
@@ -28,12 +34,6 @@ SERIES = ("DoQ + H3 0-RTT", "DoQ + H3 1-RTT", "DoH + H3 1-RTT")
 
 _HEATMAP_WIDTH = (TEXT_WIDTH - 114) // 3
 _INCREASE = "PLT increase over the baseline's median (%)"
-
-
-def _by_link(inputs: Inputs, rows: Callable[[Inputs], pl.DataFrame]) -> pl.DataFrame:
-    """Compute link by link, so that a dataset of any size fits in memory."""
-    parts = [rows(inputs.only(link)) for link in inputs.links]
-    return pl.concat(parts) if parts else rows(inputs)
 
 
 # Fig. 8
@@ -49,7 +49,7 @@ def fig8_data(inputs: Inputs) -> pl.DataFrame:
     def of_link(one: Inputs) -> pl.DataFrame:
         return metrics.relative_medians(one.combinations).filter(pl.col("combination").is_in(SERIES))
 
-    ours = _by_link(inputs, of_link).select(
+    ours = by_link(inputs, of_link).select(
         "link",
         "page",
         series="combination",
@@ -83,8 +83,7 @@ def fig8(frame: pl.DataFrame) -> AnyChart:
     signed = pl.col("percent").map_elements(_signed, return_dtype=pl.String)
     cells = frame.select("series", "link", "page").unique(maintain_order=True)
     every = cells.join(pl.DataFrame({"source": ["measured", "published", "difference"]}), how="cross")
-    rows = every.join(frame, on=every.columns, how="left", maintain_order="left").with_columns(
-        link_title=pl.col("link").replace(LINKS),
+    rows = with_titles(every.join(frame, on=every.columns, how="left", maintain_order="left")).with_columns(
         number=pl.when(pl.col("source") == "difference")
         .then(signed)
         .otherwise(texts["percent"])
@@ -111,12 +110,12 @@ def fig8_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _heatmap(frame: pl.DataFrame, source: str, title: str, scale: alt.Scale, *, dark_above: float) -> AnyChart:
-    links = [link_title(link) for link in (*LINKS, *sorted(set(frame["link"]) - set(LINKS)))]
-    pages = _pages(frame)
+    links = [link_title(link) for link in links_in(frame)]
+    pages = pages_in(frame)
     leftmost = source == "measured"
     of_source = frame.filter(pl.col("source") == source)
     if of_source.is_empty():
-        return cdf.nothing("not measured", _HEATMAP_WIDTH, 90 * len(SERIES))
+        return cdf.empty_plot("not measured", _HEATMAP_WIDTH, 90 * len(SERIES))
     tooltip = [
         alt.Tooltip("series:N", title="combination"),
         alt.Tooltip("page:N"),
@@ -198,16 +197,16 @@ def fig9_data(inputs: Inputs) -> pl.DataFrame:
         )
 
     known = inputs.published.quantiles.filter(figure="Fig. 9").with_columns(panel=pl.format("{} | {}", "page", "link"))
-    frame = pl.concat([_by_link(inputs, of_link), cdf.published_quantiles(known)])
+    frame = pl.concat([by_link(inputs, of_link), cdf.published_quantiles(known)])
     name = pl.col("panel").str.split(" | ")
     return frame.with_columns(page=name.list.first(), link=name.list.last())
 
 
 def fig9(frame: pl.DataFrame) -> AnyChart:
     """TNSM24 Fig. 9: CDF of the relative PLT increase, three pages by five links."""
-    links = [*LINKS, *sorted(set(frame["link"]) - set(LINKS))]
+    links = links_in(frame)
     width = (TEXT_WIDTH - 56) // len(links) - 12
-    pages = [page for page in _pages(frame) if page in set(frame["page"])]
+    pages = [page for page in pages_in(frame) if page in set(frame["page"])]
     rows = []
     for page in pages:
         of_page = frame.filter(pl.col("page") == page)
@@ -230,7 +229,7 @@ def fig9(frame: pl.DataFrame) -> AnyChart:
             )
         )
     chart = alt.vconcat(*rows, spacing=8)
-    chart.data = frame.with_columns(link_title=pl.col("link").replace(LINKS))
+    chart.data = with_titles(frame)
     return chart
 
 
@@ -353,7 +352,7 @@ def differences_data(inputs: Inputs) -> pl.DataFrame:
         ]
         return pl.concat(parts)
 
-    ours = _by_link(inputs, of_link).with_columns(source=pl.lit("measured"))
+    ours = by_link(inputs, of_link).with_columns(source=pl.lit("measured"))
     heatmap = inputs.published.heatmap
     zero = heatmap.select("link", "page").unique(maintain_order=True).with_columns(percent=pl.lit(0.0))
     printed = pl.concat([heatmap, zero.with_columns(series=pl.lit(metrics.BASELINE)).select(heatmap.columns)])
@@ -375,8 +374,8 @@ def differences_data(inputs: Inputs) -> pl.DataFrame:
 def differences(frame: pl.DataFrame) -> AnyChart:
     """What each step costs within a round: medians of paired differences with their intervals."""
     if frame.filter(pl.col("source") == "measured").is_empty():
-        return cdf.nothing("no rounds with both sides of a pair", TEXT_WIDTH - 60, 80)
-    links = [link_title(link) for link in (*LINKS, *sorted(set(frame["link"]) - set(LINKS)))]
+        return cdf.empty_plot("no rounds with both sides of a pair", TEXT_WIDTH - 60, 80)
+    links = [link_title(link) for link in links_in(frame)]
     order = list(_PAIRS)
     color = alt.Color(
         "series:N", scale=alt.Scale(domain=order, range=["#d55e00", "#009e73", "#0072b2"]), legend=_marks()
@@ -395,7 +394,7 @@ def differences(frame: pl.DataFrame) -> AnyChart:
         alt.Tooltip("high:Q", format="+.2f", title="to"),
         alt.Tooltip("n:Q", title="pairs"),
     ]
-    pages = [page for page in _pages(frame) if page in set(frame["page"])]
+    pages = [page for page in pages_in(frame) if page in set(frame["page"])]
     base = alt.Chart(width=(TEXT_WIDTH - 95) // len(pages) - 14, height=38 * len(links))
     x = alt.X("median:Q", title="Share of the baseline's PLT (%)", axis=alt.Axis(tickCount=4))
     y = alt.Y(
@@ -416,7 +415,7 @@ def differences(frame: pl.DataFrame) -> AnyChart:
     )
     column = alt.Column("page:N", sort=pages, title=None, header=alt.Header(labelPadding=2))
     chart: AnyChart = faceted(layers, column=column, spacing=14).resolve_scale(x="independent")
-    chart.data = frame.with_columns(link_title=pl.col("link").replace(LINKS))
+    chart.data = with_titles(frame)
     return chart
 
 
@@ -424,6 +423,91 @@ def _marks() -> alt.Legend:
     return alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=60, labelLimit=0, columns=3)
 
 
-def _pages(frame: pl.DataFrame) -> list[str]:
-    known = ["example.org", "wikipedia.org", "instagram.com"]
-    return [*known, *sorted(set(frame["page"]) - set(known))]
+FIGURES = (
+    figure(
+        name="fig08-heatmap",
+        title="Median PLT increase over DoUDP + H3 1-RTT",
+        paper_figure="Fig. 8",
+        notebook="page_loads",
+        caption=(
+            "Median PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the same "
+            "cell: as measured, as published, and the difference in percentage points."
+        ),
+        note="Small: 95 % interval, baseline and combination resampled together.",
+        data=fig8_data,
+        chart=fig8,
+        table=fig8_table,
+        width=TEXT_WIDTH,
+    ),
+    figure(
+        name="fig09-plt-grid",
+        title="Relative PLT increase, three pages by five links",
+        paper_figure="Fig. 9",
+        notebook="page_loads",
+        caption=(
+            "CDF of the PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the "
+            "same cell."
+        ),
+        note=DOTTED,
+        data=fig9_data,
+        chart=fig9,
+        width=TEXT_WIDTH,
+    ),
+    figure(
+        name="fig10-plt-wikipedia",
+        title="PLT of wikipedia.org on fiber and 4G",
+        paper_figure="Fig. 10",
+        notebook="page_loads",
+        caption=(
+            "CDF of the PLT of wikipedia.org, absolute and relative to the baseline's own median: machines and "
+            "browsers differ in how long a page takes, the second plot of each link takes that out. Its intervals "
+            "take the baseline's median as given."
+        ),
+        note=f"Dotted, thin: derived from {PAPER}. {OURS}",
+        data=fig10_data,
+        chart=fig10,
+        table=cdf.table,
+    ),
+    figure(
+        name="fig11-plt-instagram",
+        title="PLT of instagram.com on fiber and 4G",
+        paper_figure="Fig. 11",
+        notebook="page_loads",
+        caption=(
+            "CDF of the PLT of instagram.com, absolute and relative to the baseline's own median, which the "
+            "intervals take as given."
+        ),
+        note=f"Dotted, thin: derived from {PAPER}. {OURS}",
+        data=fig11_data,
+        chart=fig11,
+        table=cdf.table,
+    ),
+    figure(
+        name="fig12-summary",
+        title="Median PLT increase over all cells",
+        paper_figure="Fig. 12",
+        notebook="page_loads",
+        caption="CDF over the cells (page and link) of the median PLT increase of Fig. 8.",
+        note=f"Dotted, thin: {PAPER} as published, 15 cells.",
+        data=fig12_data,
+        chart=fig12,
+        table=fig12_table,
+        whole=True,
+    ),
+    figure(
+        name="plt-differences",
+        title="What each step costs within a round",
+        notebook="page_loads",
+        caption=(
+            "Paired differences of the PLT within a round, in percent of the baseline's median: DoQ instead of "
+            "DoUDP, DoH instead of DoQ, and a full H3 handshake instead of early data."
+        ),
+        note=(
+            f"Filled: medians of the differences, 95 % intervals. Hollow: differences of the medians of {PAPER} Fig. 8."
+        ),
+        data=differences_data,
+        chart=differences,
+        table=beside_published,
+        width=TEXT_WIDTH,
+    ),
+)

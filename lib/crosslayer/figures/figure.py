@@ -1,0 +1,202 @@
+"""What a figure is, and drawing one: rows from tables, a chart from rows, and every form it is shown in."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import altair as alt
+import polars as pl
+import vl_convert
+
+from crosslayer.errors import CrosslayerError
+from crosslayer.figures import cdf
+from crosslayer.figures.style import COLUMN_WIDTH, AnyChart, framed
+
+MAX_ROWS = 5000
+"""Rows that a chart may embed."""
+
+PNG_SCALE = 2.0
+"""Pixels of a PNG per CSS pixel."""
+
+_IN_JUPYTERLAB = "v5"
+"""Major version of the Vega-Lite that JupyterLab has inside; the charts mean the same in it."""
+
+
+class FigureError(CrosslayerError):
+    """A figure that cannot be drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One figure of a study."""
+
+    name: str
+    """File name without ending."""
+    title: str
+    paper_figure: str = ""
+    """What it corresponds to in the paper, e.g. `Fig. 5`; empty where the paper has nothing like it."""
+    notebook: str
+    """Notebook that explains it."""
+    caption: str
+    """What the reader sees; provenance is added when it is drawn."""
+    note: str = ""
+    """What marks and overlays mean, one or two sentences under the plot."""
+    data: Callable[[Any], pl.DataFrame]
+    """Makes the rows that are drawn: from `Inputs`, or from the results of a benchmark."""
+    chart: Callable[[pl.DataFrame], AnyChart]
+    """Draws them."""
+    table: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    """Its numbers for a reader, from its rows."""
+    verdict: Callable[[pl.DataFrame], str] | None = None
+    """Answers the question that its study asks, in a sentence made from its rows."""
+    lacks: Callable[[Any], str] | None = None
+    """Says what is missing of the study's data, from what `data` gets; empty where nothing is."""
+    width: int = COLUMN_WIDTH
+    whole: bool = False
+    """A CDF figure that shows its tails too; the others end at the 99th percentile and say so."""
+
+    @property
+    def heading(self) -> str:
+        """Paper figure and title."""
+        return f"{self.paper_figure}. {self.title}" if self.paper_figure else self.title
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure drawn from one dataset. In a notebook it shows itself."""
+
+    figure: Figure
+    rows: pl.DataFrame
+    """What it draws."""
+    chart: alt.VConcatChart
+    caption: str
+    """Caption with provenance."""
+    table: pl.DataFrame | None
+    """Its numbers for a reader; None where the figure has no table."""
+    verdict: str | None
+    """The answer to its study's question; None where it asks none."""
+
+    def vega_lite(self) -> dict[str, Any]:
+        """The chart as Vega-Lite with its rows inside. A copy of the outermost level: add to it what you like."""
+        return dict(self._spec)
+
+    def svg(self) -> str:
+        """The chart as a picture that needs no script.
+
+        Raises
+        ------
+        FigureError
+            Where the renderer refuses the chart.
+        """
+        return self._svg
+
+    def png(self) -> bytes:
+        """The chart as a picture of two pixels per CSS pixel; raises as `svg` does."""
+        return self._png
+
+    @cached_property
+    def _spec(self) -> dict[str, Any]:
+        # The tests validate every figure; here it would take longer than drawing.
+        spec: dict[str, Any] = self.chart.to_dict(validate=False)
+        return spec
+
+    @cached_property
+    def _svg(self) -> str:
+        text = json.dumps(self._spec, ensure_ascii=False, separators=(",", ":"))
+        try:
+            return _clips_from_0(vl_convert.vegalite_to_svg(text, vl_version=vegalite_version()))
+        except ValueError as error:
+            raise _cannot(self.figure, error) from error
+
+    @cached_property
+    def _png(self) -> bytes:
+        picture: bytes = vl_convert.svg_to_png(self._svg, scale=PNG_SCALE)
+        return picture
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """With tooltips in JupyterLab, as a picture on GitHub; without a network on either."""
+        schema = f"https://vega.github.io/schema/vega-lite/{_IN_JUPYTERLAB}.json"
+        return {
+            f"application/vnd.vegalite.{_IN_JUPYTERLAB}+json": self._spec | {"$schema": schema},
+            "image/png": base64.b64encode(self._png).decode(),
+            "text/plain": f"{self.figure.heading}. {self.caption}",
+        }
+
+
+def draw(figure: Figure, source: Any, provenance: str) -> Drawing:
+    """Draw one figure.
+
+    Parameters
+    ----------
+    figure
+        From the `figures` of a study.
+    source
+        What the figure's `data` is made from: `Inputs`, or the results of a benchmark.
+    provenance
+        Campaign, rounds, backend and host, from `Dataset.caption`.
+
+    Raises
+    ------
+    FigureError
+        Where the rows would be more than a chart may embed, or the data cannot be drawn, with the cause.
+    """
+    try:
+        rows = figure.data(source)
+        if rows.height > MAX_ROWS:
+            raise FigureError(
+                f"{rows.height} rows, more than the {MAX_ROWS} a chart may embed",
+                where=figure.name,
+                next_step="Measure fewer links or pages in one campaign, or draw the links apart.",
+            )
+        tail = cdf.tail_note(rows) if set(cdf.SCHEMA) <= set(rows.columns) and not figure.whole else ""
+        lacks = figure.lacks(source) if figure.lacks else ""
+        notes = [figure.note, _samples(rows), tail, lacks, provenance]
+        return Drawing(
+            figure,
+            rows,
+            chart=framed(figure.chart(rows), figure.heading, notes, figure.width),
+            caption=" ".join(part for part in (figure.caption, figure.note, lacks, provenance) if part),
+            table=figure.table(rows) if figure.table else None,
+            verdict=figure.verdict(rows) if figure.verdict else None,
+        )
+    except FigureError:
+        raise
+    except Exception as error:  # whatever bad data does to it: the other figures are to be drawn
+        raise _cannot(figure, error) from error
+
+
+def _cannot(figure: Figure, error: Exception) -> FigureError:
+    cause = str(error).partition("\n")[0]
+    return FigureError(
+        f"cannot be drawn ({type(error).__name__}: {cause})",
+        where=figure.name,
+        next_step="Look at its rows in the dataset: they are damaged or not of this study.",
+    )
+
+
+def _samples(rows: pl.DataFrame) -> str:
+    """How many observations the measured marks stand for."""
+    if "n" not in rows.columns or "source" not in rows.columns:
+        return ""
+    counts = rows.filter(pl.col("source") == "measured")["n"].drop_nulls().sort().to_list()
+    if not counts:
+        return ""
+    low, high = counts[0], counts[-1]
+    return f"n = {low}." if low == high else f"n = {low} to {high}."
+
+
+def vegalite_version() -> str:
+    """Vega-Lite version the charts are made for, e.g. 6.4."""
+    return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+
+
+def _clips_from_0(svg: str) -> str:
+    """The renderer numbers clip paths on from figure to figure; the same figure is to be the same file."""
+    numbers: dict[str, int] = {}
+    return re.sub(r"\bclip(\d+)\b", lambda found: f"clip{numbers.setdefault(found[1], len(numbers))}", svg)

@@ -1,0 +1,101 @@
+"""What several figures of the study share: its paper, its order of links and pages, and what a dataset lacks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import product
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import Figure, Inputs
+from crosslayer.figures.style import link_title
+from crosslayer.studies.coalescing import LINKS, PAGES
+
+PAPER = "TNSM24"
+OURS = "Dots and bars at 0.5: our medians, 95 % intervals."
+DOTTED = f"Dotted, thin: {PAPER} as published. {OURS}"
+
+
+def links_in(frame: pl.DataFrame) -> list[str]:
+    """Links of the paper, then those that only the frame has."""
+    return _paper_first(LINKS, frame["link"])
+
+
+def pages_in(frame: pl.DataFrame) -> list[str]:
+    """Pages of the paper, then those that only the frame has."""
+    return _paper_first(PAGES, frame["page"])
+
+
+def _paper_first(paper: Iterable[str], found: Iterable[str]) -> list[str]:
+    return [*paper, *sorted(set(found) - set(paper))]
+
+
+def by_link(inputs: Inputs, rows: Callable[[Inputs], pl.DataFrame]) -> pl.DataFrame:
+    """Compute link by link, so that a dataset of any size fits in memory."""
+    parts = [rows(inputs.only(link)) for link in inputs.links]
+    return pl.concat(parts) if parts else rows(inputs)
+
+
+def beside_published(rows: pl.DataFrame) -> pl.DataFrame:
+    """Medians of a figure that has them in rows, each with the published one: ..., n, median, low, high, published."""
+    key = [name for name in ("page", "link", "series") if name in rows.columns]
+    ours, printed = (rows.filter(pl.col("source") == source) for source in ("measured", "published"))
+    published = printed.select(*key, published="median")
+    return ours.join(published, on=key, how="left", maintain_order="left").select(
+        *key, "n", "median", "low", "high", "published"
+    )
+
+
+def lacks(inputs: Inputs) -> str:
+    """What the study has and a dataset has not, as sentences; empty where nothing is missing."""
+    exchanges = _cells(inputs.exchanges, "protocol")
+    loads = _cells(inputs.loads, "h3")
+    found = {
+        **{f"{name} exchanges": exchanges.get((name,), set()) for name in ("DoUDP", "DoQ", "DoH")},
+        **{f"H3 {name.upper()} loads": loads.get((name,), set()) for name in ("1-rtt", "0-rtt")},
+        "TCP RTTs": _cells(inputs.connects).get((), set()),
+    }
+    left_out = sorted({link for cells in found.values() for link, _ in cells} - set(inputs.links))
+    asked = set(product(inputs.links, inputs.pages))
+    something = {cell for cells in found.values() for cell in cells & asked}
+    nothing = asked - something if something else set()
+    missing = [
+        *(link_title(link) for link in LINKS if link not in (*inputs.links, *left_out)),
+        *(page for page in PAGES if page not in inputs.pages),
+        *_places(inputs, nothing),
+    ]
+    for name, cells in found.items():
+        if not cells:
+            missing.append(name)
+        elif lacking := asked - nothing - cells:
+            missing.append(f"{name} ({'; '.join(_places(inputs, lacking))})")
+    sentences = [
+        f"Not in this campaign: {', '.join(missing)}." if missing else "",
+        f"Left out, no RTT above 0 is known: {', '.join(map(link_title, left_out))}." if left_out else "",
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _places(inputs: Inputs, cells: set[tuple[str, str]]) -> list[str]:
+    """Cells in words: a link with all of its pages is named alone."""
+    places = []
+    known = [page for page in _paper_first(PAGES, inputs.pages) if page in inputs.pages]
+    for link in inputs.links:
+        pages = [page for page in known if (link, page) in cells]
+        whole = len(pages) == len(known)
+        places += [link_title(link)] if whole else [f"{page} on {link_title(link)}" for page in pages]
+    return places
+
+
+def _cells(rows: pl.LazyFrame, *by: str) -> dict[tuple[str, ...], set[tuple[str, str]]]:
+    """Cells with observations, by condition."""
+    found: dict[tuple[str, ...], set[tuple[str, str]]] = {}
+    for *condition, link, page in rows.select(*by, *metrics.CELL).unique().collect(engine="streaming").iter_rows():
+        found.setdefault(tuple(condition), set()).add((link, page))
+    return found
+
+
+figure = partial(Figure, lacks=lacks)
+"""A figure of this study: what its dataset lacks is said under each."""
