@@ -45,7 +45,7 @@ _TOOLS = {
     "tc": ("iproute2", "measuring", "netem"),
     "kdig": ("knot-dnsutils (Nix: knot-dns)", "comfort", "an independent DNS client"),
     "tcpdump": ("tcpdump", "comfort", "packet captures"),
-    "named": ("bind9 (Nix: bind)", "comfort", "BIND 9: the study `authoritative`, `crosslayer discover`"),
+    "named": ("bind9 (Nix: bind)", "comfort", "BIND 9, an authoritative server; `crosslayer discover`"),
     "kresd": ("knot-resolver (Nix: knot-resolver_5)", "comfort", "Knot Resolver, another one"),
 }
 _NIX = "`nix develop` has it too."
@@ -132,11 +132,11 @@ def _tools() -> list[Finding]:
 
 
 def _dnsproxy() -> Finding:
-    """AdGuard's proxy, which Batenburg 2022 had at both ends: a second configuration of the study `authoritative`."""
+    """AdGuard's proxy, which Batenburg 2022 had at both ends of kept connections."""
     where = shutil.which("dnsproxy")
     if where is not None:
-        return Finding("dnsproxy", State.OK, f'{where} (proxy = "dnsproxy" in plans of `authoritative`)', "", "comfort")
-    way = f"The study `authoritative` has this project's stub and server in its places. {_NIX}"
+        return Finding("dnsproxy", State.OK, f'{where} (options.proxy = "dnsproxy" in a plan)', "", "comfort")
+    way = f"This project's stub and server stand in its places. {_NIX}"
     return Finding("dnsproxy", State.NOTE, "not found, and Debian has no package of it", way, "comfort")
 
 
