@@ -8,15 +8,21 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from crosslayer import __version__
 from crosslayer.errors import CrosslayerError
 
+if TYPE_CHECKING:
+    from crosslayer.report import Report
+
 CANNOT_MEASURE = 3
 """Exit status of `measure` and `link` on a machine that cannot provide the testbed."""
+
+NOT_ALL_DRAWN = 4
+"""Exit status of `figures` and `report` where the page has a box in place of a figure; all else is drawn."""
 
 _BACKEND = click.option(
     "--backend",
@@ -193,9 +199,9 @@ def figures(folder: Path, out: Path) -> None:
     report` makes both. Needs no namespaces, no browser and no root. Without FOLDER: data/raw/coalescing.
     """
     from crosslayer.campaign.dataset import Dataset
-    from crosslayer.report import write_figures
+    from crosslayer.report import cores, write_figures
 
-    click.echo(str(write_figures(Dataset.open(folder), out)))
+    _tell(write_figures(Dataset.open(folder), out, processes=cores()))
 
 
 @cli.command()
@@ -234,17 +240,17 @@ def report(folder: Path, out: Path, pdf: bool) -> None:
     crosslayer report data/raw/mine --out mine --pdf   another one, also on paper
     """
     from crosslayer.campaign.dataset import Dataset
-    from crosslayer.report import write_report
+    from crosslayer.report import cores, write_report
 
     if pdf:
         from crosslayer.browser import find_browser
         from crosslayer.report.pdf import write_pdf
 
         find_browser()  # a missing one is told before the figures are drawn
-    page = write_report(Dataset.open(folder), out)
-    click.echo(str(page))
+    written = write_report(Dataset.open(folder), out, processes=cores())
     if pdf:
-        click.echo(str(write_pdf(page, out / "report.pdf")))
+        click.echo(str(write_pdf(written.page, out / "report.pdf")))
+    _tell(written)
 
 
 @cli.command()
@@ -388,6 +394,15 @@ def stub(
     if control is not None:
         raise click.UsageError("--control is for a stub that runs until it is stopped: leave it or COMMAND out.")
     sys.exit(stub_command.run_command(settings, list(command), metrics=metrics))
+
+
+def _tell(written: Report) -> None:
+    """Say where the page is; end with `NOT_ALL_DRAWN` where it has a box instead of a figure."""
+    for error in written.failed.values():
+        click.echo(f"{click.style('not drawn:', fg='red')} {error}", err=True)
+    click.echo(str(written.page))
+    if written.failed:
+        sys.exit(NOT_ALL_DRAWN)
 
 
 def _enter() -> None:
