@@ -66,6 +66,9 @@ class Study:
     """Frozen dataclass of what only this study can be told: `[options]` of a plan file is checked against it."""
     headlines: Mapping[str, str] = field(default_factory=dict)
     """Claims whose numbers stand on top of the report, and how they are called there."""
+    answer: tuple[str, ...] = ()
+    """What its campaigns answer, in sentences: `{T198}` stands for that claim's number and interval. A clause, up to a
+    semicolon, is left out where a claim in it is not measured."""
     primes_alias: bool = True
     """Its loads prime an alias of their page, which must have them and no further origins."""
     own_links: Callable[[Plan], Mapping[str, Profile]] = lambda plan: {}

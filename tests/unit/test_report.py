@@ -16,16 +16,21 @@ import pytest
 from click.testing import CliRunner
 
 import synthetic
-from crosslayer import claims, published, report
+from crosslayer import claims, published, report, studies
 from crosslayer.browser import BrowserError
 from crosslayer.campaign import provenance
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.cli import cli
-from crosslayer.figures import FIGURES, Drawing, Inputs, draw
-from crosslayer.report.page import SECTIONS
-from crosslayer.report.summary import HEADLINES
+from crosslayer.figures import Figure, Inputs
+from crosslayer.report import _until_merged, answer
+from crosslayer.report import drawing as drawing_all
+from crosslayer.report._until_merged import Drawing, draw, figures_of
+from crosslayer.report.files import saved_claims
+from crosslayer.studies import STUDIES
 
+ROOT = Path(__file__).parents[2]
 NAMES = ("failures", "fig05-dns-exchange")
+FIGURES = {figure.name: figure for study in STUDIES.values() for figure in figures_of(study)}
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +92,7 @@ def test_a_figure_is_saved_in_four_forms(folder: Path, drawings: list[Drawing]) 
         name = drawing.figure.name
         assert (saved / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (saved / f"{name}.svg").read_text()
-        assert pl.read_csv(saved / f"{name}.csv", infer_schema_length=None).height == drawing.frame.height
+        assert pl.read_csv(saved / f"{name}.csv", infer_schema_length=None).height == drawing.rows.height
         spec = json.loads((saved / f"{name}.json").read_text())
         assert spec["usermeta"]["crosslayer"]["campaign"] == "synthetic"
         assert spec["usermeta"]["crosslayer"]["caption"] == drawing.caption
@@ -137,7 +142,8 @@ def test_the_page_shows_every_claim_and_counts_them(folder: Path, dataset: Datas
 def test_headline_numbers_are_those_of_their_claims(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
     page = report.write_index(dataset, folder).read_text()
     headlines = page[page.index('class="headlines"') : page.index("</table>", page.index('class="headlines"'))]
-    assert headlines.count('<a href="#') == len([claim for claim in HEADLINES if claim.startswith("T")])
+    own = next(iter(STUDIES.values())).headlines
+    assert headlines.count('<a href="#') == len(own)
     row = verdicts.row(by_predicate=pl.col("claim_id") == "T077", named=True)
     assert row["low"] < row["ours"] < row["high"]
     assert f"<td>{claims.ours(row)}</td><td>{claims.interval(row)}</td><td>1.03 RTT</td>" in headlines
@@ -194,7 +200,7 @@ def test_claims_of_another_study_come_from_its_own_campaign(
     page = report.write_index(dataset, folder).read_text()
     rows = {a["id"]: a["class"] for tag, a in Elements(page).found if tag == "tr" and "data-paper" in a}
     assert list(rows) == verdicts["claim_id"].to_list()
-    assert rows["I103"] == "direction"
+    assert rows["I103"] == "direction-only"
     assert rows["I123"] == "not-measured"  # the study web is not there
     assert rows["T077"] == "reproduced"
     assert "Campaigns: synthetic, another." in page
@@ -202,8 +208,9 @@ def test_claims_of_another_study_come_from_its_own_campaign(
 
 
 def test_every_figure_has_its_part_of_the_page() -> None:
-    for figure in FIGURES.values():
-        assert figure.notebook in SECTIONS or figure.notebook.startswith("question_"), figure.name
+    for study in STUDIES.values():
+        notebooks = {section.notebook for section in study.sections}
+        assert {figure.notebook for figure in figures_of(study)} <= notebooks, study.name
 
 
 @pytest.mark.parametrize(
@@ -220,24 +227,148 @@ def test_the_page_says_what_its_study_measures(
     assert ('class="bar"' in page) == (study != "key-share")
 
 
-def test_figures_of_open_questions_are_shown_whatever_campaign_they_are_of(
+def test_figures_of_other_studies_are_shown_whatever_campaign_they_are_of(
     folder: Path, dataset: Dataset, drawings: list[Drawing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = replace(
-        drawings[0].figure,
-        name="asked",
-        study="another-study",
-        notebook="question",
-        title="Why?",
-        verdict=lambda frame: "Because of <it>.",
-    )
-    monkeypatch.setitem(FIGURES, "asked", asked)
-    other = replace(dataset, campaign=replace(dataset.campaign, campaign="another"))
-    report.save_drawing(replace(drawings[0], figure=asked), other, folder)
+    asked = replace(drawings[0].figure, name="asked", study="key-share", notebook="question_key_share", title="Why?")
+    with_figures(monkeypatch, asked)
+    other = replace(dataset, campaign=replace(dataset.campaign, study="key-share", campaign="another"))
+    report.save_drawing(replace(drawings[0], figure=asked, verdict="Because of <it>."), other, folder)
     page = report.write_index(dataset, folder).read_text()
-    assert page.index('<section id="questions">') < page.index('<figure id="asked"')
-    assert '<li><a href="#questions">Open questions</a><ul><li><a href="#asked">Why?</a></li></ul></li>' in page
+    section = STUDIES["key-share"].sections[0]
+    assert page.index(f'<section id="{section.notebook}">') < page.index('<figure id="asked"')
+    entry = f'<li><a href="#{section.notebook}">{section.heading}</a><ul><li><a href="#asked">Why?</a></li></ul></li>'
+    assert entry in page
     assert "<strong>Because of &lt;it&gt;.</strong>" in page
+
+
+# A figure that fails
+
+
+def with_figures(monkeypatch: pytest.MonkeyPatch, *more: Figure) -> None:
+    """As if a few figures of `NAMES` and some more were all that there are."""
+    known = [*(FIGURES[name] for name in NAMES), *more]
+    monkeypatch.setattr(_until_merged, "FIGURES", {figure.name: figure for figure in known})
+
+
+def broken_figure() -> Figure:
+    def fail(inputs: Inputs) -> pl.DataFrame:
+        raise ValueError("the rows <are> gone")
+
+    return replace(FIGURES[NAMES[0]], name="broken", title="A broken one", data=fail)
+
+
+def test_a_figure_that_fails_is_a_box_and_all_others_are_drawn(
+    tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_figures(monkeypatch, broken_figure())
+    (tmp_path / "coalescing").mkdir()
+    (tmp_path / "coalescing" / "broken.svg").write_text("of an earlier campaign")
+    written = report.write_report(dataset, tmp_path)
+    assert list(written.failed) == ["broken"]
+    assert "ValueError: the rows <are> gone" in written.failed["broken"]
+    page = written.page.read_text()
+    box = page[page.index('<figure id="broken"') : page.index("</figure>", page.index('<figure id="broken"'))]
+    assert 'class="failed"' in box
+    assert "the rows &lt;are&gt; gone" in box
+    assert "<img" not in box
+    assert not (tmp_path / "coalescing" / "broken.svg").exists()
+    for name in NAMES:
+        assert f'data-name="{name}"' in page
+    assert "broken" in report.write_index(dataset, tmp_path).read_text()  # whoever renews the page
+
+
+def test_the_exit_status_says_that_a_figure_failed(
+    tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_figures(monkeypatch, broken_figure())
+    for command in ("figures", "report"):
+        said = CliRunner().invoke(cli, [command, str(dataset.folder), "--out", str(tmp_path / command)])
+        assert said.exit_code == 4
+        assert "ValueError" in said.output
+        assert (tmp_path / command / "index.html").is_file()
+
+
+def test_processes_draw_what_one_draws(tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_figures(monkeypatch)  # in this process: those that draw have all of them
+    monkeypatch.setattr(drawing_all, "_WORTH_PROCESSES", 1)
+    alone = report.write_figures(dataset, tmp_path / "alone")
+    both = report.write_figures(dataset, tmp_path / "both", processes=2)
+    assert not alone.failed
+    assert not both.failed
+    files = sorted(path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*.*"))
+    assert len(files) == 4 * len(NAMES) + 1
+    for name in files:
+        assert (tmp_path / "alone" / name).read_bytes() == (tmp_path / "both" / name).read_bytes(), name
+
+
+# The answer on top
+
+
+def with_numbers(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """As if the claims of the answer were measured; a campaign of one page has not all of them."""
+    asked = pl.col("claim_id").is_in(re.findall(r"\{(T\d+)\}", " ".join(STUDIES[studies.DEFAULT].answer)))
+    values = {"ours": 1.5, "low": 1.25, "high": 1.75, "unit": "%", "verdict": "reproduced"}
+    return verdicts.with_columns(
+        pl.when(asked).then(pl.lit(value)).otherwise(pl.col(name)).alias(name) for name, value in values.items()
+    )
+
+
+def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
+    numbered = with_numbers(verdicts)
+    report.save_claims(numbered, dataset, folder)
+    page = report.write_index(dataset, folder).read_text()
+    said = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
+    assert said.count("<li>") == 3
+    assert "1.50 % [1.25, 1.75] slower over DoH" in said
+    assert "gives back 1.50 % [1.25, 1.75] of each page load" in said
+    measured = numbered.filter(pl.col("verdict") != "not measured")
+    assert f"of the {measured.height} published results that were measured again" in said
+    assert "In brackets are 95 % intervals (rounds resampled, 7 per link and page" in said
+    assert page.index('class="answer"') < page.index('id="summary"') < page.index('id="claims"') < page.index("<figure")
+
+
+def test_a_clause_without_its_numbers_is_left_out(dataset: Dataset, verdicts: pl.DataFrame) -> None:
+    """The study web is not there, so nothing is said of it; of a sentence without any number nothing is left."""
+    first, second, _ = answer.answer(dataset, with_numbers(verdicts))
+    assert "{I129}" in STUDIES[dataset.campaign.study].answer[0]
+    assert "resumes its session" not in first
+    assert first.endswith("three pages).")
+    assert second.endswith("is left.")
+    (certainty,) = answer.answer(dataset, verdicts.with_columns(low=None, high=None))
+    assert certainty.startswith("In brackets")
+
+
+def test_the_answer_of_a_question_is_that_of_its_figures(dataset: Dataset, verdicts: pl.DataFrame) -> None:
+    other = replace(dataset, campaign=replace(dataset.campaign, study="key-share"))
+    assert answer.answer(other, None, ["Yes, it does."]) == ["Yes, it does."]
+
+
+def test_the_readme_says_what_the_committed_campaigns_answer(tmp_path: Path) -> None:
+    for name, study in STUDIES.items():
+        if study.paper:
+            of_study = Dataset.open(ROOT / "data" / "raw" / name)
+            report.save_claims(report.check_claims(of_study), of_study, tmp_path)
+    committed = Dataset.open(ROOT / "data" / "raw" / studies.DEFAULT)
+    sentences = answer.as_paragraph(answer.answer(committed, saved_claims(committed, tmp_path)))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = readme[readme.index("<!-- answer -->") : readme.index("<!-- /answer -->")]
+    assert block == f"<!-- answer -->\n{sentences}\n", "run `crosslayer report` and commit README.md"
+
+
+def test_the_readme_is_renewed_in_a_checkout_and_nowhere_else(
+    tmp_path: Path, dataset: Dataset, verdicts: pl.DataFrame
+) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("# Title\n\n<!-- answer -->\nold\n<!-- /answer -->\n\nmore\n")
+    copy = Dataset.open(shutil.copytree(dataset.folder, tmp_path / "data" / "raw" / studies.DEFAULT))
+    for where, own in ((tmp_path / "mine", copy), (tmp_path / "figures", dataset)):
+        report.save_claims(verdicts, own, where)
+        answer.renew_readme(own, where)
+        assert "\nold\n" in readme.read_text()
+    answer.renew_readme(copy, tmp_path / "figures")
+    sentences = answer.as_paragraph(answer.answer(copy, verdicts))
+    assert readme.read_text() == f"# Title\n\n<!-- answer -->\n{sentences}\n<!-- /answer -->\n\nmore\n"
 
 
 def test_a_dataset_from_another_machine_is_called_one(tmp_path: Path, folder: Path, dataset: Dataset) -> None:

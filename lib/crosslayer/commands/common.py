@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from crosslayer.errors import CrosslayerError
 from crosslayer.studies import DEFAULT
+
+if TYPE_CHECKING:
+    from crosslayer.report import Report
 
 BACKEND = click.option(
     "--backend",
@@ -33,6 +36,19 @@ def renamed(new: str) -> Callable[[click.Context, click.Parameter, Any], None]:
             raise CrosslayerError(f"{option.opts[0]} is now {new}")
 
     return callback
+
+
+NOT_ALL_DRAWN = 4
+"""Exit status where the page has a box in place of a figure; all else is drawn."""
+
+
+def tell(written: Report) -> None:
+    """Say where the page is; end with `NOT_ALL_DRAWN` where it has a box instead of a figure."""
+    for error in written.failed.values():
+        click.echo(f"{click.style('not drawn:', fg='red')} {error}", err=True)
+    click.echo(str(written.page))
+    if written.failed:
+        sys.exit(NOT_ALL_DRAWN)
 
 
 def enter() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from crosslayer.commands.common import DATASET, FIGURES
+from crosslayer.commands.common import DATASET, FIGURES, tell
 
 
 @click.command("figures")
@@ -19,6 +19,6 @@ def command(folder: Path, out: Path) -> None:
     report` makes both. Needs no namespaces, no browser and no root. Without FOLDER: data/raw/coalescing.
     """
     from crosslayer.campaign.dataset import Dataset
-    from crosslayer.report import write_figures
+    from crosslayer.report import cores, write_figures
 
-    click.echo(str(write_figures(Dataset.open(folder), out)))
+    tell(write_figures(Dataset.open(folder), out, processes=cores()))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from crosslayer.commands.common import DATASET, FIGURES
+from crosslayer.commands.common import DATASET, FIGURES, tell
 
 
 @click.command("report")
@@ -26,14 +26,14 @@ def command(folder: Path, out: Path, pdf: bool) -> None:
     crosslayer report data/raw/mine --out mine --pdf   another one, also on paper
     """
     from crosslayer.campaign.dataset import Dataset
-    from crosslayer.report import write_report
+    from crosslayer.report import cores, write_report
 
     if pdf:
         from crosslayer.browser import find_browser
         from crosslayer.report.pdf import write_pdf
 
         find_browser()  # a missing one is told before the figures are drawn
-    page = write_report(Dataset.open(folder), out)
-    click.echo(str(page))
+    written = write_report(Dataset.open(folder), out, processes=cores())
     if pdf:
-        click.echo(str(write_pdf(page, out / "report.pdf")))
+        click.echo(str(write_pdf(written.page, out / "report.pdf")))
+    tell(written)

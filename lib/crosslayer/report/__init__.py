@@ -7,27 +7,43 @@ and the pictures are inside. `write_report` makes all of it. `pdf.write_pdf` pri
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from crosslayer import claims, published
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.figures import FIGURES, Inputs, draw
-from crosslayer.report.files import ReportError, save, save_claims, save_drawing
+from crosslayer.report.answer import renew_readme
+from crosslayer.report.drawing import cores, draw_all
+from crosslayer.report.files import ReportError, save, save_claims, save_drawing, save_failure
 from crosslayer.report.page import write_index
 from crosslayer.studies import STUDIES
 
 __all__ = [
+    "Report",
     "ReportError",
     "check_claims",
+    "cores",
     "save",
     "save_claims",
     "save_drawing",
+    "save_failure",
     "write_figures",
     "write_index",
     "write_report",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written."""
+
+    page: Path
+    """`index.html`."""
+    failed: Mapping[str, str]
+    """Figures that could not be drawn, and why; the page has a box in place of each."""
 
 
 def check_claims(dataset: Dataset) -> pl.DataFrame:
@@ -38,7 +54,7 @@ def check_claims(dataset: Dataset) -> pl.DataFrame:
     return claims.check(dataset, own, published.load().claims, elsewhere=elsewhere)
 
 
-def write_figures(dataset: Dataset, folder: Path) -> Path:
+def write_figures(dataset: Dataset, folder: Path, *, processes: int = 1) -> Report:
     """Draw and save every figure of a dataset's study, then renew the page.
 
     Parameters
@@ -47,33 +63,34 @@ def write_figures(dataset: Dataset, folder: Path) -> Path:
         What to draw.
     folder
         E.g. `figures`; the figures go to a folder of their study in it.
+    processes
+        How many may draw at the same time; more than one only from a program whose main module may be imported again.
 
-    Returns
-    -------
-    Path
-        `folder/index.html`.
+    Raises
+    ------
+    ReportError
+        Where the folder cannot be written, or there is nothing to show.
     """
-    inputs = Inputs.of(dataset, published.load())
-    for figure in FIGURES.values():
-        if figure.study == dataset.campaign.study:
-            save_drawing(draw(figure, inputs, dataset.caption), dataset, folder)
-    return write_index(dataset, folder)
+    failed = draw_all(dataset, folder, processes)
+    return Report(write_index(dataset, folder), failed)
 
 
-def write_report(dataset: Dataset, folder: Path) -> Path:
+def write_report(dataset: Dataset, folder: Path, *, processes: int = 1) -> Report:
     """Check and save the claims, draw and save the figures, and join them on the page.
+
+    Where the folder is the committed one of the committed campaign, the README's answer is renewed too.
 
     Parameters
     ----------
-    dataset
-        What to report.
-    folder
-        E.g. `figures`; claims and figures go to a folder of their study in it.
+    dataset, folder, processes
+        As for `write_figures`.
 
-    Returns
-    -------
-    Path
-        `folder/index.html`.
+    Raises
+    ------
+    ReportError
+        As for `write_figures`.
     """
     save_claims(check_claims(dataset), dataset, folder)
-    return write_figures(dataset, folder)
+    written = write_figures(dataset, folder, processes=processes)
+    renew_readme(dataset, folder)
+    return written

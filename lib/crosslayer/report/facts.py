@@ -1,11 +1,9 @@
-"""What a campaign says of itself, for a reader: when, where and with what it was measured."""
+"""What a campaign says of itself, in names and values: when, where and with what it was measured."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from html import escape
 
 from crosslayer.campaign import provenance as machine
 from crosslayer.campaign.dataset import Campaign, Dataset
@@ -23,8 +21,8 @@ def elsewhere(dataset: Dataset) -> str:
     )
 
 
-def overview(dataset: Dataset) -> str:
-    """The campaign in a few rows: an HTML table."""
+def overview(dataset: Dataset) -> dict[str, str]:
+    """The campaign in a few rows."""
     campaign = dataset.campaign
     fewest, most = dataset.rounds_per_cell
     links, pages = len(campaign.links), len(campaign.pages)
@@ -37,46 +35,36 @@ def overview(dataset: Dataset) -> str:
         "Rounds per cell": f"{most if fewest == most else f'{fewest} to {most}'} of {campaign.rounds} planned",
         "Link emulated by": _BACKENDS.get(campaign.backend, campaign.backend),
         "Host": host_text(campaign),
+        "Versions": "; ".join(f"{name} {version}" for name, version in versions.items()),
+        "Notes": " ".join(campaign.notes),
     }
-    if versions:
-        rows["Versions"] = "; ".join(f"{name} {version}" for name, version in versions.items())
-    if campaign.notes:
-        rows["Notes"] = " ".join(campaign.notes)
-    return table(rows)
+    return {name: value for name, value in rows.items() if value}
 
 
-def provenance(dataset: Dataset) -> str:
-    """How the campaign was measured: plan, seed, revision, versions, rows and the whole `campaign.json`, as HTML."""
+def provenance(dataset: Dataset) -> dict[str, str]:
+    """How the campaign was measured: plan, seed, revision and rows."""
     campaign = dataset.campaign
     clean = {True: " (clean)", False: " (with uncommitted changes)", None: ""}[campaign.git_clean]
-    raw = json.loads((dataset.folder / "campaign.json").read_text(encoding="utf-8"))
-    rows = {
+    counted = json.loads(whole(dataset)).get("rows") or {}
+    return {
         "Campaign": campaign.campaign,
         "Started": campaign.started,
         "Ended": campaign.ended or "not finished",
         "Seed": "none" if campaign.seed is None else str(campaign.seed),
         "Plan": "; ".join(f"{name}: {_plain(value)}" for name, value in campaign.plan.items()),
-        "Rows": "; ".join(f"{name}: {count}" for name, count in (raw.get("rows") or {}).items()) or "not recorded",
+        "Rows": "; ".join(f"{name}: {count}" for name, count in counted.items()) or "not recorded",
         "Git revision": f"{campaign.git_revision or 'unknown'}{clean}",
         "Host": host_text(campaign),
         "Link emulated by": _BACKENDS.get(campaign.backend, campaign.backend),
         "Schema version": str(campaign.schema_version),
         "Notes": " ".join(campaign.notes) or "none",
     }
-    versions = {str(name): str(version) for name, version in campaign.versions.items()}
-    whole = escape(json.dumps(raw, indent=1, ensure_ascii=False))
-    return (
-        f"{table(rows)}<h3>Versions</h3>{table(versions)}"
-        f"<details><summary>campaign.json, whole</summary><pre>{whole}</pre></details>"
-    )
 
 
-def table(rows: Mapping[str, str]) -> str:
-    """Names and values as an HTML table."""
-    body = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows.items()
-    )
-    return f'<div class="table"><table class="facts">{body}</table></div>'
+def whole(dataset: Dataset) -> str:
+    """`campaign.json`."""
+    raw = json.loads((dataset.folder / "campaign.json").read_text(encoding="utf-8"))
+    return json.dumps(raw, indent=1, ensure_ascii=False)
 
 
 def host_text(campaign: Campaign) -> str:

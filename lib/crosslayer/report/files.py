@@ -4,43 +4,69 @@ from __future__ import annotations
 
 import io
 import json
-import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import altair as alt
 import polars as pl
-import vl_convert
 
 from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.errors import CrosslayerError
-from crosslayer.figures import FIGURES, Drawing
+from crosslayer.figures import Drawing, Figure, FigureError
 from crosslayer.studies import STUDIES
-
-PNG_SCALE = 2.0
+from crosslayer.study import Study
 
 _KEY = "crosslayer"
 _CLAIMS = "claims.parquet"
+_PICTURES = ("svg", "png", "csv")
 
 
 class ReportError(CrosslayerError):
     """Figures, claims or their page that cannot be written or shown."""
 
 
-def save(chart: alt.VConcatChart, frame: pl.DataFrame, folder: Path, name: str, **about: str) -> dict[str, Path]:
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A figure as it was found in a folder."""
+
+    study: Study
+    figure: Figure
+    spec: dict[str, Any]
+    """Vega-Lite, and what `save` kept with it."""
+    svg: str
+    """Empty where it could not be drawn."""
+
+    @property
+    def campaign(self) -> str:
+        """Whose figure it is."""
+        return self._kept("campaign")
+
+    @property
+    def verdict(self) -> str:
+        """The answer to its question; empty where it has none."""
+        return self._kept("verdict")
+
+    @property
+    def error(self) -> str:
+        """Why it could not be drawn; empty where it could."""
+        return self._kept("error")
+
+    def _kept(self, name: str) -> str:
+        return str(self.spec["usermeta"][_KEY].get(name, ""))
+
+
+def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
     """Write a figure as SVG, PNG (two pixels per CSS pixel), Vega-Lite JSON, and the CSV it draws.
 
     Parameters
     ----------
-    chart, frame
-        The figure and its rows.
+    drawing
+        The figure.
     folder
         Made where it is missing.
-    name
-        File name without ending.
     about
-        Kept in the JSON under `usermeta.crosslayer`: campaign, caption, verdict.
+        Kept in the JSON under `usermeta.crosslayer`, beside name, caption and verdict.
 
     Returns
     -------
@@ -51,16 +77,16 @@ def save(chart: alt.VConcatChart, frame: pl.DataFrame, folder: Path, name: str, 
     ------
     ReportError
         Where the folder cannot be written.
+    FigureError
+        Where the renderer refuses the chart; nothing is written then.
     """
-    spec = chart.to_dict(validate=False)  # the tests validate every figure; here it would take longer than drawing
-    spec["usermeta"] = {_KEY: {"name": name} | about}
-    text = json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
-    version = vegalite_version()
+    name = drawing.figure.name
+    about |= {"name": name, "caption": drawing.caption} | ({"verdict": drawing.verdict} if drawing.verdict else {})
     content = {
-        "svg": _clips_from_0(vl_convert.vegalite_to_svg(text, vl_version=version)).encode(),
-        "png": vl_convert.vegalite_to_png(text, vl_version=version, scale=PNG_SCALE),
-        "json": text.encode(),
-        "csv": frame.write_csv().encode(),
+        "svg": drawing.svg().encode(),
+        "png": drawing.png(),
+        "json": _as_json(drawing.vega_lite() | {"usermeta": {_KEY: about}}),
+        "csv": drawing.rows.write_csv().encode(),
     }
     paths = {ending: folder / f"{name}.{ending}" for ending in content}
     for ending, path in paths.items():
@@ -68,52 +94,45 @@ def save(chart: alt.VConcatChart, frame: pl.DataFrame, folder: Path, name: str, 
     return paths
 
 
-def _clips_from_0(svg: str) -> str:
-    """The renderer numbers clip paths on from figure to figure; the same figure is to be the same file."""
-    numbers: dict[str, int] = {}
-    return re.sub(r"\bclip(\d+)\b", lambda found: f"clip{numbers.setdefault(found[1], len(numbers))}", svg)
-
-
 def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path) -> dict[str, Path]:
-    """`save` a drawn figure in the folder of its study, e.g. `figures/coalescing/`, with its verdict if it has one."""
-    verdict = drawing.figure.verdict
-    return save(
-        drawing.chart,
-        drawing.frame,
-        folder / drawing.figure.study,
-        drawing.figure.name,
-        campaign=dataset.campaign.campaign,
-        caption=drawing.caption,
-        **({"verdict": verdict(drawing.frame)} if verdict else {}),
-    )
+    """`save` a drawn figure in the folder of its study, e.g. `figures/coalescing/`."""
+    return save(drawing, folder / dataset.campaign.study, campaign=dataset.campaign.campaign)
 
 
-def saved_figures(folder: Path) -> dict[str, dict[str, Any]]:
-    """Vega-Lite of every figure in a folder by name, in the order of the paper; `about` says whose it is.
+def save_failure(figure: Figure, error: FigureError, dataset: Dataset, folder: Path) -> None:
+    """Keep why a figure cannot be drawn, in the place of what an earlier campaign may have left there."""
+    path = folder / dataset.campaign.study / f"{figure.name}.json"
+    about = {"name": figure.name, "campaign": dataset.campaign.campaign, "error": str(error)}
+    write(path, _as_json({"usermeta": {_KEY: about}}))
+    for ending in _PICTURES:
+        path.with_suffix(f".{ending}").unlink(missing_ok=True)
+
+
+def saved_figures(folder: Path) -> list[Saved]:
+    """Every figure of every study that a folder has, in the order of the studies and their papers.
 
     Raises
     ------
     ReportError
         For a file that cannot be read.
     """
-    found = {}
-    for name, figure in FIGURES.items():
-        path = folder / figure.study / f"{name}.json"
-        if not path.is_file():
-            continue
-        try:
-            found[name] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ReportError(
-                f"cannot be read ({error})", where=str(path), next_step="Draw the figure again."
-            ) from error
+    found = []
+    for study in STUDIES.values():
+        for figure in study.figures:
+            path = folder / study.name / f"{figure.name}.json"
+            if not path.is_file():
+                continue
+            try:
+                saved = Saved(study, figure, json.loads(path.read_text(encoding="utf-8")), "")
+                if not saved.error:
+                    svg = path.with_suffix(".svg").read_text(encoding="utf-8")
+                    saved = Saved(study, figure, saved.spec, svg)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise ReportError(
+                    f"cannot be read ({error})", where=str(path), next_step="Draw the figure again."
+                ) from error
+            found.append(saved)
     return found
-
-
-def about(spec: dict[str, Any]) -> dict[str, str]:
-    """What `save` kept of a figure: name, campaign, caption and, where it answers a question, its verdict."""
-    kept: dict[str, str] = spec["usermeta"][_KEY]
-    return kept
 
 
 def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[Path]:
@@ -140,9 +159,11 @@ def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[
     """
     table = io.BytesIO()
     verdicts.select(pl.lit(dataset.campaign.campaign).alias("campaign"), pl.all()).write_parquet(table)
-    text = claims.to_markdown(verdicts, caption=dataset.caption)
-    content = {_claims_path(dataset, folder): table.getvalue()}
-    content[_claims_path(dataset, folder).with_suffix(".md")] = text.encode()
+    path = folder / dataset.campaign.study / _CLAIMS
+    content = {
+        path: table.getvalue(),
+        path.with_suffix(".md"): claims.to_markdown(verdicts, caption=dataset.caption).encode(),
+    }
     for path, data in content.items():
         write(path, data)
     return list(content)
@@ -162,16 +183,17 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
     ReportError
         For a file that cannot be read.
     """
-    own = _read_claims(_claims_path(dataset, folder))
+    own = _read_claims(folder / dataset.campaign.study / _CLAIMS)
     if own is None or (own["campaign"] != dataset.campaign.campaign).any():
         return None
     order = own.select("claim_id")
-    for study in STUDIES.values():
-        if study.name == dataset.campaign.study or study.claims is None:
+    for name, study in STUDIES.items():
+        of_study = study.claims
+        if name == dataset.campaign.study or of_study is None:
             continue
-        if (other := _read_claims(folder / study.name / _CLAIMS)) is None:
+        if (other := _read_claims(folder / name / _CLAIMS)) is None:
             continue
-        checked = other.filter(pl.col("claim_id").is_in(list(study.claims.checks)))
+        checked = other.filter(pl.col("claim_id").is_in(list(of_study.checks)))
         own = pl.concat([own.join(checked, on="claim_id", how="anti"), checked])
     return order.join(own, on="claim_id", maintain_order="left").select(own.columns)
 
@@ -210,10 +232,5 @@ def write(path: Path, content: bytes) -> None:
         ) from error
 
 
-def vegalite_version() -> str:
-    """Vega-Lite version the charts are made for, e.g. 6.4."""
-    return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-
-
-def _claims_path(dataset: Dataset, folder: Path) -> Path:
-    return folder / dataset.campaign.study / _CLAIMS
+def _as_json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

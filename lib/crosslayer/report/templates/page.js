@@ -1,4 +1,10 @@
 const specs = JSON.parse(document.getElementById("specs").textContent);
+for (const { datasets } of Object.values(specs)) {  // their rows come as columns
+  for (const [name, columns] of Object.entries(datasets)) {
+    const names = Object.keys(columns);
+    datasets[name] = (columns[names[0]] ?? []).map((_, i) => Object.fromEntries(names.map(name => [name, columns[name][i]])));
+  }
+}
 function give(name, type, text) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type }));
@@ -50,7 +56,7 @@ function filtered(table, form) {
   show();
 }
 function sortable(table) {
-  const body = table.tBodies[0], rows = [...body.rows], rank = ["reproduced", "direction", "not-reproduced", "not-measured"];
+  const body = table.tBodies[0], rows = [...body.rows], rank = body.dataset.verdicts.split(" ");
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
     if (!("sort" in head.dataset)) return;
