@@ -49,7 +49,9 @@ TRUTH = {
 }
 PROGRAMS = {"bind9": "named", "bind9-tls12": "named", "knot-resolver": "kresd"}
 QUIC = {"DoH3", "DoQ"}
-HERE = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+HERE = os.environ | {
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
+}
 """Environment in which this file runs as a program."""
 
 
