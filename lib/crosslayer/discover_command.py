@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import socket
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from crosslayer.dns import ClientSettings, Protocol, Question, build_query
 from crosslayer.testbed import Testbed, network, private
 
 Say = Callable[[str], None]
+
+_WRITE_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,6 @@ def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> bool:
     else:
         say(table.text(rows))
     if request.out is not None:
-        table.write(rows, request.out)
         tell(str(request.out))
     if not whole:
         tell(f"Stopped: {len({(row.target, row.address) for row in rows})} of {len(hosts)} addresses were looked at.")
@@ -133,21 +135,37 @@ def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> bool:
 
 
 def _found(request: Request, hosts: list[ProbedHost]) -> tuple[list[Support], bool]:
-    """Rows in the order of the hosts, and whether that is all of them."""
+    """Rows in the order of the hosts, and whether that is all of them; the file is written as they come."""
     found: dict[ProbedHost, list[Support]] = {}
-    with tqdm(total=checks(hosts), unit="check", smoothing=0.05, dynamic_ncols=True) as bar:
-        finding = discover(
-            hosts,
-            question=request.question,
-            packets_per_s=request.packets_per_s,
-            timeout_s=request.timeout_s,
-            progress=bar.update,
-        )
-        with contextlib.closing(finding), contextlib.suppress(KeyboardInterrupt):
+    written_s = -math.inf
+    try:
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            tqdm(total=checks(hosts), unit="check", smoothing=0.05, dynamic_ncols=True) as bar,
+            contextlib.closing(
+                discover(
+                    hosts,
+                    question=request.question,
+                    packets_per_s=request.packets_per_s,
+                    timeout_s=request.timeout_s,
+                    progress=bar.update,
+                )
+            ) as finding,
+        ):
             for rows in finding:
                 found[ProbedHost(rows[0].target, rows[0].address)] = rows
                 bar.set_postfix_str(rows[0].target)
-    return [row for host in hosts for row in found.get(host, [])], len(found) == len(hosts)
+                if request.out is not None and time.monotonic() - written_s > _WRITE_EVERY_S:
+                    table.write(_in_order(hosts, found), request.out)
+                    written_s = time.monotonic()
+    finally:
+        if request.out is not None:
+            table.write(_in_order(hosts, found), request.out)
+    return _in_order(hosts, found), len(found) == len(hosts)
+
+
+def _in_order(hosts: list[ProbedHost], found: dict[ProbedHost, list[Support]]) -> list[Support]:
+    return [row for host in hosts for row in found.get(host, [])]
 
 
 def resolve(targets: Sequence[Target]) -> list[ProbedHost]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import urllib3.exceptions
+import websocket
 from selenium import webdriver
 from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver.chrome.options import Options
@@ -76,8 +79,13 @@ if (ready()) report(); else {
 _PAINT_WAIT_MS = 1500
 _QUIC_PORT, _UNUSED_PORT = 443, 1
 _ANSWER_INTERVAL_S = 0.001
+_ANSWER_TIMEOUT_S = 5.0
 _SETTLE_WINDOW_S = 0.04
 _SETTLE_MOST_S = 0.6
+_END_MOST_S, _END_POLL_S = 2.0, 0.01
+
+_FAULTS = (WebDriverException, urllib3.exceptions.HTTPError, websocket.WebSocketException, OSError)
+"""What Selenium raises: its own, and what it lets through where Chromium or ChromeDriver has been killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +172,7 @@ class Browser:
         extra_flags: tuple[str, ...] = (),
         page_timeout_s: float = 60.0,
     ) -> None:
+        self._profile = folder / "profile"
         home = folder / "home"
         home.mkdir(parents=True, exist_ok=True)
         rules = [f"MAP {host}:443 {address}:443" for host, address in addresses.items()] + ["MAP * ~NOTFOUND"]
@@ -177,7 +186,7 @@ class Browser:
         options.enable_bidi = True
         for flag in (
             *_FLAGS,
-            f"--user-data-dir={folder / 'profile'}",
+            f"--user-data-dir={self._profile}",
             f"--ignore-certificate-errors-spki-list={spki}",
             f"--origin-to-force-quic-on={','.join(quic)}",
             f"--host-resolver-rules={','.join(rules)}",
@@ -191,17 +200,19 @@ class Browser:
         )
         try:
             self._driver = webdriver.Chrome(service=service, options=options)
-        except WebDriverException as error:
+            # Selenium looks for the answer to a BiDi command every 100 ms by default; four of them go to every load.
+            self._driver.command_executor.client_config.websocket_interval = _ANSWER_INTERVAL_S
+            self._driver.command_executor.client_config.websocket_timeout = _ANSWER_TIMEOUT_S
+            self._driver.set_page_load_timeout(page_timeout_s)
+            self._driver.set_script_timeout(page_timeout_s)
+            self._base = self._driver.current_window_handle
+        except _FAULTS as error:
+            self.close()
             raise BrowserError(
                 f"Chromium does not start: {_first_line(error)}",
                 where=programs.browser,
                 next_step="Run `crosslayer doctor`; the log is printed with CROSSLAYER_DEBUG=1.",
             ) from error
-        # Selenium looks for the answer to a BiDi command every 100 ms by default; four of them go to every load.
-        self._driver.command_executor.client_config.websocket_interval = _ANSWER_INTERVAL_S
-        self._driver.set_page_load_timeout(page_timeout_s)
-        self._driver.set_script_timeout(page_timeout_s)
-        self._base = self._driver.current_window_handle
         self.loads = 0
         """Measured loads so far, for whoever wants a fresh process now and then."""
 
@@ -216,7 +227,15 @@ class Browser:
     def close(self) -> None:
         """End Chromium and ChromeDriver; never raises, since a crashed browser has nothing left to close."""
         with contextlib.suppress(Exception):
+            if not _pids(self._profile):  # ChromeDriver would wait 10 s for it
+                self._driver.service.process.kill()
             self._driver.quit()
+        until = time.monotonic() + _END_MOST_S
+        while (left := _pids(self._profile)) and time.monotonic() < until:  # after a ChromeDriver that was killed
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_END_POLL_S)
 
     def load(self, host: str, *, prime_host: str, close_connections: Callable[[], object]) -> PageLoad:
         """One measured load of `https://HOST/` by the decoupled procedure.
@@ -290,7 +309,7 @@ class Browser:
             raise BrowserError(
                 "did not load in time", where=host, next_step="See the server's events and the link's rate."
             ) from error
-        except WebDriverException as error:
+        except _FAULTS as error:
             raise BrowserError(
                 f"failed in Chromium: {_first_line(error)}", where=host, next_step="It is tried again in a new process."
             ) from error
@@ -310,9 +329,9 @@ class Browser:
             self._driver.switch_to.window(tab)
             yield
         finally:
-            with contextlib.suppress(WebDriverException):
+            with contextlib.suppress(*_FAULTS):
                 self._driver.switch_to.window(self._base)
-            with contextlib.suppress(WebDriverException):
+            with contextlib.suppress(*_FAULTS):
                 self._driver.browser.remove_user_context(context)  # closes its tabs too
 
 
@@ -380,5 +399,16 @@ def _page_load(raw: dict[str, Any], setup_ms: float) -> PageLoad:
     )
 
 
-def _first_line(error: WebDriverException) -> str:
-    return (error.msg or str(error)).strip().splitlines()[0]
+def _first_line(error: Exception) -> str:
+    text = str(getattr(error, "msg", None) or error).strip() or type(error).__name__
+    return text.splitlines()[0]
+
+
+def _pids(profile: Path) -> list[int]:
+    """The processes of the Chromium that has this profile."""
+    flag, found = f"--user-data-dir={profile}".encode(), []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # a process that has ended meanwhile
+            if flag in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found

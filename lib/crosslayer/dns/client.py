@@ -18,6 +18,7 @@ from crosslayer.dns.message import Query
 from crosslayer.dns.model import ENCRYPTED, ClientSettings, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.timing import PhaseName, Timeline
+from crosslayer.errors import printable
 
 
 class Client(ABC):
@@ -215,7 +216,7 @@ class Client(ABC):
     def _fault(self, what: str) -> DnsError:
         port = self.server.ports[self.protocol]
         return DnsError(
-            what,
+            printable(what),
             where=f"{self.protocol} {self.server.address} port {port}",
             next_step="Check that the server is up and speaks this transport.",
         )
