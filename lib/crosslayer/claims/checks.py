@@ -1,18 +1,25 @@
-"""The kinds of checks: a number, a bound, an ordering, and what cannot be checked; each gives one `Outcome`.
+"""A claim as a check, and the kinds of rules it is judged by: a number, a bound, an ordering, a share of a shape.
 
-A check asks an `Observed` for estimates and never looks at a table itself. It may raise `NotMeasured`.
+    claim("T058", "On fiber, 0-RTT connects 0.38 RTT sooner", connect("1-RTT").on("fiber") - ..., in_rtts)
+
+A rule asks an `Observed` for estimates and never looks at a table itself. It may raise `NotMeasured`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
+from itertools import pairwise
+from typing import Any, Protocol
 
-from crosslayer.claims.measures import Margins, Measure
+from crosslayer.claims.measures import Measure
 from crosslayer.claims.observed import NotMeasured, Observed
-from crosslayer.claims.tolerances import ROUND_TRIP_SLACK, Tolerance
+from crosslayer.claims.rules import ROUND_TRIP_SLACK, Tolerance
 from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, derived
+
+Margins = Mapping[str, Measure] | Callable[[Observed], Mapping[str, Measure]]
+"""By name, what is claimed to be above 0; a function where the names depend on the campaign."""
 
 
 class Verdict(StrEnum):
@@ -67,37 +74,102 @@ class Sign:
         return "the sign is the published one"
 
 
-class Check(Protocol):
-    """What every kind of check has."""
+class Rule(Protocol):
+    """How a claim is judged."""
 
     @property
     def criterion(self) -> str:
         """What makes the claim reproduced, in a few words."""
         ...
 
-    @property
-    def remark(self) -> str:
-        """What a reader must know beside the published note."""
+    def judge(self, of: Any, observed: Observed, published: float | None) -> Outcome:
+        """Hold the published value against a campaign; `of` is the measure, or the margins of an ordering."""
         ...
 
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A claim, what is measured of it, and how it is judged."""
+
+    claim: str
+    """Identifier in `data/published/claims.csv`."""
+    sentence: str
+    """What the paper says, in our words."""
+    of: Measure | Margins | str
+    """What is measured, or why it cannot be."""
+    rule: Rule | None = None
+    cause: str = ""
+    """Why it may well differ: said where it does. What our data do not bear out is called a guess."""
+    remark: str = ""
+    """What a reader must know beside the published note."""
+    follows_from: str = ""
+    """Where another result makes this one true or false: which, or what does."""
+
+    @property
+    def criterion(self) -> str:
+        """What makes the claim reproduced, in a few words."""
+        return self.rule.criterion if self.rule else ""
+
     def run(self, observed: Observed, published: float | None) -> Outcome:
-        """Hold the published value against a campaign."""
-        ...
+        """Hold the published value against a campaign.
+
+        Raises
+        ------
+        NotMeasured
+            With the reason.
+        """
+        if self.rule is None:
+            raise NotMeasured(str(self.of))
+        return self.rule.judge(self.of, observed, published)
+
+
+claim = Check
+"""So that a table of claims reads as such."""
+
+
+def by_id(
+    *checks: Check,
+    causes: Mapping[str, str] | None = None,
+    remarks: Mapping[str, str] | None = None,
+    follows: Mapping[str, str] | None = None,
+) -> dict[str, Check]:
+    """The checks of a study by their claims.
+
+    Parameters
+    ----------
+    causes, remarks
+        By text, the claims it is said of: identifiers with spaces between.
+    follows
+        By claim, see `Check.follows_from`.
+
+    Raises
+    ------
+    ValueError
+        For a claim with two checks, or a text on a claim that has none or has one already.
+    """
+    found = {check.claim: check for check in checks}
+    if len(found) < len(checks):
+        raise ValueError("a claim has two checks")
+    said = [("cause", claim, text) for text, claims in (causes or {}).items() for claim in claims.split()]
+    said += [("remark", claim, text) for text, claims in (remarks or {}).items() for claim in claims.split()]
+    said += [("follows_from", claim, text) for claim, text in (follows or {}).items()]
+    for field, claim, text in said:
+        if claim not in found or getattr(found[claim], field):
+            raise ValueError(f"{claim} has no check, or a {field} already")
+        text_of: dict[str, Any] = {field: text}
+        found[claim] = replace(found[claim], **text_of)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
     """A published number, with a tolerance."""
 
-    measure: Measure
     tolerance: Tolerance
     unit: str
     direction: RoundTrips | Sign | None = None
     published: float | None = None
     """Where the claim is in words ("approximately equal") or its value is no plain number."""
-    if_not: str = ""
-    """Why it may well differ; said where it does."""
-    remark: str = ""
 
     @property
     def criterion(self) -> str:
@@ -109,12 +181,16 @@ class Number:
         parts += [f"at most {t.at_most:.3g}{unit}"] if t.at_most < float("inf") else []
         return f"within {', '.join(parts)}" if parts else "exactly"
 
-    def run(self, observed: Observed, published: float | None) -> Outcome:
-        """See `Check`."""
+    def to(self, published: float) -> Number:
+        """The same, held against this value instead of the claim's."""
+        return replace(self, published=published)
+
+    def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
+        """See `Rule`."""
         target = self.published if self.published is not None else published
         if target is None:
             raise NotMeasured("the published value is not a number")
-        ours = self.measure(observed)
+        ours = of(observed)
         allowed = self.tolerance.allowed(target)
         distance = ours.value - target
         unit = spaced(self.unit)
@@ -128,21 +204,18 @@ class Number:
             verdict, text = Verdict.DIRECTION_ONLY, f"{said}: {beyond}; {self.direction.text}"
         else:
             verdict, text = Verdict.NOT_REPRODUCED, f"{said}: {beyond}"
-        return _outcome(verdict, text, ours, self.unit, self.if_not)
+        return _outcome(verdict, text, ours, self.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
     """A statement that something is above or below a value."""
 
-    measure: Measure
     above: float | None = None
     below: float | None = None
     tolerance: Tolerance
     """On the wrong side, but this close, is the direction only."""
     unit: str
-    if_not: str = ""
-    remark: str = ""
 
     @property
     def criterion(self) -> str:
@@ -150,10 +223,9 @@ class Bound:
         side, bound = ("above", self.above) if self.above is not None else ("below", self.below)
         return f"95 % interval {side} {bound:g}{spaced(self.unit)}"
 
-    def run(self, observed: Observed, published: float | None) -> Outcome:
-        """See `Check`."""
-        del published
-        ours = self.measure(observed)
+    def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
+        """See `Rule`."""
+        ours = of(observed)
         above = self.above is not None
         bound = self.above if self.above is not None else self.below
         if bound is None:
@@ -161,13 +233,13 @@ class Bound:
         margin = derived(lambda x: x - bound if above else bound - x, ours)
         said = f"{number(ours.value)}{spaced(self.unit)}, claimed {'above' if above else 'below'} {bound:g}"
         if _beyond_doubt(margin):
-            return _outcome(Verdict.REPRODUCED, said, ours, self.unit, "")
+            return _outcome(Verdict.REPRODUCED, said, ours, self.unit)
         if margin.value > 0:
             doubt = "the interval reaches the bound" if margin.interval else "no interval to be sure of it"
-            return _outcome(Verdict.DIRECTION_ONLY, f"{said}; {doubt}", ours, self.unit, self.if_not)
+            return _outcome(Verdict.DIRECTION_ONLY, f"{said}; {doubt}", ours, self.unit)
         if -margin.value <= self.tolerance.allowed(bound):
-            return _outcome(Verdict.DIRECTION_ONLY, f"{said}; close to it", ours, self.unit, self.if_not)
-        return _outcome(Verdict.NOT_REPRODUCED, said, ours, self.unit, self.if_not)
+            return _outcome(Verdict.DIRECTION_ONLY, f"{said}; close to it", ours, self.unit)
+        return _outcome(Verdict.NOT_REPRODUCED, said, ours, self.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,19 +250,16 @@ class Ordering:
     since it is the weakest that decides (an intersection-union test).
     """
 
-    margins: Margins
-    """By name, what is claimed to be above 0."""
     unit: str
     enough: int | None = None
     """How many must hold where the claim says "most"; None for all."""
-    criterion: str = "95 % interval of each paired difference excludes 0"
-    if_not: str = ""
-    remark: str = ""
+    criterion: str = "95 % interval of each difference excludes 0"
 
-    def run(self, observed: Observed, published: float | None) -> Outcome:
-        """See `Check`."""
-        del published
-        margins = self.margins(observed)
+    def judge(self, of: Margins, observed: Observed, published: float | None) -> Outcome:
+        """See `Rule`."""
+        margins = {name: measure(observed) for name, measure in (of(observed) if callable(of) else of).items()}
+        if not margins:
+            raise NotMeasured("this takes several links, and the campaign has one")
         enough = self.enough or len(margins)
         sure = sum(_beyond_doubt(margin) for margin in margins.values())
         right = sum(margin.value > 0 for margin in margins.values())
@@ -204,17 +273,20 @@ class Ordering:
             which = "weakest" if enough == len(margins) else f"{enough} needed, that one"
             said += f"; {which} {name}: {signed(deciding.value)}{spaced(self.unit)}"
         if sure >= enough:
-            return _outcome(Verdict.REPRODUCED, said, deciding, self.unit, "")
+            return _outcome(Verdict.REPRODUCED, said, deciding, self.unit)
         verdict = Verdict.DIRECTION_ONLY if right >= enough else Verdict.NOT_REPRODUCED
-        return _outcome(verdict, said, deciding, self.unit, self.if_not)
+        return _outcome(verdict, said, deciding, self.unit)
+
+
+def descending(measures: Mapping[str, Measure] | Sequence[tuple[str, Measure]]) -> dict[str, Measure]:
+    """Margins: everything is greater than what follows it."""
+    return {f"{one} over {other}": first - second for (one, first), (other, second) in pairwise(dict(measures).items())}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """A statement about the shape of a distribution: a share that must reach a level."""
 
-    measure: Measure
-    """The share that decides."""
     level: float
     direction: Measure
     """Above 0 where at least the direction is right."""
@@ -222,31 +294,15 @@ class Shape:
     criterion: str
     said: str
     """What the share is, as the start of a sentence."""
-    remark: str = ""
 
-    def run(self, observed: Observed, published: float | None) -> Outcome:
-        """See `Check`."""
-        del published
-        ours = self.measure(observed)
+    def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
+        """See `Rule`."""
+        ours = of(observed)
         said = f"{self.said} {number(ours.value)}{spaced(self.unit)}, {self.level:g} needed"
         if ours.value >= self.level:
-            return _outcome(Verdict.REPRODUCED, said, ours, self.unit, "")
+            return _outcome(Verdict.REPRODUCED, said, ours, self.unit)
         right = self.direction(observed).value > 0
-        verdict = Verdict.DIRECTION_ONLY if right else Verdict.NOT_REPRODUCED
-        return _outcome(verdict, said, ours, self.unit, "")
-
-
-@dataclass(frozen=True, slots=True)
-class Unmeasured:
-    """A claim that this study cannot check."""
-
-    reason: str
-    criterion: str = ""
-    remark: str = ""
-
-    def run(self, observed: Observed, published: float | None) -> Outcome:
-        """See `Check`."""
-        raise NotMeasured(self.reason)
+        return _outcome(Verdict.DIRECTION_ONLY if right else Verdict.NOT_REPRODUCED, said, ours, self.unit)
 
 
 def _beyond_doubt(margin: Estimate) -> bool:
@@ -260,14 +316,9 @@ def _lower_end(margin: Estimate) -> float:
     return margin.interval[0] if margin.interval else margin.value
 
 
-def _outcome(verdict: Verdict, said: str, ours: Estimate, unit: str, if_not: str) -> Outcome:
-    text = said
-    if ours.rounds < MIN_ROUNDS:
-        text += f" ({ours.rounds} rounds give no interval)"
-    text += "."
-    if if_not and verdict is not Verdict.REPRODUCED:
-        text += f" {if_not}"
-    return Outcome(verdict, text, ours, unit)
+def _outcome(verdict: Verdict, said: str, ours: Estimate, unit: str) -> Outcome:
+    few = f" ({ours.rounds} rounds give no interval)" if ours.rounds < MIN_ROUNDS else ""
+    return Outcome(verdict, f"{said}{few}.", ours, unit)
 
 
 def spaced(unit: str) -> str:

@@ -117,6 +117,9 @@ def _row(
             outcome = chosen.run(observed, _plain(claim["value"]))
         except NotMeasured as reason:
             outcome = _not_measured(str(reason))
+    why = outcome.why
+    if chosen and chosen.cause and outcome.verdict not in (Verdict.REPRODUCED, Verdict.NOT_MEASURED):
+        why += f" {chosen.cause}"
     ours = outcome.estimate
     low, high = ours.interval or (None, None) if ours else (None, None)
     remark = chosen.remark if chosen else ""
@@ -135,7 +138,7 @@ def _row(
         ours.n if ours else None,
         ours.rounds if ours else None,
         outcome.verdict.value,
-        outcome.why,
+        why,
         chosen.criterion if chosen else "",
         " ".join(_sentence(text) for text in (claim["note"], remark) if text),
     )
