@@ -24,8 +24,6 @@ import (
 
 var log = clog.NewWithPlugin(pluginName)
 
-const h3NoError = quic.ApplicationErrorCode(http3.ErrCodeNoError)
-
 // server is the plugin's own listeners and its control socket.
 type server struct {
 	options
@@ -143,35 +141,77 @@ func (s *server) startHTTPS(pages site) error {
 	if err != nil {
 		return err
 	}
+	h := s.web(listenerHTTPS, "doh", pages)
+	h.streams = early.NewLimit(s.MaxStreams, s.MaxShare)
 	httpServer := &http.Server{
-		Handler:           &web{listener: listenerHTTPS, dns: "doh", site: pages, resolve: s.chain.Resolve, events: s.events},
+		Handler:           h,
 		TLSConfig:         config,
-		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: 10 * time.Second, // with the handshake
 		IdleTimeout:       s.IdleTimeout,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreamsOfOne},
 		ErrorLog:          stdlog.New(debugLog{}, "", 0),
 	}
 	s.opened(listenerHTTPS, tcp.Addr(), httpServer.Close)
+	tcp = early.LimitConns(tcp, early.NewLimit(s.MaxConnections, s.MaxShare))
 	go func() { _ = httpServer.ServeTLS(tcp, "", "") }()
 	return nil
 }
 
+// maxStreamsOfOne is how many requests one connection may have open at once.
+const maxStreamsOfOne = 100
+
+// maxHeaderBytes is the largest header of a request, as in CoreDNS.
+const maxHeaderBytes = 16 << 10
+
+// maxUniStreams is for the control stream and those of QPACK, and a few that mean nothing (RFC 9114, section 6.2).
+const maxUniStreams = 8
+
 func (s *server) startH3(pages site) error {
-	listener, err := s.policy.Listen(s.h3, http3.NextProtoH3, s.tls, &quic.Config{})
+	protocol := early.Protocol{
+		Name: listenerH3, ALPN: http3.NextProtoH3,
+		NoError: quic.ApplicationErrorCode(http3.ErrCodeNoError), ExcessiveLoad: quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad),
+	}
+	listener, err := s.policy.Listen(s.h3, protocol, s.tls, &quic.Config{
+		MaxIncomingStreams: maxStreamsOfOne, MaxIncomingUniStreams: maxUniStreams,
+	})
 	if err != nil {
 		return err
 	}
 	s.opened(listenerH3, listener.Addr(), listener.Close)
-	h3Server := &http3.Server{
-		Handler: &web{
-			listener: listenerH3, dns: "doh3", site: pages, resolve: s.chain.Resolve, events: s.events,
-			mayAnswer: s.policy.MayAnswer,
-		},
-		ConnContext: func(ctx context.Context, conn *quic.Conn) context.Context {
-			return context.WithValue(ctx, connectionKey{}, s.connections.Track(listenerH3, conn, h3NoError))
-		},
-	}
-	go func() { _ = h3Server.ServeListener(listener) }()
+	h := s.web(listenerH3, "doh3", pages)
+	go listener.Serve(s.connections, func(conn *early.Conn) {
+		h3Server := &http3.Server{
+			Handler:        h,
+			MaxHeaderBytes: maxHeaderBytes,
+			ConnContext: func(ctx context.Context, _ *quic.Conn) context.Context {
+				return context.WithValue(ctx, connectionKey{}, conn)
+			},
+		}
+		// The server's own loop would take every stream at once, and wait for its header for ever.
+		requests, err := h3Server.NewRawServerConn(conn.Conn)
+		if err != nil {
+			return
+		}
+		go func() {
+			for {
+				stream, err := conn.AcceptUniStream(context.Background())
+				if err != nil {
+					return
+				}
+				go requests.HandleUnidirectionalStream(stream)
+			}
+		}()
+		conn.ServeStreams(requests.HandleRequestStream)
+	})
 	return nil
+}
+
+// web is the handler of one listener for HTTP; dns is the name of its queries.
+func (s *server) web(listener, dns string, pages site) *web {
+	return &web{
+		listener: listener, dns: dns, site: pages, resolve: s.chain.Resolve, events: s.events, policy: s.policy,
+	}
 }
 
 func (s *server) startDoQ() error {

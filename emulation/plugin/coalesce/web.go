@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,8 +26,8 @@ type web struct {
 	site     site
 	resolve  func(context.Context, early.Origin, net.Addr, net.Addr, *dns.Msg) *dns.Msg
 	events   *eventLog
-	// mayAnswer waits until what came over QUIC may be answered; false where that never comes.
-	mayAnswer func(ctx context.Context, conn *early.Conn, safe bool) bool
+	policy   *early.Policy
+	streams  *early.Limit // on TCP; over QUIC the listener has it
 }
 
 type connectionKey struct{}
@@ -46,12 +47,17 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.conn = conn
 		x.handshakeComplete = conn.IsComplete()
 	}
-	status, res := h.respond(x)
+	deadlines := http.NewResponseController(w)
+	if r.Body != nil && r.Body != http.NoBody {
+		_ = deadlines.SetReadDeadline(x.arrival.Add(h.policy.ReadTimeout))
+	}
+	status, res := h.admit(x)
 	maps.Copy(w.Header(), res.header)
-	w.WriteHeader(status)
 	sent := 0
+	_ = deadlines.SetWriteDeadline(time.Now().Add(h.policy.WriteTimeout))
+	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		sent, _ = w.Write(res.body) // a client that went away is told by the bytes in the event
+		sent = h.write(w, deadlines, res.body) // a client that went away is told by the bytes in the event
 	}
 	if x.conn != nil && x.handshakeComplete {
 		x.conn.Announce()
@@ -62,6 +68,35 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Remote: r.RemoteAddr, ServerName: r.TLS.ServerName, Host: r.Host, Method: r.Method, Path: r.URL.Path,
 		Status: status, Bytes: sent, HandshakeComplete: x.handshakeComplete, Resumed: r.TLS.DidResume,
 	})
+}
+
+// chunkBytes is what a client has to take within the write timeout; most resources are smaller.
+const chunkBytes = 256 << 10
+
+// write sends a body to a client that takes it, however slowly, and returns how much of it.
+func (h *web) write(w http.ResponseWriter, deadlines *http.ResponseController, body []byte) (sent int) {
+	for chunk := range slices.Chunk(body, chunkBytes) {
+		_ = deadlines.SetWriteDeadline(time.Now().Add(h.policy.WriteTimeout))
+		n, err := w.Write(chunk)
+		sent += n
+		if err != nil {
+			break
+		}
+	}
+	return sent
+}
+
+// admit responds, unless there are too many requests at once.
+func (h *web) admit(x exchange) (int, *resource) {
+	if h.streams == nil {
+		return h.respond(x)
+	}
+	release := h.streams.Try(remoteAddr(x.RemoteAddr))
+	if release == nil {
+		return failure(http.StatusServiceUnavailable)
+	}
+	defer release()
+	return h.respond(x)
 }
 
 // respond decides on the response, after the handshake where the request must not be replayed (RFC 8470, section 3).
@@ -118,7 +153,7 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 
 // mayAnswerNow waits until a request may be answered; over TCP there is no early data.
 func (h *web) mayAnswerNow(x exchange, safe bool) bool {
-	return x.conn == nil || h.mayAnswer(x.Context(), x.conn, safe)
+	return x.conn == nil || h.policy.MayAnswer(x.Context(), x.conn, safe)
 }
 
 func failure(status int) (int, *resource) {

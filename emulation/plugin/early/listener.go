@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"math"
 	"net"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -16,10 +19,20 @@ type Options struct {
 	Retry       bool
 	EarlyData   Mode
 	IdleTimeout time.Duration
+
+	// What clients can take of a listener at most: connections, and streams that are being served.
+	MaxConnections, MaxStreams int
+	// MaxShare is what those of one address can take of both, in percent.
+	MaxShare int
+	// ReadTimeout is how long a client may take to send a query, and WriteTimeout to take an answer.
+	ReadTimeout, WriteTimeout time.Duration
 }
 
 // DefaultOptions are those of a block that says nothing.
-var DefaultOptions = Options{IdleTimeout: 30 * time.Second}
+var DefaultOptions = Options{
+	IdleTimeout: 30 * time.Second, MaxConnections: 200, MaxStreams: 1024, MaxShare: 50,
+	ReadTimeout: 3 * time.Second, WriteTimeout: 30 * time.Second,
+}
 
 // Set gives one property its value; known is false where there is none of that name.
 func (o *Options) Set(property, value string) (known bool, err error) {
@@ -30,6 +43,16 @@ func (o *Options) Set(property, value string) (known bool, err error) {
 		o.EarlyData, err = ParseMode(value)
 	case "idle_timeout":
 		o.IdleTimeout, err = positive(property, value)
+	case "read_timeout":
+		o.ReadTimeout, err = positive(property, value)
+	case "write_timeout":
+		o.WriteTimeout, err = positive(property, value)
+	case "max_connections":
+		o.MaxConnections, err = between(property, value, 1, math.MaxInt32)
+	case "max_streams":
+		o.MaxStreams, err = between(property, value, 1, math.MaxInt32)
+	case "max_share":
+		o.MaxShare, err = between(property, value, 1, 100)
 	default:
 		return false, nil
 	}
@@ -52,6 +75,14 @@ func positive(property, value string) (time.Duration, error) {
 		err = errors.New(property + " must be positive")
 	}
 	return duration, err
+}
+
+func between(property, value string, least, most int) (int, error) {
+	number, err := strconv.Atoi(value)
+	if err != nil || number < least || number > most {
+		err = fmt.Errorf("%s is a number from %d to %d, not '%s'", property, least, most, value)
+	}
+	return number, err
 }
 
 // Policy is how QUIC listeners accept connections and what becomes of early data, which may change while they run.
@@ -85,15 +116,31 @@ func (p *Policy) MayAnswer(ctx context.Context, conn *Conn, safe bool) bool {
 // Listener is a UDP socket that accepts QUIC connections before their handshake is complete.
 type Listener struct {
 	*quic.EarlyListener
+	protocol  Protocol
+	policy    *Policy
+	streams   *Limit
+	conns     *Limit
 	transport *quic.Transport
 	socket    net.PacketConn
 }
 
+// Protocol is what a listener speaks.
+type Protocol struct {
+	Name string // of the listener
+	ALPN string
+	// NoError closes a connection where nothing is wrong, ExcessiveLoad where there are too many.
+	NoError, ExcessiveLoad quic.ApplicationErrorCode
+}
+
 // Listen opens a UDP socket for connections of one application protocol.
-func (p *Policy) Listen(address, alpn string, secured *tls.Config, config *quic.Config) (*Listener, error) {
+func (p *Policy) Listen(address string, protocol Protocol, secured *tls.Config, config *quic.Config) (*Listener, error) {
 	socket, err := net.ListenPacket("udp", address)
 	if err != nil {
 		return nil, err
+	}
+	l := &Listener{
+		protocol: protocol, policy: p, socket: socket,
+		streams: NewLimit(p.MaxStreams, p.MaxShare), conns: NewLimit(p.MaxConnections, p.MaxShare),
 	}
 	config.MaxIdleTimeout = p.IdleTimeout
 	config.GetConfigForClient = func(*quic.ClientInfo) (*quic.Config, error) {
@@ -102,18 +149,56 @@ func (p *Policy) Listen(address, alpn string, secured *tls.Config, config *quic.
 		return now, nil
 	}
 	secured = secured.Clone()
-	secured.NextProtos = []string{alpn}
-	transport := &quic.Transport{
-		Conn:                socket,
-		VerifySourceAddress: func(net.Addr) bool { return p.Retry },
+	secured.NextProtos = []string{protocol.ALPN}
+	l.transport = &quic.Transport{
+		Conn: socket,
+		// Under load, others than the sender of a datagram could be shut out by its forged address.
+		VerifySourceAddress: func(net.Addr) bool { return p.Retry || l.conns.HalfTaken() },
 	}
-	listener, err := transport.ListenEarly(secured, config)
-	if err != nil {
+	if l.EarlyListener, err = l.transport.ListenEarly(secured, config); err != nil {
 		_ = socket.Close()
 		return nil, err
 	}
-	return &Listener{listener, transport, socket}, nil
+	return l, nil
 }
 
 // Close closes the socket, and whatever is still open on it.
 func (l *Listener) Close() error { return errors.Join(l.transport.Close(), l.socket.Close()) }
+
+// Serve accepts connections, as many as there may be, until the listener closes.
+func (l *Listener) Serve(conns *Conns, serve func(*Conn)) {
+	for {
+		accepted, err := l.Accept(context.Background())
+		if err != nil {
+			return
+		}
+		release := l.conns.Try(accepted.RemoteAddr())
+		if release == nil {
+			_ = accepted.CloseWithError(l.protocol.ExcessiveLoad, "too many connections")
+			continue
+		}
+		context.AfterFunc(accepted.Context(), release)
+		conn := conns.track(l, accepted)
+		go serve(conn)
+	}
+}
+
+// ServeStreams accepts the streams that a client opens, one at a time where there are too many already. What is served
+// has its request in time, or fails with os.ErrDeadlineExceeded.
+func (c *Conn) ServeStreams(serve func(*quic.Stream)) {
+	for {
+		stream, err := c.AcceptStream(context.Background())
+		if err != nil {
+			return
+		}
+		release := c.listener.streams.Acquire(c.Context(), c.RemoteAddr())
+		if release == nil {
+			return
+		}
+		_ = stream.SetReadDeadline(time.Now().Add(c.listener.policy.ReadTimeout))
+		go func() {
+			defer release()
+			serve(stream)
+		}()
+	}
+}
