@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from crosslayer.campaign.authoritative import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
+from crosslayer.claims.batenburg22 import CHECKS
 
 from crosslayer import claims, dns, metrics, published
-from crosslayer.campaign.authoritative import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Plan, changed, check_names, sized
 from crosslayer.campaign.schema import TABLES, Kind
-from crosslayer.claims.batenburg22 import CHECKS
-from crosslayer.figures import FIGURES, Inputs, draw, of_study
+from crosslayer.figures import Inputs, draw
 from crosslayer.pages import find_spec_dir, load_pages
+from crosslayer.studies import STUDIES
 from crosslayer.testbed.bind import BindError, find_named
 
 RTT_MS = {"twente-local": 0.0, "twente-eu": 5.0, "twente-us": 85.0, "twente-au": 248.0}
@@ -29,6 +30,7 @@ VARIED = {"twente-us-jitter": 85.0, "twente-us-loss": 85.0}
 PROCESSING_MS = {"DoUDP": 0.5, "DoTCP": 0.55, "DoT": 0.6, "DoH": 0.9, "DoH3": 1.0, "DoQ": 0.8}
 ROUNDS = 8
 ORDER = range(len(STREAMS) + 1)
+FIGURES = {figure.name: figure for figure in STUDIES["authoritative"].figures}
 
 # --- the load --------------------------------------------------------------------------------------------------------
 
@@ -253,13 +255,13 @@ def test_only_queries_that_were_what_they_were_meant_to_be_count() -> None:
 
 def test_every_figure_draws_and_the_deviation_from_rtt_and_processing_is_nothing() -> None:
     of = inputs(queries())
-    assert len(of_study("authoritative")) == 6
-    for figure in of_study("authoritative").values():
+    assert len(FIGURES) == 6
+    for figure in FIGURES.values():
         drawing = draw(figure, of, "Campaign synthetic.")
         drawing.chart.to_dict()
-        assert drawing.frame.height
-        if figure.table is not None:
-            assert figure.table(drawing.frame).height
+        assert drawing.rows.height
+        if drawing.table is not None:
+            assert drawing.table.height
     pace = FIGURES["paced-link"]
     said = pace.verdict(pace.data(of)) if pace.verdict else ""
     assert said.startswith("18 of 18 means")
@@ -284,7 +286,7 @@ def test_a_transport_that_is_too_slow_is_told_of() -> None:
 
 def test_a_dataset_without_this_study_gives_figures_that_say_so() -> None:
     of = inputs(frame("paced_queries", []))
-    for figure in of_study("authoritative").values():
+    for figure in FIGURES.values():
         draw(figure, of, "Campaign synthetic.").chart.to_dict()
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from crosslayer.campaign.web import lookup_columns, lookup_summary, unaccounted
 
 from crosslayer.campaign import CampaignError, sized
 from crosslayer.campaign.plan import changed, check_names
 from crosslayer.campaign.schema import TABLES
-from crosslayer.campaign.web import lookup_columns, lookup_summary, unaccounted
 from crosslayer.dns import Protocol
 from crosslayer.pages import find_spec_dir, load_pages, of_study
 from crosslayer.stub import QueryMetrics
