@@ -14,7 +14,7 @@ from crosslayer.campaign import NoOptions
 from crosslayer.campaign.schema import TABLES, Kind
 from crosslayer.claims import imc22
 from crosslayer.claims.studies import BY_STUDY
-from crosslayer.figures import FIGURES, Inputs, draw
+from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES, sized
 from crosslayer.studies.single_query import vantage
 from crosslayer.studies.single_query.measure import CONDITIONS, EVERYWHERE, FIRST_ONLY, RESOLVERS
@@ -24,7 +24,7 @@ ROUNDS = 8
 PLAN = sized("single-query", "quick")
 RTT_MS = {name: profile.rtt_ms for name, profile in vantage.profiles(PLAN.links, PLAN.seed).items()}
 ROUND_TRIPS = {"DoUDP": 0, "DoTCP": 1, "DoQ": 1, "DoH3": 1, "DoT": 2, "DoH": 2}
-OWN = {name: figure for name, figure in FIGURES.items() if figure.study == "single-query"}
+OWN = {figure.name: figure for figure in STUDIES["single-query"].figures}
 
 
 # The model
@@ -168,9 +168,8 @@ def test_series_are_the_papers_conditions_and_leave_warming_and_other_resolvers_
 def test_figures_draw_what_there_is_and_say_where_there_is_nothing(name: str, whole: dict[str, pl.LazyFrame]) -> None:
     drawing = draw(OWN[name], inputs(whole, RTT_MS), "Campaign c.")
     drawing.chart.to_dict()
-    make_table = OWN[name].table
-    assert make_table is not None
-    assert make_table(drawing.frame).height
+    assert drawing.table is not None
+    assert drawing.table.height
     empty = tables([], RTT_MS)
     assert "no single queries" in str(draw(OWN[name], inputs(empty, RTT_MS), "").chart.to_dict())
 

@@ -8,9 +8,8 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Figure, Inputs
-from crosslayer.figures.cdf import empty_plot
-from crosslayer.figures.style import COLUMN_WIDTH, INK, MUTED, RULE, TEXT_PX, TEXT_WIDTH, AnyChart
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.style import COLUMN_WIDTH, INK, RULE, TEXT_PX, TEXT_WIDTH, TRANSPORTS, AnyChart
 from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, SIZES, single_queries
 from crosslayer.studies.single_query.vantage import VANTAGE_POINTS
 
@@ -50,7 +49,7 @@ def table1(frame: pl.DataFrame) -> AnyChart:
     """IMC22 Table 1: our bytes, the published ones below them, shaded by how far they are apart."""
     ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
     if ours.is_empty():
-        return empty_plot("no single queries", TEXT_WIDTH - 60, 120)
+        return marks.empty_plot("no single queries", TEXT_WIDTH - 60)
     rows = ours.join(printed.select("series", "part", published="median"), on=["series", "part"], how="left")
     rows = rows.with_columns(
         percent=((pl.col("median") / pl.col("published") - 1) * 100).fill_nan(0.0),
@@ -59,32 +58,27 @@ def table1(frame: pl.DataFrame) -> AnyChart:
     )
     order = [name for name in (*PAPER_SERIES, FURTHER_SERIES[0]) if name in set(rows["series"])]
     short = "replace(replace(datum.label, 'client to resolver', 'sent'), 'resolver to client', 'received')"
-    parts = alt.Axis(orient="top", labelAngle=0, labelLimit=0, labelExpr=short)
     base = alt.Chart(width=TEXT_WIDTH - 90, height=38 * len(order)).encode(
-        alt.X("part:N", sort=["total", *SIZES], title=None, axis=parts),
-        alt.Y("series:N", sort=order, title=None, axis=alt.Axis(labelFontWeight="bold", domain=False, ticks=False)),
+        marks.columns("part", ["total", *SIZES], orient="top", labelExpr=short), marks.rows("series", order, bold=True)
     )
     scale = alt.Scale(domain=[-50, 0, 50], range=["#b2abd2", "#ffffff", "#fdb863"], interpolate="rgb", clamp=True)
     legend = alt.Legend(title="measured against published (%)", orient="bottom", gradientLength=180)
-    tooltip = [
-        alt.Tooltip("series:N"),
-        alt.Tooltip("part:N"),
-        alt.Tooltip("median:Q", format=".0f", title="measured, bytes"),
-        alt.Tooltip("published:Q", format=".0f", title="published, bytes"),
-        alt.Tooltip("n:Q", title="exchanges"),
-    ]
-    chart: AnyChart = alt.layer(
-        base.mark_rect(stroke=RULE).encode(
-            color=alt.condition(
-                "isValid(datum.percent)", alt.Color("percent:Q", scale=scale, legend=legend), alt.value("white")
-            ),
-            tooltip=tooltip,
-        ),
-        base.mark_text(dy=-6, fontSize=TEXT_PX + 1, fontWeight="bold", color=INK).encode(text="ours:N"),
-        base.mark_text(dy=8, fontSize=TEXT_PX - 1, color=INK).encode(text="theirs:N"),
+    shade = alt.Color("percent:Q", scale=scale, legend=legend)
+    more = [alt.Tooltip("published:Q", format=".0f", title="published, bytes"), _EXCHANGES]
+    tooltip = marks.tips("series", "part", value="measured, bytes", digits=".0f", more=more)
+    chart: AnyChart = marks.heatmap(
+        base,
+        alt.condition("isValid(datum.percent)", shade, alt.value("white")),
+        tooltip,
+        marks.Text("ours:N", alt.value(INK), dy=-6, size=TEXT_PX + 1, weight="bold"),
+        marks.Text("theirs:N", alt.value(INK), dy=8, size=TEXT_PX - 1),
+        stroke=RULE,
     )
     chart.data = rows
     return chart
+
+
+_EXCHANGES = alt.Tooltip("n:Q", title="exchanges")
 
 
 def table1_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -165,37 +159,20 @@ def _places(frame: pl.DataFrame) -> list[str]:
 
 def _heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
     if frame.filter(pl.col("source") == "measured").is_empty():
-        return empty_plot("no single queries", TEXT_WIDTH - 60, 120)
+        return marks.empty_plot("no single queries", TEXT_WIDTH - 60)
     places, top = _places(frame), float(frame["median"].max())  # type: ignore[arg-type]
+    shade = alt.Color("median:Q", scale=alt.Scale(domain=[0, top], scheme="blues"), legend=None)
+    number = marks.Text(alt.Text("median:Q", format=".0f"), marks.light_where(alt.datum.median > 0.58 * top))
+    tooltip = marks.tips("place", "series", "source", value="median, ms", digits=".1f", counted="exchanges")
     plots = []
     for measure in _TIMES:
         shown = [name for name in series if name in set(frame.filter(pl.col("measure") == measure)["series"])]
-        axis = alt.Axis(labelFontWeight="bold", domain=False, ticks=False, labels=measure == "handshake", labelLimit=0)
-        base = (
-            alt.Chart(width=(TEXT_WIDTH - 135) // 2, height=24 * len(places))
-            .transform_filter(alt.datum.measure == measure)
-            .encode(
-                alt.X("series:N", sort=shown, title=None, axis=alt.Axis(orient="top", labelAngle=0, labelLimit=0)),
-                alt.Y("place:N", sort=places, scale=alt.Scale(domain=places), title=None, axis=axis),
-            )
-        )
-        tooltip = [
-            alt.Tooltip("place:N"),
-            alt.Tooltip("series:N"),
-            alt.Tooltip("source:N"),
-            alt.Tooltip("median:Q", format=".1f", title="median, ms"),
-            alt.Tooltip("low:Q", format=".1f", title="95 % from"),
-            alt.Tooltip("high:Q", format=".1f", title="to"),
-            alt.Tooltip("n:Q", title="exchanges"),
-        ]
-        color = alt.Color("median:Q", scale=alt.Scale(domain=[0, top], scheme="blues"), legend=None)
-        light = alt.condition(alt.datum.median > 0.58 * top, alt.value("white"), alt.value(INK))
-        plots.append(
-            alt.layer(
-                base.mark_rect(stroke="white").encode(color=color, tooltip=tooltip),
-                base.mark_text(fontSize=TEXT_PX).encode(text=alt.Text("median:Q", format=".0f"), color=light),
-            ).properties(title=f"{measure.capitalize()} time (ms)")
-        )
+        across = marks.columns("series", shown, orient="top")
+        down = marks.rows("place", places, bold=True, labels=measure == "handshake")
+        base = alt.Chart(width=(TEXT_WIDTH - 135) // 2, height=24 * len(places)).encode(across, down)
+        base = base.transform_filter(alt.datum.measure == measure)
+        title = f"{measure.capitalize()} time (ms)"
+        plots.append(marks.heatmap(base, shade, tooltip, number).properties(title=title))
     chart: AnyChart = alt.hconcat(*plots, spacing=8)
     chart.data = frame
     return chart
@@ -283,41 +260,22 @@ def _round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.Da
 
 def _round_trip_marks(frame: pl.DataFrame) -> AnyChart:
     if frame.is_empty():
-        return empty_plot("no single queries", COLUMN_WIDTH - 60, 120)
-    labels = frame["label"].to_list()
+        return marks.empty_plot("no single queries", COLUMN_WIDTH - 60)
     top = float(frame.select(pl.max_horizontal("median", "high").max()).item())
-    x = alt.X(
-        "median:Q",
-        title="Handshake (multiples of the RTT)",
-        scale=alt.Scale(domain=[-0.1, max(top, 3.0) + 0.15], nice=False),
-        axis=alt.Axis(values=[0, 1, 2, 3], format="d"),
-    )
-    axis = alt.Axis(domain=False, ticks=False, labelLimit=0)
-    y = alt.Y("label:N", sort=labels, title=None, axis=axis)
-    order = ["DoTCP", "DoQ", "DoH3", "DoT", "DoH"]
-    shapes = ["circle", "triangle-up", "diamond", "square", "cross"]
-    colors = ["#4d4d4d", "#0072b2", "#009e73", "#b0578d", "#d55e00"]
-    tooltip = [
-        alt.Tooltip("label:N"),
-        alt.Tooltip("median:Q", format=".2f", title="RTT"),
+    scale = alt.Scale(domain=[-0.1, max(top, 3.0) + 0.15], nice=False)
+    axis = alt.Axis(values=[0, 1, 2, 3], format="d")
+    x = alt.X("median:Q", title="Handshake (multiples of the RTT)", scale=scale, axis=axis)
+    y = marks.rows("label", frame["label"].to_list())
+    look = marks.by("protocol", TRANSPORTS, "color", "shape", legend=False)
+    more = [
+        alt.Tooltip("expected:Q", title="RTTs expected"),
         alt.Tooltip("beyond_ms:Q", format="+.1f", title="beyond the round-trips, ms"),
         alt.Tooltip("received_bytes:Q", format=".0f", title="received, bytes"),
-        alt.Tooltip("n:Q", title="exchanges"),
     ]
-    base = alt.Chart(width=COLUMN_WIDTH - 165, height=17 * len(labels))
-    marks = base.mark_point(filled=True, size=46, opacity=1)
+    tooltip = marks.tips("label", value="RTT", counted="exchanges", more=more)
+    base = alt.Chart(width=COLUMN_WIDTH - 165, height=17 * frame.height)
     chart: AnyChart = alt.layer(
-        base.mark_tick(thickness=2, size=13, color=MUTED).encode(alt.X("expected:Q"), y),
-        base.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
-        .mark_rule(strokeWidth=1.6)
-        .encode(alt.X("low:Q"), y, alt.X2("high:Q")),
-        marks.encode(
-            x,
-            y,
-            alt.Color("protocol:N", scale=alt.Scale(domain=order, range=colors), legend=None),
-            alt.Shape("protocol:N", scale=alt.Scale(domain=order, range=shapes), legend=None),
-            tooltip=tooltip,
-        ),
+        marks.ticks(base, alt.X("expected:Q"), y, tooltip), *marks.intervals(base, x, y, tooltip, look)
     )
     chart.data = frame
     return chart

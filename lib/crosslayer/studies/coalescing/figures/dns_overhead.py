@@ -6,11 +6,11 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Inputs, cdf
-from crosslayer.figures.style import AnyChart
+from crosslayer.figures.style import TRANSPORTS, AnyChart
 from crosslayer.studies.coalescing.figures.common import DOTTED, OURS, PAPER, figure
 
 SERIES = ("DoUDP", "DoQ", "DoH")
-ROUND_TRIPS = {"DoUDP": 1, "DoQ": 2, "DoH": 3}
+ROUND_TRIPS = {name: TRANSPORTS[name].round_trips for name in SERIES}
 """Round-trips an exchange needs at least (TNSM24 section IV-B)."""
 
 _TITLE = "DNS exchange (multiples of the RTT)"
