@@ -18,7 +18,7 @@ import numpy as np
 
 from crosslayer import metrics
 from crosslayer.claims.observed import Observed, Series, Statistic
-from crosslayer.metrics.resampling import Counts, Estimate, Sample, derived
+from crosslayer.metrics.resampling import Counts, Estimate, Sample, beyond, derived
 
 
 class Measure(ABC):
@@ -168,14 +168,19 @@ def total(parts: Iterable[Measure]) -> Measure:
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
-    """A quantile; the least and the greatest observation (0 and 1) no bootstrap can do, it never goes beyond them."""
+    """A quantile; the least and the greatest observation (0 and 1) no bootstrap can do: see `resampling.beyond`."""
 
     q: float
 
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""
-        draws = sample.quantiles(self.q, weights) if weights is not None and 0 < self.q < 1 else None
-        return Estimate(sample.quantile(self.q), sample.size, sample.rounds, draws)
+        value, draws, ends = sample.quantile(self.q), None, None
+        if weights is not None and 0 < self.q < 1:
+            draws = sample.quantiles(self.q, weights)
+        elif weights is not None:
+            outermost, second = (0, 1) if self.q == 0 else (-1, -2)
+            ends = beyond(float(sample.values[outermost]), float(sample.values[second]))
+        return Estimate(value, sample.size, sample.rounds, draws, ends)
 
 
 @dataclass(frozen=True, slots=True)

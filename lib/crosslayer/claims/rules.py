@@ -1,4 +1,4 @@
-"""How close is close enough: every tolerance of the claims, written down before any reference campaign was looked at.
+"""How claims are judged: every tolerance, written down before any reference campaign was looked at, and its versions.
 
 The re-run has another machine, another browser (five years younger), another DNS client and another emulator than
 the papers. What is physics (round-trips, serialisation) must come out the same; what is processing time will not.
@@ -22,6 +22,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+RULES = {
+    1: """2026-11-21. The point estimate decides: reproduced within the tolerance, orderings where each interval
+    excludes 0; direction only where the point has the published sign or number of round-trips, or is
+    close to a bound.""",
+    2: """2026-11-22. The whole 95 % interval decides: reproduced within the tolerance, not reproduced wholly outside,
+    inconclusive where it straddles or where fewer than six rounds give none. An ordering is inconclusive where its
+    interval reaches across 0, and refuted only beyond doubt. Direction only: outside, and beyond doubt of the published
+    sign or number of round-trips; bounds and orderings have none. The least and the greatest observation have the
+    interval of Robson and Whitlock (1964); counts of steps, modes and failures, and shares between steps have none and
+    are taken at their word. "Up to" is a bound. What follows from another result is counted apart. The tolerances are
+    those of version 1.""",
+}
+"""Versions of the rules: since when, and what they say. The commit is git's to tell: `git log -S` with a sentence."""
+VERSION = max(RULES)
+"""By which verdicts are given; what version 1 said is kept beside."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
@@ -43,6 +59,8 @@ ABSOLUTE = Tolerance(at_least=0.0, share=0.1)
 SHARE = Tolerance(at_least=10.0)
 FRACTION = Tolerance(at_least=0.05)
 EXACT = Tolerance(at_least=0.0)
+OVERHEAD = Tolerance(at_least=0.01, share=0.25)
+"""What a duration takes beyond whole round-trips, RTT; published values have two decimals."""
 BYTES = Tolerance(at_least=0.0, share=0.05)
 
 

@@ -11,6 +11,7 @@ import polars as pl
 
 from crosslayer.claims.checks import Check, Outcome, Verdict, number, spaced
 from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.rules import VERSION
 
 CONTRADICTIONS = frozenset(
     ("T003", "T004", "T080", "T113", "T138", "T139", "T140", "T145", "T146", "T198", "S007", "I106")
@@ -25,6 +26,7 @@ COLUMNS: dict[str, Any] = {
     "scope": pl.String,
     "statistic": pl.String,
     "published": pl.String,
+    "sentence": pl.String,
     "ours": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
@@ -32,7 +34,13 @@ COLUMNS: dict[str, Any] = {
     "n": pl.Int64,
     "rounds": pl.Int64,
     "verdict": pl.String,
+    "verdict_before": pl.String,
+    "rules": pl.Int64,
+    "round_trips_right": pl.String,
+    "overhead_right": pl.String,
+    "follows_from": pl.String,
     "why": pl.String,
+    "cause": pl.String,
     "criterion": pl.String,
     "note": pl.String,
 }
@@ -89,8 +97,11 @@ def check(
     -------
     polars.DataFrame
         One row per claim of kind `result`, in the order of the claims: paper, claim_id, section_or_figure, quantity,
-        scope, statistic, published (text), ours, low, high (95 % interval of ours; for an ordering the margin of the
-        comparison that decides), unit, n (observations), rounds, verdict, why, criterion, note.
+        scope, statistic, published (text), sentence (what the paper says, in our words), ours, low, high (95 % interval
+        of ours; for an ordering the margin of the comparison that decides), unit, n (observations), rounds, verdict,
+        verdict_before (by version 1 of the rules), rules (version that judged), round_trips_right and overhead_right
+        (of durations in RTT: `yes`, `no`, `inconclusive`; else empty), follows_from (empty for a result of its own),
+        why, cause (why it is not reproduced), criterion, note.
     """
     observed = claims.observed(**{name: dataset.table(name) for name in claims.tables}) if claims else None
     checks = claims.checks if claims else {}
@@ -101,9 +112,16 @@ def check(
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")
 
 
+FOLLOWING = "follows from another"
+"""How `counts` calls the results that follow from others, whatever their verdict."""
+
+
 def counts(verdicts: pl.DataFrame) -> dict[str, int]:
-    """How many claims have each verdict, every verdict named."""
-    return {verdict.value: verdicts.filter(verdict=verdict.value).height for verdict in Verdict}
+    """How many claims have each verdict, every verdict named; last those that follow from others, counted apart."""
+    following = (pl.col("follows_from") != "") & (pl.col("verdict") != Verdict.NOT_MEASURED)
+    own = verdicts.filter(~following)
+    found = {verdict.value: own.filter(verdict=verdict.value).height for verdict in Verdict}
+    return found | {FOLLOWING: verdicts.height - own.height}
 
 
 def _row(
@@ -117,12 +135,9 @@ def _row(
             outcome = chosen.run(observed, _plain(claim["value"]))
         except NotMeasured as reason:
             outcome = _not_measured(str(reason))
-    why = outcome.why
-    if chosen and chosen.cause and outcome.verdict not in (Verdict.REPRODUCED, Verdict.NOT_MEASURED):
-        why += f" {chosen.cause}"
     ours = outcome.estimate
     low, high = ours.interval or (None, None) if ours else (None, None)
-    remark = chosen.remark if chosen else ""
+    failed = outcome.verdict not in (Verdict.REPRODUCED, Verdict.NOT_MEASURED)
     return (
         claim["paper"],
         identifier,
@@ -131,6 +146,7 @@ def _row(
         claim["scope"],
         claim["statistic"],
         _published(claim),
+        chosen.sentence if chosen else "",
         ours.value if ours else None,
         low,
         high,
@@ -138,9 +154,15 @@ def _row(
         ours.n if ours else None,
         ours.rounds if ours else None,
         outcome.verdict.value,
-        why,
+        outcome.before.value,
+        VERSION,
+        outcome.round_trips,
+        outcome.overhead,
+        chosen.follows_from if chosen else "",
+        outcome.why,
+        chosen.cause if chosen and failed else "",
         chosen.criterion if chosen else "",
-        " ".join(_sentence(text) for text in (claim["note"], remark) if text),
+        " ".join(_sentence(text) for text in (claim["note"], chosen.remark if chosen else "") if text),
     )
 
 
@@ -212,9 +234,10 @@ def to_markdown(verdicts: pl.DataFrame, *, caption: str = "") -> str:
         lines += [_markdown_row(_HEADINGS), _markdown_row(["---"] * len(_HEADINGS))]
         for row in of_paper.iter_rows(named=True):
             *cells, why = _cells(row)
-            lines.append(
-                _markdown_row([*cells, " ".join(text for text in (why, _note_heading(row), row["note"]) if text)])
-            )
+            follows = f"Follows from {row['follows_from']}." if row["follows_from"] else ""
+            cause = f"Cause: {row['cause']}" if row["cause"] else ""
+            texts = (why, follows, cause, _note_heading(row), row["note"])
+            lines.append(_markdown_row([*cells, " ".join(text for text in texts if text)]))
         lines.append("")
     return "\n".join(lines)
 
@@ -230,6 +253,7 @@ def _note_heading(row: dict[str, Any]) -> str:
 CLASSES = {
     Verdict.REPRODUCED: "reproduced",
     Verdict.DIRECTION_ONLY: "direction",
+    Verdict.INCONCLUSIVE: "inconclusive",
     Verdict.NOT_REPRODUCED: "not-reproduced",
     Verdict.NOT_MEASURED: "not-measured",
 }

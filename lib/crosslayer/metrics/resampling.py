@@ -145,6 +145,16 @@ class Sample:
         return np.where(some, low + (place - np.floor(place)) * (high - low), np.nan), sure
 
 
+def beyond(nearest: float, second: float) -> tuple[float, float]:
+    """95 % interval of where a distribution ends, from its outermost observation and the next one.
+
+    Robson and Whitlock (1964): as far beyond the outermost as 19 times its distance from the next. It holds where the
+    density has an edge there; where it trails off, it is too short.
+    """
+    far = nearest + (1 / (1 - LEVEL) - 1) * (nearest - second)
+    return min(nearest, far), max(nearest, far)
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A statistic, and what it is in every resample of the rounds."""
@@ -156,11 +166,13 @@ class Estimate:
     """Rounds of the sample that has fewest."""
     draws: Reals | None = None
     """Shape (resamples,); None where there is no interval: too few rounds, or a statistic the bootstrap cannot do."""
+    ends: tuple[float, float] | None = None
+    """The interval of a statistic the bootstrap cannot do, where there is one; what is derived from it has none."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval, None where there is none."""
-        return None if self.draws is None else interval(self.draws)
+        return self.ends if self.draws is None else interval(self.draws)
 
 
 def derived(function: Callable[..., Any], *estimates: Estimate) -> Estimate:
