@@ -44,6 +44,7 @@ _TOOLS = {
     "ip": ("iproute2", "measuring", "the guest's bridge"),
     "tc": ("iproute2", "measuring", "netem"),
     "kdig": ("knot-dnsutils (Nix: knot-dns)", "comfort", "an independent DNS client"),
+    "curl": ("curl", "comfort", "a web client to put on a link"),
     "tcpdump": ("tcpdump", "comfort", "packet captures"),
     "named": ("bind9 (Nix: bind)", "comfort", "BIND 9: the study `authoritative`, `crosslayer discover`"),
     "kresd": ("knot-resolver (Nix: knot-resolver_5)", "comfort", "Knot Resolver, another one"),
