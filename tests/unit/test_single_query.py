@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from crosslayer.claims.studies import BY_STUDY
 
 from crosslayer import claims, published
 from crosslayer.campaign import NoOptions
 from crosslayer.campaign.schema import TABLES, Kind
 from crosslayer.claims import imc22
-from crosslayer.claims.studies import BY_STUDY
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES, sized
 from crosslayer.studies.single_query import vantage

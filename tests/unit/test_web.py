@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from crosslayer.campaign.web import lookup_columns, lookup_summary, unaccounted
 
 from crosslayer.campaign import CampaignError
 from crosslayer.campaign.plan import changed, check_names
