@@ -12,9 +12,6 @@ from typing import Any
 import polars as pl
 import pytest
 import vl_convert
-from crosslayer.figures.dns_overhead import SERIES as DNS_SERIES
-from crosslayer.figures.handshakes import SERIES as HANDSHAKE_SERIES
-from crosslayer.figures.page_loads import SERIES as PLT_SERIES
 
 import synthetic
 from crosslayer import metrics, published
