@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from crosslayer.dns import Protocol, Resumption, Server
+from crosslayer.dns import Protocol, Resolver, Resumption
 
 SCHEMES = {
     Protocol.DOUDP: "udp",
@@ -45,7 +45,7 @@ class StubSettings:
     """Offer the key share X25519MLKEM768, as browsers do: the client's hello then takes two packets."""
 
     @classmethod
-    def towards(cls, server: Server, protocol: Protocol, resumption: Resumption | None = None, **others: Any) -> Self:
+    def towards(cls, server: Resolver, protocol: Protocol, resumption: Resumption | None = None, **others: Any) -> Self:
         """Settings for a server of `crosslayer.dns` over one transport; `others` are further fields."""
         host = f"[{server.address}]" if ":" in server.address else server.address
         path = server.path if protocol in _WITH_PATH else ""
