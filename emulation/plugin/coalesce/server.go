@@ -50,7 +50,7 @@ type listening struct {
 // newServer makes a server of a block's options; nothing is opened before start.
 func newServer(opts options, config *dnsserver.Config, common *shared) *server {
 	s := &server{
-		options: opts, policy: early.NewPolicy(opts.Options), config: config, tickets: common.tickets, events: common.events,
+		options: opts, policy: early.NewPolicy(opts.Options, common.tickets), config: config, tickets: common.tickets, events: common.events,
 		connections: &early.Conns{HandshakeOver: func(c *early.Conn) { reportQUICConnection(c, common.events) }},
 	}
 	if config.TLSConfig != nil {

@@ -16,8 +16,10 @@ import (
 
 // Options are the properties that QUIC listeners have in common.
 type Options struct {
-	Retry       bool
-	EarlyData   Mode
+	Retry     bool
+	EarlyData Mode
+	// SingleUse accepts early data from each ticket once.
+	SingleUse   bool
 	IdleTimeout time.Duration
 
 	// What clients can take of a listener at most: connections, and streams that are being served.
@@ -30,7 +32,7 @@ type Options struct {
 
 // DefaultOptions are those of a block that says nothing.
 var DefaultOptions = Options{
-	IdleTimeout: 30 * time.Second, MaxConnections: 200, MaxStreams: 1024, MaxShare: 50,
+	SingleUse: true, IdleTimeout: 30 * time.Second, MaxConnections: 200, MaxStreams: 1024, MaxShare: 50,
 	ReadTimeout: 3 * time.Second, WriteTimeout: 30 * time.Second,
 }
 
@@ -41,6 +43,8 @@ func (o *Options) Set(property, value string) (known bool, err error) {
 		o.Retry, err = onOff(property, value)
 	case "early_data":
 		o.EarlyData, err = ParseMode(value)
+	case "single_use":
+		o.SingleUse, err = onOff(property, value)
 	case "idle_timeout":
 		o.IdleTimeout, err = positive(property, value)
 	case "read_timeout":
@@ -88,12 +92,13 @@ func between(property, value string, least, most int) (int, error) {
 // Policy is how QUIC listeners accept connections and what becomes of early data, which may change while they run.
 type Policy struct {
 	Options
-	mode atomic.Int32
+	tickets *TicketKeys
+	mode    atomic.Int32
 }
 
-// NewPolicy starts with what the options say.
-func NewPolicy(options Options) *Policy {
-	p := &Policy{Options: options}
+// NewPolicy starts with what the options say; tickets are the keys that the listeners' TLS configurations share.
+func NewPolicy(options Options, tickets *TicketKeys) *Policy {
+	p := &Policy{Options: options, tickets: tickets}
 	p.SetMode(options.EarlyData)
 	return p
 }
@@ -150,6 +155,9 @@ func (p *Policy) Listen(address string, protocol Protocol, secured *tls.Config, 
 	}
 	secured = secured.Clone()
 	secured.NextProtos = []string{protocol.ALPN}
+	if p.SingleUse {
+		p.tickets.Once(secured)
+	}
 	l.transport = &quic.Transport{
 		Conn: socket,
 		// Under load, others than the sender of a datagram could be shut out by its forged address.

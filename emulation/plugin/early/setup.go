@@ -39,7 +39,7 @@ func setup(c *caddy.Controller) error {
 		return plugin.Error(pluginName, c.Err("doq needs a certificate: put the tls plugin into the same server block"))
 	}
 	s := &server{address: address}
-	s.Policy, s.Conns = NewPolicy(options), new(Conns)
+	s.Policy, s.Conns = NewPolicy(options, TicketKeysOf(c)), new(Conns)
 	c.OnStartup(func() error {
 		if err := s.start(config); err != nil {
 			return plugin.Error(pluginName, fmt.Errorf("doq: %w", err))
