@@ -3,6 +3,7 @@ package early
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
@@ -47,6 +48,7 @@ func setup(c *caddy.Controller) error {
 		return nil
 	})
 	c.OnShutdown(s.stop)
+	OnReload(c, s)
 	servers, _ := c.Get(serversKey{}).([]*server)
 	c.Set(serversKey{}, append(servers, s))
 	return nil
@@ -59,16 +61,23 @@ func (s *server) start(config *dnsserver.Config) (err error) {
 	if s.listener, err = s.Listen(s.address, config.TLSConfig); err != nil {
 		return err
 	}
-	go s.Serve(s.listener)
+	s.Serve(s.listener)
 	return nil
 }
+
+// Offered implements the Reloadable interface.
+func (s *server) Offered() (packets []*Listener, streams []*net.TCPListener) {
+	return []*Listener{s.listener}, nil
+}
+
+// Resume implements the Reloadable interface.
+func (s *server) Resume() error { return nil }
 
 // stop tells the clients and closes the socket.
 func (s *server) stop() error {
 	if s.listener == nil {
 		return nil
 	}
-	s.Conns.Close("")
 	return s.listener.Close()
 }
 

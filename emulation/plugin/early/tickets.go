@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coredns/caddy"
+	"github.com/quic-go/quic-go"
 )
 
 const (
@@ -25,6 +26,7 @@ const (
 type TicketKeys struct {
 	config tls.Config
 	now    func() time.Time
+	reset  quic.StatelessResetKey
 
 	mu            sync.Mutex
 	keys          [][32]byte // the newest first
@@ -39,7 +41,12 @@ func TicketKeysOf(c *caddy.Controller) *TicketKeys {
 	if keys, ok := c.Get(ticketsKey{}).(*TicketKeys); ok {
 		return keys
 	}
-	keys := NewTicketKeys()
+	reload.Lock()
+	keys := reload.tickets // of the instance that this one succeeds: its tickets go on
+	reload.Unlock()
+	if keys == nil {
+		keys = NewTicketKeys()
+	}
 	c.Set(ticketsKey{}, keys)
 	return keys
 }
@@ -47,6 +54,7 @@ func TicketKeysOf(c *caddy.Controller) *TicketKeys {
 // NewTicketKeys returns fresh keys.
 func NewTicketKeys() *TicketKeys {
 	keys := &TicketKeys{now: time.Now}
+	_, _ = rand.Read(keys.reset[:]) // never fails
 	keys.Rotate()
 	return keys
 }
