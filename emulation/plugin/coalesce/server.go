@@ -8,6 +8,7 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"crosslayer.example/emulation/internal/control"
@@ -37,7 +38,10 @@ type server struct {
 	chain     *early.Chain
 	listening []listening
 	closers   []func() error // in the order of opening
+	quic      []*early.Listener
+	tcp       *net.TCPListener
 	control   *control.Socket
+	replaced  bool // by a successor, after a reload
 }
 
 // listening is one bound address, as `ready` reports it.
@@ -50,7 +54,7 @@ type listening struct {
 // newServer makes a server of a block's options; nothing is opened before start.
 func newServer(opts options, config *dnsserver.Config, common *shared) *server {
 	s := &server{
-		options: opts, policy: early.NewPolicy(opts.Options), config: config, tickets: common.tickets, events: common.events,
+		options: opts, policy: early.NewPolicy(opts.Options, common.tickets), config: config, tickets: common.tickets, events: common.events,
 		connections: &early.Conns{HandshakeOver: func(c *early.Conn) { reportQUICConnection(c, common.events) }},
 	}
 	if config.TLSConfig != nil {
@@ -97,12 +101,49 @@ func (s *server) start() (err error) {
 			return fmt.Errorf("doq: %w", err)
 		}
 	}
-	if s.options.control != "" {
-		if s.control, err = control.Listen(s.options.control, "server"); err != nil {
-			return fmt.Errorf("control: %w", err)
-		}
-		s.closers = append(s.closers, s.control.Close)
+	if err := s.openControl(); err != nil {
+		return fmt.Errorf("control: %w", err)
 	}
+	early.IfReloadFails(func() { _ = s.stop() })
+	return nil
+}
+
+// predecessor is the server that is being reloaded, if there is one.
+var predecessor atomic.Pointer[server]
+
+// openControl binds the control socket, after the server that this one succeeds has left it.
+func (s *server) openControl() (err error) {
+	if s.options.control == "" {
+		return nil
+	}
+	if old := predecessor.Load(); old != nil && old != s && old.control != nil && old.options.control == s.options.control {
+		_ = old.control.Close()
+		old.replaced = true
+	}
+	s.control, err = control.Listen(s.options.control, "server")
+	return err
+}
+
+// Offered implements the early.Reloadable interface.
+func (s *server) Offered() (packets []*early.Listener, streams []*net.TCPListener) {
+	predecessor.Store(s)
+	if s.tcp != nil {
+		streams = []*net.TCPListener{s.tcp}
+	}
+	return s.quic, streams
+}
+
+// Resume implements the early.Reloadable interface.
+func (s *server) Resume() error {
+	predecessor.Store(nil)
+	if !s.replaced {
+		return nil
+	}
+	s.replaced = false
+	if err := s.openControl(); err != nil {
+		return err
+	}
+	go s.control.Serve(s.commands())
 	return nil
 }
 
@@ -123,8 +164,12 @@ func (s *server) ready(servers []caddy.ServerListener) {
 
 // stop closes everything, last opened first; clients are told.
 func (s *server) stop() error {
-	s.connections.Close("")
+	predecessor.CompareAndSwap(s, nil)
 	var errs []error
+	if s.control != nil {
+		errs = append(errs, s.control.Close())
+	}
+	s.connections.Close("")
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		errs = append(errs, s.closers[i]())
 	}
@@ -137,10 +182,11 @@ func (s *server) startHTTPS(pages site) error {
 	config.NextProtos = []string{"h2", "http/1.1"}
 	config.MaxVersion = s.maxTLS
 	reportTLSConnections(config, listenerHTTPS, s.events)
-	tcp, err := net.Listen("tcp", s.https)
+	tcp, err := early.ListenTCP(s.https)
 	if err != nil {
 		return err
 	}
+	s.tcp = tcp
 	h := s.web(listenerHTTPS, "doh", pages)
 	h.streams = early.NewLimit(s.MaxStreams, s.MaxShare)
 	httpServer := &http.Server{
@@ -153,8 +199,8 @@ func (s *server) startHTTPS(pages site) error {
 		ErrorLog:          stdlog.New(debugLog{}, "", 0),
 	}
 	s.opened(listenerHTTPS, tcp.Addr(), httpServer.Close)
-	tcp = early.LimitConns(tcp, early.NewLimit(s.MaxConnections, s.MaxShare))
-	go func() { _ = httpServer.ServeTLS(tcp, "", "") }()
+	limited := early.LimitConns(tcp, early.NewLimit(s.MaxConnections, s.MaxShare))
+	go func() { _ = httpServer.ServeTLS(limited, "", "") }()
 	return nil
 }
 
@@ -178,9 +224,9 @@ func (s *server) startH3(pages site) error {
 	if err != nil {
 		return err
 	}
-	s.opened(listenerH3, listener.Addr(), listener.Close)
+	s.openedQUIC(listenerH3, listener)
 	h := s.web(listenerH3, "doh3", pages)
-	go listener.Serve(s.connections, func(conn *early.Conn) {
+	listener.Serve(s.connections, func(conn *early.Conn) {
 		h3Server := &http3.Server{
 			Handler:        h,
 			MaxHeaderBytes: maxHeaderBytes,
@@ -220,9 +266,14 @@ func (s *server) startDoQ() error {
 	if err != nil {
 		return err
 	}
-	s.opened(listenerDoQ, listener.Addr(), listener.Close)
-	go doq.Serve(listener)
+	s.openedQUIC(listenerDoQ, listener)
+	doq.Serve(listener)
 	return nil
+}
+
+func (s *server) openedQUIC(name string, listener *early.Listener) {
+	s.quic = append(s.quic, listener)
+	s.opened(name, listener.Addr(), listener.Close)
 }
 
 func (s *server) opened(listener string, address net.Addr, closer func() error) {

@@ -56,6 +56,7 @@ func setup(c *caddy.Controller) error {
 		common.server = newServer(opts, config, common)
 		c.OnStartup(common.server.start)
 		c.OnShutdown(common.server.stop)
+		early.OnReload(c, common.server)
 	}
 	if config.TLSConfig != nil {
 		// After newServer took its copy: QUIC has TLS 1.3 and nothing older.

@@ -50,7 +50,7 @@ func (s *DoQServer) Listen(address string, secured *tls.Config) (*Listener, erro
 	})
 }
 
-// Serve answers until the listener closes.
+// Serve answers, without waiting, until the listener closes.
 func (s *DoQServer) Serve(listener *Listener) {
 	listener.Serve(s.Conns, func(conn *Conn) {
 		conn.ServeStreams(func(stream *quic.Stream) {

@@ -201,7 +201,7 @@ func TestParse(t *testing.T) {
 	}{
 		{"early", "", DefaultOptions, ""},
 		{"early {\n doq :853\n}", ":853", DefaultOptions, ""},
-		{"early {\n doq :853\n retry on\n early_data late\n idle_timeout 2s\n max_connections 3\n max_streams 4\n max_share 100\n read_timeout 1s\n write_timeout 1m\n}", ":853", changed, ""},
+		{"early {\n doq :853\n retry on\n early_data late\n single_use off\n idle_timeout 2s\n max_connections 3\n max_streams 4\n max_share 100\n read_timeout 1s\n write_timeout 1m\n}", ":853", changed, ""},
 		{"early {\n max_connections 0\n}", "", Options{}, "max_connections is a number from 1"},
 		{"early {\n max_share 101\n}", "", Options{}, "max_share is a number from 1 to 100"},
 		{"early {\n read_timeout 0s\n}", "", Options{}, "must be positive"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"crosslayer.example/emulation/internal/servertest"
@@ -26,13 +27,22 @@ func TestMain(m *testing.M) {
 // witness is a plugin that keeps where queries came from, by their question.
 type witness struct{ next plugin.Handler }
 
-var seen sync.Map // of Origin by name and type
+var (
+	seen sync.Map // of Origin by name and type
+	asks sync.Map // of the number of queries, *atomic.Int32, by name
+)
+
+func asked(name string) *atomic.Int32 {
+	n, _ := asks.LoadOrStore(name, new(atomic.Int32))
+	return n.(*atomic.Int32)
+}
 
 func (w witness) Name() string { return "witness" }
 
 func (w witness) ServeDNS(ctx context.Context, rw dns.ResponseWriter, r *dns.Msg) (int, error) {
 	from, ours := OriginOf(ctx)
 	if ours {
+		asked(r.Question[0].Name).Add(1)
 		seen.Store(r.Question[0].String(), from)
 	}
 	return plugin.NextOrFailure(w.Name(), w.next, ctx, rw, r)

@@ -3,6 +3,7 @@ package early
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
@@ -39,7 +40,7 @@ func setup(c *caddy.Controller) error {
 		return plugin.Error(pluginName, c.Err("doq needs a certificate: put the tls plugin into the same server block"))
 	}
 	s := &server{address: address}
-	s.Policy, s.Conns = NewPolicy(options), new(Conns)
+	s.Policy, s.Conns = NewPolicy(options, TicketKeysOf(c)), new(Conns)
 	c.OnStartup(func() error {
 		if err := s.start(config); err != nil {
 			return plugin.Error(pluginName, fmt.Errorf("doq: %w", err))
@@ -47,6 +48,7 @@ func setup(c *caddy.Controller) error {
 		return nil
 	})
 	c.OnShutdown(s.stop)
+	OnReload(c, s)
 	servers, _ := c.Get(serversKey{}).([]*server)
 	c.Set(serversKey{}, append(servers, s))
 	return nil
@@ -59,16 +61,23 @@ func (s *server) start(config *dnsserver.Config) (err error) {
 	if s.listener, err = s.Listen(s.address, config.TLSConfig); err != nil {
 		return err
 	}
-	go s.Serve(s.listener)
+	s.Serve(s.listener)
 	return nil
 }
+
+// Offered implements the Reloadable interface.
+func (s *server) Offered() (packets []*Listener, streams []*net.TCPListener) {
+	return []*Listener{s.listener}, nil
+}
+
+// Resume implements the Reloadable interface.
+func (s *server) Resume() error { return nil }
 
 // stop tells the clients and closes the socket.
 func (s *server) stop() error {
 	if s.listener == nil {
 		return nil
 	}
-	s.Conns.Close("")
 	return s.listener.Close()
 }
 
