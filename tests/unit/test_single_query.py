@@ -11,7 +11,7 @@ import pytest
 
 from crosslayer import claims, published
 from crosslayer.campaign import sized, vantage
-from crosslayer.campaign.schema import TABLES, Kind
+from crosslayer.campaign.tables import TABLES
 from crosslayer.campaign.single_query import CONDITIONS, EVERYWHERE, FIRST_ONLY, RESOLVERS
 from crosslayer.claims import imc22
 from crosslayer.claims.studies import BY_STUDY
@@ -118,15 +118,7 @@ def exchanges(links: dict[str, float], seed: int = 1, *, own_bytes: float = 1.0)
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    kinds: dict[Kind, Any] = {
-        Kind.INTEGER: pl.Int64(),
-        Kind.REAL: pl.Float64(),
-        Kind.TEXT: pl.String(),
-        Kind.BOOLEAN: pl.Boolean(),
-        Kind.JSON: pl.String(),
-        Kind.REAL_LIST: pl.List(pl.Float64()),
-    }
-    return pl.LazyFrame(rows, schema={column.name: kinds[column.kind] for column in TABLES[name]})
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
 
 
 def tables(rows: list[dict[str, Any]], links: dict[str, float]) -> dict[str, pl.LazyFrame]:

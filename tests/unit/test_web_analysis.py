@@ -12,7 +12,7 @@ import pytest
 import vl_convert
 
 from crosslayer import claims, published
-from crosslayer.campaign.schema import TABLES, Kind
+from crosslayer.campaign.tables import TABLES
 from crosslayer.claims.imc22_web import CHECKS
 from crosslayer.figures import FIGURES, MAX_ROWS, Inputs, draw, of_study, web
 
@@ -27,15 +27,7 @@ FIGURES_OF_WEB = tuple(of_study("web"))
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    kinds: dict[Kind, Any] = {
-        Kind.INTEGER: pl.Int64(),
-        Kind.REAL: pl.Float64(),
-        Kind.TEXT: pl.String(),
-        Kind.BOOLEAN: pl.Boolean(),
-        Kind.JSON: pl.String(),
-        Kind.REAL_LIST: pl.List(pl.Float64()),
-    }
-    return pl.LazyFrame(rows, schema={column.name: kinds[column.kind] for column in TABLES[name]})
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
 
 
 def loads(
