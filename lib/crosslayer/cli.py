@@ -176,9 +176,9 @@ def measure(
 def export(folder: Path) -> None:
     """Write the Parquet tables and campaign.json of the (finished or interrupted) campaign in FOLDER again."""
     from crosslayer.campaign.export import export as run
-    from crosslayer.campaign.store import open_existing
+    from crosslayer.campaign.store import Store
 
-    with open_existing(folder) as store:
+    with Store(folder) as store:
         run(store, folder)
     click.echo(str(folder))
 
@@ -263,8 +263,8 @@ def plan(folder: Path, precision: str) -> None:
 def import_(database: Path, out: Path) -> None:
     """Make the dataset OUT from DATABASE, the SQLite file of the harness of Sengupta et al. (TNSM 2024)."""
     from crosslayer.campaign.dataset import Dataset
-    from crosslayer.campaign.importer import import_database
     from crosslayer.links import load_profiles
+    from crosslayer.studies.coalescing.importer import import_database
 
     dataset = Dataset.open(import_database(database, out, load_profiles()))
     for note in dataset.campaign.notes:
