@@ -17,7 +17,7 @@ from crosslayer.claims.batenburg22 import CHECKS
 from crosslayer import claims, dns, metrics, published
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import changed, check_names
-from crosslayer.campaign.schema import TABLES, Kind
+from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
 from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.studies import STUDIES, sized
@@ -176,15 +176,7 @@ def test_a_missing_bind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def frame(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    kinds: dict[Kind, Any] = {
-        Kind.INTEGER: pl.Int64(),
-        Kind.REAL: pl.Float64(),
-        Kind.TEXT: pl.String(),
-        Kind.BOOLEAN: pl.Boolean(),
-        Kind.JSON: pl.String(),
-        Kind.REAL_LIST: pl.List(pl.Float64()),
-    }
-    return pl.LazyFrame(rows, schema={column.name: kinds[column.kind] for column in TABLES[name]})
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
 
 
 def queries(*, authority_ms: float = 0.3, noise_ms: float = 0.1) -> pl.LazyFrame:

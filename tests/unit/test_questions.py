@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from crosslayer import metrics, published
-from crosslayer.campaign.schema import TABLES, Kind
+from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES
 
@@ -21,15 +21,7 @@ ROUNDS = 30
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    kinds: dict[Kind, Any] = {
-        Kind.INTEGER: pl.Int64(),
-        Kind.REAL: pl.Float64(),
-        Kind.TEXT: pl.String(),
-        Kind.BOOLEAN: pl.Boolean(),
-        Kind.JSON: pl.String(),
-        Kind.REAL_LIST: pl.List(pl.Float64()),
-    }
-    return pl.LazyFrame(rows, schema={column.name: kinds[column.kind] for column in TABLES[name]})
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
 
 
 def inputs(links: list[str], **tables: list[dict[str, Any]]) -> Inputs:

@@ -12,7 +12,7 @@ from crosslayer.claims.studies import BY_STUDY
 
 from crosslayer import claims, published
 from crosslayer.campaign import NoOptions
-from crosslayer.campaign.schema import TABLES, Kind
+from crosslayer.campaign.tables import TABLES
 from crosslayer.claims import imc22
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES, sized
@@ -121,15 +121,7 @@ def exchanges(links: dict[str, float], seed: int = 1, *, own_bytes: float = 1.0)
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    kinds: dict[Kind, Any] = {
-        Kind.INTEGER: pl.Int64(),
-        Kind.REAL: pl.Float64(),
-        Kind.TEXT: pl.String(),
-        Kind.BOOLEAN: pl.Boolean(),
-        Kind.JSON: pl.String(),
-        Kind.REAL_LIST: pl.List(pl.Float64()),
-    }
-    return pl.LazyFrame(rows, schema={column.name: kinds[column.kind] for column in TABLES[name]})
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
 
 
 def tables(rows: list[dict[str, Any]], links: dict[str, float]) -> dict[str, pl.LazyFrame]:

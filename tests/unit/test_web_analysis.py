@@ -13,7 +13,7 @@ import vl_convert
 from crosslayer.claims.imc22_web import CHECKS
 
 from crosslayer import claims, published
-from crosslayer.campaign.schema import TABLES, Kind
+from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import MAX_ROWS, Inputs, draw
 from crosslayer.studies import STUDIES
 from crosslayer.studies.web import figures as web
@@ -29,15 +29,7 @@ FIGURES = {figure.name: figure for figure in STUDIES["web"].figures}
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    kinds: dict[Kind, Any] = {
-        Kind.INTEGER: pl.Int64(),
-        Kind.REAL: pl.Float64(),
-        Kind.TEXT: pl.String(),
-        Kind.BOOLEAN: pl.Boolean(),
-        Kind.JSON: pl.String(),
-        Kind.REAL_LIST: pl.List(pl.Float64()),
-    }
-    return pl.LazyFrame(rows, schema={column.name: kinds[column.kind] for column in TABLES[name]})
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
 
 
 def loads(

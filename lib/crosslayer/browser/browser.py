@@ -88,47 +88,21 @@ _FAULTS = (WebDriverException, urllib3.exceptions.HTTPError, websocket.WebSocket
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
-    """One resource of a load, from its PerformanceResourceTiming entry; times in ms after the navigation start."""
-
-    url: str
-    initiator: str
-    protocol: str
-    start_ms: float
-    request_start_ms: float
-    response_start_ms: float
-    response_end_ms: float
-    transfer_bytes: int
-    encoded_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class PageLoad:
-    """One measured load; times in ms after the navigation start (Navigation Timing Level 2)."""
+    """One measured load as the browser tells it, by the names of the W3C; times in ms after the navigation start."""
 
     started_s: float
     """Start of the measured navigation, seconds since the Unix epoch."""
     setup_ms: float
     """Context, priming, connection close and warm-up before it."""
-    plt_ms: float
-    fcp_ms: float | None
-    """None where the page had painted nothing."""
-    connect_start_ms: float
-    connect_ms: float
-    secure_connection_start_ms: float
-    fetch_start_ms: float
-    domain_lookup_start_ms: float
-    domain_lookup_end_ms: float
-    request_start_ms: float
-    response_start_ms: float
-    response_end_ms: float
-    dom_interactive_ms: float
-    dom_content_loaded_ms: float
-    dom_complete_ms: float
-    transfer_bytes: int
-    resources: tuple[Resource, ...]
-    navigation: str
-    """The raw navigation and paint entries, JSON."""
+    navigation: Mapping[str, Any]
+    """The PerformanceNavigationTiming entry (Navigation Timing Level 2)."""
+    paint: Mapping[str, float | None]
+    """Start of each PerformancePaintTiming entry by its name; `first-contentful-paint` is None where there was none."""
+    resources: tuple[Mapping[str, Any], ...]
+    """The PerformanceResourceTiming entries."""
+    raw: str
+    """The navigation and paint entries, JSON."""
 
 
 class Browser:
@@ -358,41 +332,13 @@ def _ticks_used() -> int:
 
 
 def _page_load(raw: dict[str, Any], setup_ms: float) -> PageLoad:
-    nav = raw["navigation"]
-    paint = {entry["name"]: entry["startTime"] for entry in raw["paint"]}
     return PageLoad(
         started_s=raw["timeOrigin"] / 1e3,
         setup_ms=setup_ms,
-        plt_ms=nav["loadEventStart"],
-        fcp_ms=paint.get("first-contentful-paint"),
-        connect_start_ms=nav["connectStart"],
-        connect_ms=nav["connectEnd"],
-        secure_connection_start_ms=nav["secureConnectionStart"],
-        fetch_start_ms=nav["fetchStart"],
-        domain_lookup_start_ms=nav["domainLookupStart"],
-        domain_lookup_end_ms=nav["domainLookupEnd"],
-        request_start_ms=nav["requestStart"],
-        response_start_ms=nav["responseStart"],
-        response_end_ms=nav["responseEnd"],
-        dom_interactive_ms=nav["domInteractive"],
-        dom_content_loaded_ms=nav["domContentLoadedEventStart"],
-        dom_complete_ms=nav["domComplete"],
-        transfer_bytes=nav["transferSize"],
-        resources=tuple(
-            Resource(
-                url=entry["name"],
-                initiator=entry["initiatorType"],
-                protocol=entry["nextHopProtocol"],
-                start_ms=entry["startTime"],
-                request_start_ms=entry["requestStart"],
-                response_start_ms=entry["responseStart"],
-                response_end_ms=entry["responseEnd"],
-                transfer_bytes=entry["transferSize"],
-                encoded_bytes=entry["encodedBodySize"],
-            )
-            for entry in raw["resources"]
-        ),
-        navigation=json.dumps({"navigation": nav, "paint": raw["paint"], "time_origin": raw["timeOrigin"]}),
+        navigation=raw["navigation"],
+        paint={"first-contentful-paint": None} | {entry["name"]: entry["startTime"] for entry in raw["paint"]},
+        resources=tuple(raw["resources"]),
+        raw=json.dumps({"navigation": raw["navigation"], "paint": raw["paint"], "time_origin": raw["timeOrigin"]}),
     )
 
 

@@ -16,7 +16,6 @@ The schema is that of `chromium_measurement.py` in the authors' repository justu
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import shutil
 import sqlite3
@@ -26,12 +25,18 @@ from typing import Any
 
 import polars as pl
 
+from crosslayer.campaign import tables
+from crosslayer.campaign.crate import write_json
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.schema import SCHEMA_VERSION, arrow_schema
+from crosslayer.campaign.export import write_part
+from crosslayer.campaign.tables import SCHEMA_VERSION, DnsExchanges, LinkChecks, PageLoads, Table
 from crosslayer.links import Profile
 
 PROTOCOLS = ("DoQ", "DoH", "DoUDP")
 """In the order in which the harness measured them, before both loads."""
+
+_TIMINGS = PageLoads.sources(tables.NAVIGATION) | {"fcp_ms": "firstContentfulPaint"}
+_NEEDED = [_TIMINGS[column.name] for column in PageLoads.columns if column.success and column.name in _TIMINGS]
 
 _TEXT: dict[str, tuple[str, ...]] = {
     "measurements": ("msm_id", "timestamp", "experiment_type", "error", "website"),
@@ -42,55 +47,10 @@ _TEXT: dict[str, tuple[str, ...]] = {
 _NUMBERS: dict[str, tuple[str, ...]] = {
     "measurements": (),
     "dns_metrics": ("is_warmup",),
-    "web_performance_metrics": (
-        "connectEnd",
-        "connectStart",
-        "domComplete",
-        "domContentLoadedEventEnd",
-        "domContentLoadedEventStart",
-        "domInteractive",
-        "domainLookupEnd",
-        "domainLookupStart",
-        "duration",
-        "encodedBodySize",
-        "decodedBodySize",
-        "transferSize",
-        "fetchStart",
-        "loadEventEnd",
-        "loadEventStart",
-        "requestStart",
-        "responseEnd",
-        "responseStart",
-        "secureConnectionStart",
-        "startTime",
-        "firstPaint",
-        "firstContentfulPaint",
-        "redirectStart",
-        "redirectEnd",
-        "redirectCount",
-        "timeOrigin",
-        "is_warmup",
-    ),
+    "web_performance_metrics": ("is_warmup", *_TIMINGS.values()),
     "lookups": ("elapsed", "is_warmup"),
 }
-
-_TIMINGS = {
-    "plt_ms": "loadEventStart",
-    "fcp_ms": "firstContentfulPaint",
-    "connect_start_ms": "connectStart",
-    "connect_ms": "connectEnd",
-    "secure_connection_start_ms": "secureConnectionStart",
-    "fetch_start_ms": "fetchStart",
-    "domain_lookup_start_ms": "domainLookupStart",
-    "domain_lookup_end_ms": "domainLookupEnd",
-    "request_start_ms": "requestStart",
-    "response_start_ms": "responseStart",
-    "response_end_ms": "responseEnd",
-    "dom_interactive_ms": "domInteractive",
-    "dom_content_loaded_ms": "domContentLoadedEventStart",
-    "dom_complete_ms": "domComplete",
-}
-_NEEDED = ("connectStart", "connectEnd", "requestStart", "responseStart")
+"""Columns it cannot do without; what else the harness wrote of a load is a number too, and kept in `navigation`."""
 
 _LOADS = (("1-rtt", 1.0, "H3_web_performance_warmup"), ("0-rtt", 0.0, "H3_web_performance"))
 """Condition, `is_warmup`, and what an error of this load is called in `measurements.error`; the first ends both."""
@@ -132,11 +92,11 @@ def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile
     frames = _read(database)
     rounds, nameless = _rounds(frames, database)
     campaign = f"imported-{database.stem}"
-    tables = {
-        "dns_exchanges": _exchanges(rounds, frames),
-        "page_loads": _loads(rounds, frames["web_performance_metrics"]),
-        "link_checks": _links(rounds, profiles),
-    }
+    found: list[tuple[type[Table], pl.DataFrame]] = [
+        (DnsExchanges, _exchanges(rounds, frames)),
+        (PageLoads, _loads(rounds, frames["web_performance_metrics"])),
+        (LinkChecks, _links(rounds, profiles)),
+    ]
     notes = list(_NOTES)
     if nameless:
         notes.append(f"left out: {nameless} page loads without a row in measurements, whose link and page nobody knows")
@@ -145,11 +105,10 @@ def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile
     fresh = folder.with_name(f".{folder.name}.new")
     try:
         shutil.rmtree(fresh, ignore_errors=True)
-        for name, rows in tables.items():
+        for table, rows in found:
             if rows.height:
-                _write(name, rows.with_columns(campaign=pl.lit(campaign)), fresh)
-        description = _description(campaign, rounds, profiles, notes)
-        (fresh / "campaign.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+                _write(table, rows.with_columns(campaign=pl.lit(campaign)), fresh)
+        write_json(fresh / "campaign.json", _description(campaign, rounds, profiles, notes))
         fresh.replace(folder)
     except OSError as error:
         raise CampaignError(
@@ -177,21 +136,21 @@ def _read(database: Path) -> dict[str, pl.DataFrame]:
 
 
 def _table(connection: sqlite3.Connection, table: str, database: Path) -> pl.DataFrame:
-    found = {row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')}
-    wanted = [*_TEXT[table], *_NUMBERS[table]]
-    if missing := [column for column in wanted if column not in found]:
+    found = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
+    if missing := [column for column in (*_TEXT[table], *_NUMBERS[table]) if column not in found]:
         fault = f"lacks the columns {', '.join(missing)} of the table {table}" if found else f"has no table {table}"
         raise CampaignError(
             fault, where=str(database), next_step="Only databases of the harness's last version can be imported."
         )
     # A column may hold anything in SQLite: what is not a number where one belongs is missing, never 0.
-    columns = [
-        *(f'CAST("{column}" AS TEXT)' for column in _TEXT[table]),
-        *(f"CASE WHEN typeof(\"{column}\") IN ('integer', 'real') THEN CAST(\"{column}\" AS REAL) END"
-          for column in _NUMBERS[table]),
-    ]  # fmt: skip
-    rows = connection.execute(f'SELECT {", ".join(columns)} FROM "{table}" ORDER BY rowid').fetchall()
-    schema = {column: pl.String() for column in _TEXT[table]} | {column: pl.Float64() for column in _NUMBERS[table]}
+    values = [
+        f'CAST("{column}" AS TEXT)'
+        if column in _TEXT[table]
+        else f"""CASE WHEN typeof("{column}") IN ('integer', 'real') THEN CAST("{column}" AS REAL) END"""
+        for column in found
+    ]
+    rows = connection.execute(f'SELECT {", ".join(values)} FROM "{table}" ORDER BY rowid').fetchall()
+    schema = {column: pl.String() if column in _TEXT[table] else pl.Float64() for column in found}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -338,7 +297,6 @@ def _loads(rounds: pl.DataFrame, timings: pl.DataFrame) -> pl.DataFrame:
                 *(pl.when(good).then(source).alias(column) for column, source in _TIMINGS.items()),
                 h3=pl.lit(h3),
                 position=pl.lit(len(PROTOCOLS) + place, pl.Int64),
-                transfer_bytes=pl.when(good).then(pl.col("transferSize").cast(pl.Int64)),
                 coupling=pl.lit("decoupled"),
                 variant=pl.lit("main"),
                 study=pl.lit("coalescing"),
@@ -372,20 +330,14 @@ def _links(rounds: pl.DataFrame, profiles: Mapping[str, Profile]) -> pl.DataFram
     return pl.DataFrame(rows, schema_overrides={"round": pl.Int64})
 
 
-def _write(table: str, rows: pl.DataFrame, folder: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = arrow_schema(table)
-    for (link,), part in rows.group_by(["link"], maintain_order=True):
-        given = part.sort("round", maintain_order=True).to_arrow()
-        columns = [
-            given[field.name].cast(field.type) if field.name in given.column_names else pa.nulls(len(given), field.type)
-            for field in schema
-        ]
-        target = folder / table / f"link={link}"
-        target.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_arrays(columns, schema=schema), target / "part-0.parquet", compression="zstd")
+def _write(table: type[Table], rows: pl.DataFrame, folder: Path) -> None:
+    given = rows.select(
+        (pl.col(name).cast(kind) if name in rows.columns else pl.lit(None, kind)).alias(name)
+        for name, kind in table.polars_schema().items()
+    )
+    for (link,), part in given.group_by(["link"], maintain_order=True):
+        ordered = part.sort("round", maintain_order=True).to_arrow()
+        write_part(ordered.cast(table.arrow_schema()), folder / table.table, str(link))
 
 
 def _description(
@@ -410,14 +362,6 @@ def _description(
         "started": first,
         "ended": last,
         "backend": "netem",
-        "host": {
-            "cpu": "an unknown machine",
-            "cores": 0,
-            "memory_bytes": 0,
-            "kernel": "unknown",
-            "os": "unknown",
-        },
-        "versions": {},
-        "git": {"revision": None, "clean": None},
+        "host": {"cpu": "an unknown machine", "cores": 0, "memory_bytes": 0, "kernel": "unknown", "os": "unknown"},
         "notes": notes,
     }
