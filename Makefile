@@ -48,6 +48,7 @@ endif
 reproduce: setup
 	@mkdir -p build/notebooks
 	@echo "== notebooks/run_all.ipynb, size $(SIZE): measuring and drawing takes about 12 minutes for quick"
+	@{ $(BIN)/crosslayer doctor || true; } | tail -n 1
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/papermill notebooks/run_all.ipynb build/notebooks/run_all.ipynb \
 	  -p size $(SIZE) --cwd notebooks --log-output --no-progress-bar
 	@echo "Figures: figures/index.html"
