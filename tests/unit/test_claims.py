@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from click.testing import CliRunner
+from crosslayer.claims.tolerances import Tolerance
 
 import synthetic
 from crosslayer import claims, metrics, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict, checks, shapes, table, tnsm24, tolerances
 from crosslayer.claims.observed import FEWEST_ROUNDS, NotMeasured, Observed
-from crosslayer.claims.tolerances import Tolerance
+from crosslayer.cli import cli
 from crosslayer.metrics.resampling import Estimate, Sample
 from crosslayer.report import ReportError
 
@@ -469,10 +471,9 @@ def folder(tmp_path: Path) -> Callable[[], Path]:
 
 
 def test_command_prints_the_counts_and_writes_table_text_and_page(folder: Callable[[], Path], tmp_path: Path) -> None:
-    from crosslayer import claims_command
-
-    lines: list[str] = []
-    claims_command.run(folder(), tmp_path / "out", lines.append)
+    said = CliRunner().invoke(cli, ["claims", str(folder()), "--out", str(tmp_path / "out")])
+    assert said.exit_code == 0, said.output
+    lines = said.output.splitlines()
     saved = pl.read_parquet(tmp_path / "out" / "coalescing" / "claims.parquet")
     for verdict, count in claims.counts(saved).items():
         assert f"{count:>5}  {verdict}" in lines
@@ -484,22 +485,18 @@ def test_command_prints_the_counts_and_writes_table_text_and_page(folder: Callab
 
 
 def test_command_names_the_folder_it_cannot_write(folder: Callable[[], Path], tmp_path: Path) -> None:
-    from crosslayer import claims_command
-
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(ReportError, match="cannot be written"):
-        claims_command.run(folder(), blocked / "out", lambda line: None)
+        CliRunner().invoke(cli, ["claims", str(folder()), "--out", str(blocked / "out")], catch_exceptions=False)
 
 
 def test_command_writes_nothing_without_a_folder(
     folder: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crosslayer import claims_command
-
     source = folder()
     shutil.rmtree(tmp_path / "cwd", ignore_errors=True)
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
-    claims_command.run(source, None, lambda line: None)
+    assert CliRunner().invoke(cli, ["claims", str(source)]).exit_code == 0
     assert list((tmp_path / "cwd").iterdir()) == []

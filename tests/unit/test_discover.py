@@ -19,8 +19,8 @@ from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import StreamDataReceived
 from aioquic.quic.packet import encode_quic_version_negotiation, pull_quic_header
 
-from crosslayer import discover_command
 from crosslayer.discover import DiscoverError, ProbedHost, Support, Target, parse_targets, read_targets, support, table
+from crosslayer.discover import run as discovery
 from crosslayer.discover.doq import DRAFTS, AnyDoQCore
 from crosslayer.discover.emulated import IMPLEMENTATIONS, Absent, Population, bound_ports
 from crosslayer.discover.pace import Pace
@@ -379,11 +379,11 @@ def test_what_was_found_is_written_before_all_is(tmp_path: Path, monkeypatch: py
         yield [WEB]
         raise RuntimeError("a fault of our own")
 
-    monkeypatch.setattr(discover_command, "discover", found)
-    request = discover_command.request(["192.0.2.1", "192.0.2.2"], **GOOD | {"outside": True, "out": file})
+    monkeypatch.setattr(discovery, "discover", found)
+    request = discovery.request(["192.0.2.1", "192.0.2.2"], **GOOD | {"outside": True, "out": file})
     hosts = [ProbedHost(row.target, row.address) for row in (ROW, WEB)]
     with pytest.raises(RuntimeError):
-        discover_command._found(request, hosts)
+        discovery._found(request, hosts)
     assert seen == [1]
     assert pq.read_table(file).to_pylist() == table.records([ROW, WEB])
     assert list(tmp_path.iterdir()) == [file]
@@ -434,10 +434,10 @@ GOOD: dict[str, Any] = {
 
 
 def test_outside_only_what_is_listed_is_looked_at() -> None:
-    assert discover_command.request([], **GOOD).targets == []
+    assert discovery.request([], **GOOD).targets == []
     with pytest.raises(DiscoverError, match="there is no target"):
-        discover_command.request([], **GOOD | {"outside": True})
-    (host,) = discover_command.resolve(parse_targets(["192.0.2.1"]))
+        discovery.request([], **GOOD | {"outside": True})
+    (host,) = discovery.resolve(parse_targets(["192.0.2.1"]))
     assert (host.target, host.address) == ("192.0.2.1", "192.0.2.1")
 
 
@@ -455,10 +455,10 @@ def test_outside_only_what_is_listed_is_looked_at() -> None:
 )
 def test_options_are_looked_at_before_anything_is_sent(option: dict[str, Any], message: str) -> None:
     with pytest.raises((DiscoverError, DnsError), match=message):
-        discover_command.request(["192.0.2.1"], **GOOD | option)
+        discovery.request(["192.0.2.1"], **GOOD | option)
 
 
 def test_an_empty_file_is_not_every_resolver(tmp_path: Path) -> None:
     (tmp_path / "targets").write_text("# none\n", encoding="utf-8")
     with pytest.raises(DiscoverError, match="there is no target"):
-        discover_command.request([], **GOOD | {"file": tmp_path / "targets"})
+        discovery.request([], **GOOD | {"file": tmp_path / "targets"})
