@@ -170,9 +170,13 @@ class _Run:
             else:
                 why = f"not measured: the link's check failed ({result.verdict})"
                 found = measuring.failed(condition, cell, number, position, why)
+            faults = 0
             for table, some in found.items():
                 rows.setdefault(table, []).extend(some)
-                failed += sum(row.get("error") is not None for row in some)
+                faults += sum(row.get("error") is not None for row in some)
+            if faults:
+                testbed.raise_if_dead()  # at once: whatever follows would fail too
+            failed += faults
         return rows, failed
 
 

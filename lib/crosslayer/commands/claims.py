@@ -19,8 +19,8 @@ from crosslayer.commands.common import DATASET
 def command(folder: Path, out: Path | None) -> None:
     """Hold every published result against the dataset in FOLDER, claim by claim.
 
-    Verdicts: reproduced, direction only, inconclusive, not reproduced, not measured. Needs no namespaces, no browser and
-    no root.
+    Verdicts: reproduced, direction only, inconclusive, not reproduced, not measured. Needs no namespaces, no browser
+    and no root.
 
     Exits with 0 whatever the verdicts are: a claim that fails is a result.
     """
