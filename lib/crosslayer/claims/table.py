@@ -54,6 +54,10 @@ _RELATIONS = {
     "greater or equal": "≥ ",
     "approximately": "≈ ",
 }
+_OWN = {"paper": "crosslayer", "claim_id": "", "quantity": ""} | dict.fromkeys(
+    ("section_or_figure", "scope", "statistic", "value", "unit", "expected_relation", "note"), ""
+)
+"""Of a claim that no paper prints: its study's own."""
 _UNITS = {"RTT multiples": "RTT", "percent": "%", "percentage points": "points"}
 
 
@@ -80,7 +84,7 @@ class Tables(Protocol):
 def check(
     dataset: Tables, claims: Claims | None, published_claims: pl.DataFrame, *, elsewhere: Mapping[str, str]
 ) -> pl.DataFrame:
-    """Hold every published result against a campaign.
+    """Hold every published result against a campaign, and what its study claims itself.
 
     Parameters
     ----------
@@ -105,10 +109,12 @@ def check(
     """
     observed = claims.observed(**{name: dataset.table(name) for name in claims.tables}) if claims else None
     checks = claims.checks if claims else {}
-    rows = [
-        _row(claim, checks.get(claim["claim_id"]), observed, elsewhere)
-        for claim in published_claims.filter(kind="result").iter_rows(named=True)
+    printed = set(published_claims["claim_id"])
+    stated = [
+        *published_claims.filter(kind="result").iter_rows(named=True),
+        *(_OWN | {"claim_id": name, "quantity": own.sentence} for name, own in checks.items() if name not in printed),
     ]
+    rows = [_row(claim, checks.get(claim["claim_id"]), observed, elsewhere) for claim in stated]
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")
 
 
