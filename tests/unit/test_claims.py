@@ -22,7 +22,7 @@ from crosslayer.metrics.resampling import Estimate, Sample
 from crosslayer.report import ReportError
 
 TABLES = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")
-OURS = ("TNSM24", "SLIDES (seed 001/002)")
+OURS = ("TNSM24", "TNSM24 talk")
 
 
 @pytest.fixture(scope="module")

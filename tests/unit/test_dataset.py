@@ -104,7 +104,7 @@ def test_missing_campaign_file(folder: Path) -> None:
         ("{", "is not JSON"),
         ("[]", "schema version None"),
         ('{"schema_version": 99}', "schema version 99"),
-        ('{"schema_version": 1, "plan": {}, "host": {}}', "key 'plan.study': is missing"),
+        ('{"schema_version": 1, "plan": {}, "campaign": "x"}', "key 'study': is missing"),
         (json.dumps({"schema_version": 2, "plan": PLAN}), "key 'campaign': is missing"),
         ('{"schema_version": 1, "plan": 3, "host": {}, "campaign": "x"}', "key 'plan': must be a table"),
     ],
@@ -118,9 +118,9 @@ def test_broken_campaign_file(folder: Path, text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"plan": PLAN | {"links": "fiber"}}, r"key 'plan.links': must be a list"),
-        ({"plan": PLAN | {"pages": [1]}}, r"key 'plan.pages\[0\]': must be text|key 'plan.pages': must be text"),
-        ({"plan": PLAN | {"rounds": "many"}}, "key 'plan.rounds': must be a whole number"),
+        ({"plan": PLAN | {"links": "fiber"}}, r"key 'links': must be a list"),
+        ({"plan": PLAN | {"pages": [1]}}, r"key 'pages\[0\]': must be text"),
+        ({"plan": PLAN | {"rounds": "many"}}, "key 'rounds': must be a whole number"),
         ({"host": "here"}, "key 'host': must be a table"),
         ({"notes": "one"}, "key 'notes': must be a list"),
         ({"versions": "3.11"}, "key 'versions': must be a table"),
@@ -146,7 +146,7 @@ def test_campaign_of_version_1_has_the_options_of_every_study_in_its_plan(folder
         if parquet(folder, table).exists():
             change(folder, table, lambda rows: rows.replace_schema_metadata({"schema_version": "1"}))
     dataset = Dataset.open(folder)
-    assert dataset.campaign.planned.options == old
+    assert dataset.campaign.options == old
     assert dataset.campaign.plan.items() >= (old | {"study": "coalescing", "rounds": 4}).items()
     assert "link by uml, interval ms 500, proxy dnsproxy, measured on" in dataset.caption
     assert not dataset.campaign.ended

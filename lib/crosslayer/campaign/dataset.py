@@ -15,7 +15,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
 
-import msgspec
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -64,37 +63,36 @@ class Git:
     clean: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """The plan of a campaign, see `Plan`."""
-
-    study: str
-    links: tuple[str, ...]
-    pages: tuple[str, ...]
-    rounds: int
-    seed: int | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
     """What `campaign.json` says about a campaign."""
 
     campaign: str
     """Identifier, as in the column `campaign`."""
     schema_version: int
-    planned: Planned = msgspec.field(name="plan")
-    options_changed: dict[str, Any] = {}
-    """Options of the study that were not at their default."""
+    study: str
+    links: tuple[str, ...]
+    """Link profiles the plan asked for, in its order."""
+    pages: tuple[str, ...]
+    """Pages the plan asked for, in its order."""
+    rounds: int
+    """Rounds per cell the plan asked for."""
+    seed: int | None = None
+    """None for an imported campaign."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the study."""
+    options_changed: dict[str, Any] = field(default_factory=dict)
+    """Those of them that were not at their default."""
     started: str
     ended: str = ""
     """Empty while the campaign is not finished."""
     backend: str
     """netem or uml."""
     host: Host
-    versions: dict[str, Any] = {}
+    versions: dict[str, Any] = field(default_factory=dict)
     git: Git = Git()
     notes: tuple[str, ...] = ()
-    rows: dict[str, int] = {}
+    rows: dict[str, int] = field(default_factory=dict)
     """Rows of each table."""
 
     @classmethod
@@ -107,50 +105,25 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
             Where the file is missing, is not JSON, lacks a key or is of another schema version.
         """
         if not path.is_file():
-            raise DatasetError("there is no campaign.json", where=str(path.parent), next_step=_MEASURE_AGAIN)
+            _refuse("there is no campaign.json", path.parent)
         raw = read_json(path, DatasetError, _MEASURE_AGAIN)
         version = raw.get("schema_version") if isinstance(raw, dict) else None
         if version not in _READABLE:
-            raise DatasetError(
+            _refuse(
                 f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}",
-                where=str(path),
-                next_step="Use the crosslayer that wrote it (`git_revision` in campaign.json), or measure again.",
+                path,
+                "Use the crosslayer that wrote it (`git.revision` in campaign.json), or measure again.",
             )
         known = {key: value for key, value in raw.items() if value is not None}
-        if version == 1:
-            known = _as_version_2(known)
+        plan = known.pop("plan", {})
+        checked(plan, dict[str, Any], where=f"{path}, key 'plan'", error=DatasetError, next_step=_MEASURE_AGAIN)
+        known |= _as_version_2(plan) if version == 1 else plan
         return checked(known, cls, where=str(path), error=DatasetError, next_step=_MEASURE_AGAIN)
-
-    @property
-    def study(self) -> str:
-        """Name of the study."""
-        return self.planned.study
-
-    @property
-    def links(self) -> tuple[str, ...]:
-        """Link profiles the plan asked for, in its order."""
-        return self.planned.links
-
-    @property
-    def pages(self) -> tuple[str, ...]:
-        """Pages the plan asked for, in its order."""
-        return self.planned.pages
-
-    @property
-    def rounds(self) -> int:
-        """Rounds per cell the plan asked for."""
-        return self.planned.rounds
-
-    @property
-    def seed(self) -> int | None:
-        """Seed of the plan; None for an imported campaign."""
-        return self.planned.seed
 
     @property
     def plan(self) -> dict[str, Any]:
         """The whole plan, the study's options among the rest."""
-        plan: dict[str, Any] = msgspec.to_builtins(self.planned)
-        return plan | dict(plan.pop("options"))
+        return {name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed")} | self.options
 
     @property
     def git_revision(self) -> str:
@@ -163,15 +136,12 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
         return self.git.clean
 
 
-def _as_version_2(raw: dict[str, Any]) -> dict[str, Any]:
-    """`campaign.json` of version 1 as version 2 has it; what is no plan is left to the check."""
-    plan = raw.get("plan")
-    if not isinstance(plan, dict):
-        return raw
+def _as_version_2(plan: dict[str, Any]) -> dict[str, Any]:
+    """What version 2 says where version 1 has this plan."""
     options = {key: plan[key] for key in _OPTIONS_OF_1 if key in plan}
-    rest = {key: value for key, value in plan.items() if key not in options}
     changed = {key: value for key, value in options.items() if _OPTIONS_OF_1[key] not in (None, value)}
-    return raw | {"plan": rest | {"options": options}, "options_changed": changed}
+    rest = {key: value for key, value in plan.items() if key not in options}
+    return rest | {"options": options, "options_changed": changed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,18 +171,16 @@ class Dataset:
         """
         folder = Path(folder)
         if not folder.is_dir():
-            raise DatasetError(
+            _refuse(
                 "there is no such dataset folder",
-                where=str(folder),
-                next_step="Measure one with `crosslayer measure`, or analyse data/raw/coalescing.",
+                folder,
+                "Measure one with `crosslayer measure`, or analyse data/raw/coalescing.",
             )
         campaign = Campaign.read(folder / "campaign.json")
         files = {table: tuple(sorted(folder.glob(f"{table}/link=*/*.parquet"))) for table in TABLES}
         for name, paths in files.items():
             if elsewhere := sorted(set((folder / name).rglob("*.parquet")) - set(paths)):
-                raise DatasetError(
-                    f"is not in a folder link=LINK of {name}", where=str(elsewhere[0]), next_step=_MEASURE_AGAIN
-                )
+                _refuse(f"is not in a folder link=LINK of {name}", elsewhere[0])
             expected = TABLES[name].arrow_schema()
             for path in paths:
                 _check_schema(TABLES[name], expected, path)
@@ -224,7 +192,7 @@ class Dataset:
                 cells = conditions.group_by("link", "page").agg(pl.col("rounds").max())
                 rounds |= {(link, page): max(n, rounds.get((link, page), 0)) for link, page, n in cells.iter_rows()}
         if not rounds:
-            raise DatasetError("holds no observation at all", where=str(folder), next_step=_MEASURE_AGAIN)
+            _refuse("holds no observation at all", folder)
         return cls(folder, campaign, (min(rounds.values()), max(rounds.values())), files)
 
     def table(self, name: str) -> pl.LazyFrame:
@@ -247,9 +215,7 @@ class Dataset:
             For a name that is not a table.
         """
         if name not in TABLES:
-            raise DatasetError(
-                f"there is no table {name!r}", where=str(self.folder), next_step=f"Tables are {', '.join(TABLES)}."
-            )
+            _refuse(f"there is no table {name!r}", self.folder, f"Tables are {', '.join(TABLES)}.")
         return _scan(TABLES[name], self.files[name])
 
     @property
@@ -272,37 +238,27 @@ class Dataset:
         )
 
 
+def _refuse(fault: str, where: Path | str, next_step: str = _MEASURE_AGAIN) -> NoReturn:
+    raise DatasetError(fault, where=str(where), next_step=next_step)
+
+
 def _check_schema(table: type[Table], schema: pa.Schema, path: Path) -> None:
     try:
         found = pq.read_schema(path)
     except (OSError, pa.ArrowException) as error:
-        raise DatasetError(f"is not a Parquet file ({error})", where=str(path), next_step=_MEASURE_AGAIN) from None
+        _refuse(f"is not a Parquet file ({error})", path)
     version = (found.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
     if version not in map(str, _READABLE):
-        raise DatasetError(
-            f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}",
-            where=str(path),
-            next_step=_MEASURE_AGAIN,
-        )
+        _refuse(f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}", path)
     if missing := [column.name for column in table.columns if column.present and column.name not in found.names]:
-        raise DatasetError(f"lacks the columns {', '.join(missing)}", where=str(path), next_step=_MEASURE_AGAIN)
-    for expected in schema:
-        if expected.name not in found.names:
-            continue
+        _refuse(f"lacks the columns {', '.join(missing)}", path)
+    for expected in (expected for expected in schema if expected.name in found.names):
         other = found.field(expected.name)
         if other.type not in (expected.type, pa.large_string() if expected.type == pa.string() else expected.type):
-            raise DatasetError(
-                f"column {expected.name} is {other.type}, expected {expected.type}",
-                where=str(path),
-                next_step=_MEASURE_AGAIN,
-            )
+            _refuse(f"column {expected.name} is {other.type}, expected {expected.type}", path)
         unit, other_unit = ((f.metadata or {}).get(b"unit", b"").decode() for f in (expected, other))
         if other.metadata and unit != other_unit:
-            raise DatasetError(
-                f"column {expected.name} is in {other_unit or 'no unit'}, expected {unit or 'no unit'}",
-                where=str(path),
-                next_step=_MEASURE_AGAIN,
-            )
+            _refuse(f"column {expected.name} is in {other_unit or 'no unit'}, expected {unit or 'no unit'}", path)
 
 
 def _scan(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:
@@ -351,10 +307,7 @@ def _conditions(tables: Sequence[tuple[type[Table], Sequence[Path]]]) -> list[pl
                 try:
                     of(table, [path]).collect()
                 except (OSError, pl.exceptions.PolarsError) as error:
-                    reason = str(error).splitlines()[0]
-                    raise DatasetError(
-                        f"cannot be read ({reason})", where=str(path.parent), next_step=_MEASURE_AGAIN
-                    ) from None
+                    _refuse(f"cannot be read ({str(error).splitlines()[0]})", path.parent)
         raise
 
 
@@ -376,10 +329,6 @@ def _faults(table: type[Table]) -> Iterator[tuple[str, str, pl.Expr]]:
 
 def _check_values(conditions: pl.DataFrame, table: type[Table], campaign: Campaign) -> None:
     """Raises for the first fault of what `_conditions` found of a table."""
-
-    def refuse(fault: str, rows: pl.DataFrame, next_step: str = _MEASURE_AGAIN) -> NoReturn:
-        raise DatasetError(fault, where=rows["_folder"][0], next_step=next_step)
-
     key = [column for column in table.columns if column.key]
     # Rows are of the campaign that campaign.json describes, and of the link whose folder they are in.
     belongs = {"campaign": pl.lit(campaign.campaign), "study": pl.lit(campaign.study)}
@@ -387,32 +336,35 @@ def _check_values(conditions: pl.DataFrame, table: type[Table], campaign: Campai
     for name, expected in ((name, expected) for name, expected in belongs.items() if name in conditions.columns):
         wrong = conditions.with_columns(expected=expected).filter(pl.col(name) != pl.col("expected"))
         if wrong.height:
-            refuse(f"holds rows of {name} {wrong[name][0]}, expected {wrong['expected'][0]}", wrong)
+            _refuse(f"holds rows of {name} {wrong[name][0]}, expected {wrong['expected'][0]}", wrong["_folder"][0])
     counts = conditions.select(column for column in conditions.columns if ":" in column)
     for count in (name for name, found in counts.sum().row(0, named=True).items() if found):
         wrong = conditions.filter(pl.col(count) > 0)
         wrong = wrong.filter(pl.col("_folder") == wrong["_folder"][0])
         fault, _, name = count.partition(":")
-        refuse(f"column {name} has {wrong[count].sum()} {fault}", wrong)
+        _refuse(f"column {name} has {wrong[count].sum()} {fault}", wrong["_folder"][0])
     for column in key:
         wrong = conditions.filter(pl.col(column.name).is_null())
         if column.required and wrong.height:
-            refuse(f"column {column.name} has {wrong['rows'].sum()} rows without a value", wrong)
+            _refuse(f"column {column.name} has {wrong['rows'].sum()} rows without a value", wrong["_folder"][0])
         # Spelled otherwise, rows would be left out or escape a rule (0-RTT counts only with evidence) unnoticed.
         wrong = conditions.filter(~pl.col(column.name).is_in(column.words)) if column.words else wrong.clear()
         if wrong.height:
-            refuse(f"column {column.name} holds {wrong[column.name][0]!r}, expected {', '.join(column.words)}", wrong)
+            _refuse(
+                f"column {column.name} holds {wrong[column.name][0]!r}, expected {', '.join(column.words)}",
+                wrong["_folder"][0],
+            )
     if table is LinkChecks:
         for _, of_link in conditions.group_by("link", maintain_order=True):
             nominal = of_link["nominal_rtt_ms"].drop_nulls()
             if len(nominal) > 1:
-                refuse(
+                _refuse(
                     f"was checked against several nominal RTTs: {', '.join(f'{rtt:g}' for rtt in nominal)} ms",
-                    of_link,
+                    of_link["_folder"][0],
                     "Its times are multiples of one RTT: measure each link profile in a campaign of its own.",
                 )
     twice = conditions.filter(pl.col("rows") > pl.col("rounds"))
     if table.observed and twice.height:
         extra = (twice["rows"] - twice["rounds"]).sum()
         first = ", ".join(str(v) for v in twice.select(column.name for column in key).row(0) if v is not None)
-        refuse(f"{extra} observations are there more than once, first in {first}", twice)
+        _refuse(f"{extra} observations are there more than once, first in {first}", twice["_folder"][0])

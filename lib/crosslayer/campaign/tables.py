@@ -37,8 +37,13 @@ CHECK = "LinkCheck"
 
 _RESUMED = f"{STUB}.resumed"
 _UNITS = {"_ms": "ms", "_s": "s", "_mbit": "Mbit/s", "_bytes": "bytes"}
-_WORDS = {int: "integer", float: "real", str: "text", bool: "boolean", list[float]: "list of real"}
-_SQL = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER", list[float]: "TEXT"}
+_TYPES: dict[Any, tuple[str, str]] = {  # in words, and in SQLite
+    int: ("integer", "INTEGER"),
+    float: ("real", "REAL"),
+    str: ("text", "TEXT"),
+    bool: ("boolean", "INTEGER"),
+    list[float]: ("list of real", "TEXT"),
+}
 
 
 @dataclass(slots=True)
@@ -85,7 +90,7 @@ class Column:
     @property
     def sql(self) -> str:
         """Its type in SQLite; a list is JSON there."""
-        return _SQL[self.stored]
+        return _TYPES[self.stored][1]
 
     @property
     def unit(self) -> str:
@@ -170,9 +175,7 @@ class Table:
         """Column names and types of the frames it is read as."""
         import polars as pl
 
-        types = {int: pl.Int64(), float: pl.Float64(), str: pl.String(), bool: pl.Boolean()}
-        types[list[float]] = pl.List(pl.Float64())
-        return {column.name: types[column.stored] for column in cls.columns}
+        return dict(pl.DataFrame(cls.arrow_schema().empty_table()).schema)
 
 
 _ERROR = Column(str, "null where the observation succeeded, else what failed", present=True)
@@ -386,7 +389,7 @@ def to_markdown() -> str:
         lines += ["", f"## {table.table}", "", f"{table.__doc__}", ""]
         lines += ["| column | type | unit | | meaning | taken from |", "|---|---|---|---|---|---|"]
         for column in table.columns:
-            kind = " or ".join(f"`{word}`" for word in column.words) or _WORDS[column.stored]
+            kind = " or ".join(f"`{word}`" for word in column.words) or _TYPES[column.stored][0]
             marks = "".join(m for m, on in (("r", column.required), ("k", column.key), ("s", column.success)) if on)
             source = f"`{column.source}`" if column.source else ""
             lines.append(f"| `{column.name}` | {kind} | {column.unit} | {marks} | {column.meaning} | {source} |")
