@@ -21,10 +21,12 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
-	_ "github.com/coredns/coredns/plugin/bind"   // tests write Corefiles with it
-	_ "github.com/coredns/coredns/plugin/errors" // and with it
-	_ "github.com/coredns/coredns/plugin/file"   // and with it
-	_ "github.com/coredns/coredns/plugin/tls"    // and with it
+	_ "github.com/coredns/coredns/plugin/bind" // tests write Corefiles with them
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/file"
+	_ "github.com/coredns/coredns/plugin/tls"
+	_ "github.com/coredns/coredns/plugin/transfer"
+	_ "github.com/coredns/coredns/plugin/tsig"
 
 	"github.com/miekg/dns"
 )
@@ -38,7 +40,7 @@ var Zone = "$ORIGIN .\n@ 300 IN SOA ns. mail. 1 3600 600 86400 300\n@ 300 IN NS 
 
 // Main runs the tests with these plugins at the place where ours stand in the chain.
 func Main(m *testing.M, plugins ...string) {
-	dnsserver.Directives = append(append([]string{"tls", "bind", "errors"}, plugins...), "acknowledge", "file")
+	dnsserver.Directives = append(append([]string{"tls", "bind", "errors"}, plugins...), "acknowledge", "transfer", "file")
 	plugin.Register("acknowledge", func(c *caddy.Controller) error {
 		dnsserver.GetConfig(c).AddPlugin(acknowledge)
 		return nil

@@ -29,13 +29,12 @@ var log = clog.NewWithPlugin(pluginName)
 type server struct {
 	options
 	policy      *early.Policy
-	config      *dnsserver.Config
+	configs     []*dnsserver.Config
 	tls         *tls.Config // nil without certificate
 	tickets     *early.TicketKeys
 	events      *eventLog
 	connections *early.Conns
 
-	chain     *early.Chain
 	listening []listening
 	closers   []func() error // in the order of opening
 	quic      []*early.Listener
@@ -52,13 +51,13 @@ type listening struct {
 }
 
 // newServer makes a server of a block's options; nothing is opened before start.
-func newServer(opts options, config *dnsserver.Config, common *shared) *server {
+func newServer(opts options, configs []*dnsserver.Config, secured *tls.Config, common *shared) *server {
 	s := &server{
-		options: opts, policy: early.NewPolicy(opts.Options, common.tickets), config: config, tickets: common.tickets, events: common.events,
+		options: opts, policy: early.NewPolicy(opts.Options, common.tickets), configs: configs, tickets: common.tickets, events: common.events,
 		connections: &early.Conns{HandshakeOver: func(c *early.Conn) { reportQUICConnection(c, common.events) }},
 	}
-	if config.TLSConfig != nil {
-		s.tls = config.TLSConfig.Clone()
+	if secured != nil {
+		s.tls = secured.Clone()
 	}
 	return s
 }
@@ -82,9 +81,6 @@ func (s *server) start() (err error) {
 		if pages, err = loadSite(s.pages); err != nil {
 			return err
 		}
-	}
-	if s.chain, err = early.NewChain(pluginName+"://", s.config); err != nil {
-		return err
 	}
 	if s.https != "" {
 		if err := s.startHTTPS(pages); err != nil {
@@ -187,7 +183,10 @@ func (s *server) startHTTPS(pages site) error {
 		return err
 	}
 	s.tcp = tcp
-	h := s.web(listenerHTTPS, "doh", pages)
+	h, err := s.web(listenerHTTPS, "doh", "https://"+s.https, pages)
+	if err != nil {
+		return err
+	}
 	h.streams = early.NewLimit(s.MaxStreams, s.MaxShare)
 	httpServer := &http.Server{
 		Handler:           h,
@@ -225,7 +224,10 @@ func (s *server) startH3(pages site) error {
 		return err
 	}
 	s.openedQUIC(listenerH3, listener)
-	h := s.web(listenerH3, "doh3", pages)
+	h, err := s.web(listenerH3, "doh3", "https3://"+s.h3, pages)
+	if err != nil {
+		return err
+	}
 	listener.Serve(s.connections, func(conn *early.Conn) {
 		h3Server := &http3.Server{
 			Handler:        h,
@@ -253,15 +255,18 @@ func (s *server) startH3(pages site) error {
 	return nil
 }
 
-// web is the handler of one listener for HTTP; dns is the name of its queries.
-func (s *server) web(listener, dns string, pages site) *web {
-	return &web{
-		listener: listener, dns: dns, site: pages, resolve: s.chain.Resolve, events: s.events, policy: s.policy,
-	}
+// web is the handler of one listener for HTTP; dns is the name of its queries, address that of the listener in metrics.
+func (s *server) web(listener, dns, address string, pages site) (*web, error) {
+	chain, err := early.NewChain(address, s.configs)
+	return &web{listener: listener, dns: dns, site: pages, chain: chain, events: s.events, policy: s.policy}, err
 }
 
 func (s *server) startDoQ() error {
-	doq := &early.DoQServer{Policy: s.policy, Conns: s.connections, Chain: s.chain}
+	chain, err := early.NewChain("quic://"+s.doq, s.configs)
+	if err != nil {
+		return err
+	}
+	doq := &early.DoQServer{Policy: s.policy, Conns: s.connections, Chain: chain}
 	listener, err := doq.Listen(s.doq, s.tls)
 	if err != nil {
 		return err

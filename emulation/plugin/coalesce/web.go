@@ -1,8 +1,8 @@
 package coalesce
 
 import (
-	"context"
 	"maps"
+	"mime"
 	"net"
 	"net/http"
 	"slices"
@@ -24,7 +24,7 @@ type web struct {
 	listener string // listenerH3 or listenerHTTPS
 	dns      string // the name of its queries: doh3 or doh
 	site     site
-	resolve  func(context.Context, early.Origin, net.Addr, net.Addr, *dns.Msg) *dns.Msg
+	chain    *early.Chain
 	events   *eventLog
 	policy   *early.Policy
 	streams  *early.Limit // on TCP; over QUIC the listener has it
@@ -122,7 +122,15 @@ func (h *web) respond(x exchange) (int, *resource) {
 
 // respondDNS answers DNS over HTTPS (RFC 8484).
 func (h *web) respondDNS(x exchange) (int, *resource) {
-	query, err := doh.RequestToMsg(x.Request)
+	if x.Method != http.MethodGet && x.Method != http.MethodPost {
+		status, res := failure(http.StatusMethodNotAllowed)
+		res.header["Allow"] = []string{"GET, POST"}
+		return status, res
+	}
+	if kind, _, err := mime.ParseMediaType(x.Header.Get("Content-Type")); x.Method == http.MethodPost && (err != nil || kind != doh.MimeType) {
+		return failure(http.StatusUnsupportedMediaType)
+	}
+	query, wire, err := doh.RequestToMsgWire(x.Request)
 	if err != nil {
 		return failure(http.StatusBadRequest)
 	}
@@ -130,25 +138,42 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 		return failure(http.StatusTooEarly)
 	}
 	local, _ := x.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	answer := h.resolve(x.Context(), early.Origin{
+	from := early.Origin{
 		Listener: h.dns, Remote: x.RemoteAddr, Arrival: x.arrival,
 		HandshakeComplete: x.handshakeComplete, Resumed: x.TLS.DidResume,
-	}, local, remoteAddr(x.RemoteAddr), query)
-	if answer == nil {
-		return failure(http.StatusInternalServerError)
 	}
-	body, err := answer.Pack()
-	if err != nil {
+	var body []byte
+	var age time.Duration
+	switch h.chain.Resolve(x.Context(), early.Query{Msg: query, Wire: wire, Origin: from, Local: local, Remote: remoteAddr(x.RemoteAddr)},
+		func(answer *dns.Msg, wire []byte) error {
+			body, age = wire, freshness(answer)
+			return nil
+		}) {
+	case 0:
 		return failure(http.StatusInternalServerError)
+	case 1:
+		return http.StatusOK, &resource{body: body, header: map[string][]string{
+			"Content-Type":   {doh.MimeType},
+			"Content-Length": {strconv.Itoa(len(body))},
+			"Cache-Control":  {"max-age=" + strconv.Itoa(int(age.Seconds()))},
+		}}
 	}
-	// An answer may be cached no longer than its records (RFC 8484, section 5.1).
+	return failure(http.StatusNotImplemented) // a zone transfer has no place in HTTP
+}
+
+// freshness is how long an answer may be cached: no longer than its records, nor, where it says that something does not
+// exist, than the SOA's MINIMUM (RFC 8484, section 5.1; RFC 2308, section 5).
+func freshness(answer *dns.Msg) time.Duration {
 	kind, _ := response.Typify(answer, time.Now().UTC())
 	age := dnsutil.MinimalTTL(answer, kind)
-	return http.StatusOK, &resource{body: body, header: map[string][]string{
-		"Content-Type":   {doh.MimeType},
-		"Content-Length": {strconv.Itoa(len(body))},
-		"Cache-Control":  {"max-age=" + strconv.Itoa(int(age.Seconds()))},
-	}}
+	if kind == response.NameError || kind == response.NoData {
+		for _, record := range answer.Ns {
+			if soa, ok := record.(*dns.SOA); ok {
+				age = min(age, time.Duration(soa.Minttl)*time.Second)
+			}
+		}
+	}
+	return age
 }
 
 // mayAnswerNow waits until a request may be answered; over TCP there is no early data.

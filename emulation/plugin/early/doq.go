@@ -97,31 +97,38 @@ func (s *DoQServer) serveStream(conn *Conn, stream *quic.Stream, from Origin) er
 			watched <- err
 		}()
 	}
-	if err := s.answer(ctx, conn, stream, from, query); err != nil && ctx.Err() == nil {
+	if err := s.answer(ctx, conn, stream, Query{query, wire, from, conn.LocalAddr(), streamAddr(conn.RemoteAddr())}); err != nil && ctx.Err() == nil {
 		stream.CancelWrite(DoQInternalError)
 	}
 	return <-watched
 }
 
-// answer writes the answer to a query and the end of the stream behind it.
-func (s *DoQServer) answer(ctx context.Context, conn *Conn, stream *quic.Stream, from Origin, query *dns.Msg) error {
+// answer writes the messages of the answer to a query and the end of the stream behind them.
+func (s *DoQServer) answer(ctx context.Context, conn *Conn, stream *quic.Stream, query Query) error {
 	if !s.Policy.MayAnswer(ctx, conn, query.Opcode == dns.OpcodeQuery) {
 		return errors.New("the handshake failed")
 	}
-	if from.HandshakeComplete {
+	if query.Origin.HandshakeComplete {
 		conn.Announce()
 	}
-	answer := s.Chain.Resolve(ctx, from, conn.LocalAddr(), streamAddr(conn.RemoteAddr()), query)
-	if answer == nil {
-		return errors.New("no answer")
-	}
-	wire, err := packWithLength(answer)
-	if err != nil {
+	var last []byte
+	write := func() error {
+		_ = stream.SetWriteDeadline(time.Now().Add(s.Policy.WriteTimeout))
+		_, err := stream.Write(last)
 		return err
 	}
-	_ = stream.SetWriteDeadline(time.Now().Add(s.Policy.WriteTimeout))
-	// One write, and the end of the stream right after it, so that both leave in the same packet.
-	if _, err := stream.Write(wire); err != nil {
+	n := s.Chain.Resolve(ctx, query, func(_ *dns.Msg, wire []byte) (err error) {
+		if last != nil {
+			err = write()
+		}
+		last = append(binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(wire)), uint16(len(wire))), wire...) // #nosec G115
+		return err
+	})
+	if n == 0 {
+		return errors.New("no answer")
+	}
+	// The last message and the end of the stream right after it, so that both leave in the same packet.
+	if err := write(); err != nil {
 		return err
 	}
 	return stream.Close()
@@ -189,14 +196,4 @@ func parseQuery(wire []byte) (*dns.Msg, error) {
 		return nil, breach("edns-tcp-keepalive option")
 	}
 	return query, nil
-}
-
-func packWithLength(m *dns.Msg) ([]byte, error) {
-	wire := make([]byte, 2, 2+PaddingBlock)
-	packed, err := m.Pack()
-	if err != nil {
-		return nil, err
-	}
-	binary.BigEndian.PutUint16(wire, uint16(len(packed))) // #nosec G115 -- Pack refuses longer messages
-	return append(wire, packed...), nil
 }
