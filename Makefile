@@ -51,7 +51,7 @@ reproduce: setup
 	@mkdir -p build/notebooks
 	@echo "== notebooks/run_all.ipynb, profile $(PROFILE): measuring and drawing takes about 12 minutes for quick"
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/papermill notebooks/run_all.ipynb build/notebooks/run_all.ipynb \
-	  -p profile $(PROFILE) --cwd notebooks --log-output --no-progress-bar
+	  -p size $(PROFILE) --cwd notebooks --log-output --no-progress-bar
 	@echo "Figures: figures/index.html"
 
 test: setup

@@ -96,3 +96,26 @@ def draw(figure: Figure, source: Inputs, provenance: str) -> Drawing:
 def vegalite_version() -> str:
     """`figures.figure.vegalite_version`."""
     return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+
+
+def draw_server_cost(transports: Any, note: str) -> Drawing:
+    """`figures.draw(server_cost.FIGURE, transports, note)`."""
+    from crosslayer.figures import server_cost
+    from crosslayer.figures.style import TEXT_WIDTH
+
+    rows = server_cost.rows(transports)
+    caption = "CPU time and peak memory of the server's process at a rising rate of queries, for each transport."
+    title = "What queries on a kept connection cost the server"
+    figure = Figure(
+        "server-cost",
+        title,
+        "",
+        "",
+        "server_cost",
+        caption,
+        "",
+        lambda _: rows,
+        lambda _: alt.Chart(),
+        width=TEXT_WIDTH,
+    )
+    return Drawing(figure, rows, server_cost.draw(rows, note), caption, None, None)
