@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from crosslayer.claims.batenburg22 import CHECKS
 
 from crosslayer import claims, dns, metrics, published
 from crosslayer.campaign.errors import CampaignError
@@ -21,6 +20,7 @@ from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
 from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.studies import STUDIES, sized
+from crosslayer.studies.authoritative.claims import CLAIMS
 from crosslayer.studies.authoritative.measure import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
 from crosslayer.testbed.bind import BindError, find_named
 
@@ -286,16 +286,19 @@ def test_a_dataset_without_this_study_gives_figures_that_say_so() -> None:
 
 
 def verdicts(paced: pl.LazyFrame) -> dict[str, dict[str, Any]]:
-    none = {name: frame(name, []) for name in ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")}
-    table = claims.check(**none, claims=published.load().claims, study="authoritative", paced_queries=paced)
+    class Paced:
+        def table(self, name: str) -> pl.LazyFrame:
+            return {"paced_queries": paced}[name]
+
+    table = claims.check(Paced(), CLAIMS, published.load().claims, elsewhere={})
     return {row["claim_id"]: row for row in table.iter_rows(named=True)}
 
 
 def test_every_result_of_the_paper_has_its_check() -> None:
     results = published.load().claims.filter(paper="BATENBURG22", kind="result")["claim_id"]
-    assert set(results) == set(CHECKS)
+    assert set(results) == set(CLAIMS.checks)
     table = verdicts(queries())
-    for identifier in CHECKS:
+    for identifier in CLAIMS.checks:
         assert table[identifier]["verdict"] != "not measured"
     assert table["T079"]["verdict"] == "not measured"
 

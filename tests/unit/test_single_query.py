@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from crosslayer.claims.studies import BY_STUDY
 
 from crosslayer import claims, published
 from crosslayer.campaign import NoOptions
 from crosslayer.campaign.tables import TABLES
-from crosslayer.claims import imc22
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES, sized
 from crosslayer.studies.single_query import vantage
+from crosslayer.studies.single_query.claims import CLAIMS
 from crosslayer.studies.single_query.measure import CONDITIONS, EVERYWHERE, FIRST_ONLY, RESOLVERS
 from crosslayer.studies.single_query.metrics import SIZES, single_queries
 
@@ -135,9 +134,20 @@ def whole() -> dict[str, pl.LazyFrame]:
     return tables(exchanges(RTT_MS), RTT_MS)
 
 
+class Tables:
+    """What claims know of a dataset."""
+
+    def __init__(self, frames: dict[str, pl.LazyFrame]) -> None:
+        self.table = frames.__getitem__
+
+
+def check(frames: dict[str, pl.LazyFrame]) -> pl.DataFrame:
+    return claims.check(Tables(frames), CLAIMS, published.load().claims, elsewhere={"T001": "it is of coalescing"})
+
+
 @pytest.fixture(scope="module")
 def verdicts(whole: dict[str, pl.LazyFrame]) -> pl.DataFrame:
-    return claims.check(**whole, claims=published.load().claims, study="single-query")
+    return check(whole)
 
 
 def inputs(frames: dict[str, pl.LazyFrame], links: dict[str, float]) -> Inputs:
@@ -193,7 +203,7 @@ def test_published_bytes_are_reproduced_and_a_tenth_more_is_not(verdicts: pl.Dat
     assert found.height == len(bytes_claims)
     assert found["verdict"].unique().to_list() == ["reproduced"]
     more = tables(exchanges(RTT_MS, own_bytes=1.1), RTT_MS)
-    other = claims.check(**more, claims=published.load().claims, study="single-query")
+    other = check(more)
     found = other.filter(pl.col("claim_id").is_in(bytes_claims))
     assert found["verdict"].unique().to_list() == ["not reproduced"]
 
@@ -208,7 +218,7 @@ def test_round_trips_alone_reproduce_the_papers_comparisons(claim: str, verdicts
 
 def test_medians_over_all_vantage_points_need_all_of_them() -> None:
     links = {name: rtt for name, rtt in RTT_MS.items() if not name.startswith("oc")}
-    found = claims.check(**tables(exchanges(links), links), claims=published.load().claims, study="single-query")
+    found = check(tables(exchanges(links), links))
     row = found.row(by_predicate=pl.col("claim_id") == "I092", named=True)
     assert (row["verdict"], row["why"]) == ("not measured", "This campaign has no vantage point in Oceania.")
     assert found.row(by_predicate=pl.col("claim_id") == "I054", named=True)["verdict"] == "reproduced"
@@ -217,16 +227,16 @@ def test_medians_over_all_vantage_points_need_all_of_them() -> None:
 def test_checks_are_those_of_sections_1_to_3_1_and_no_others(verdicts: pl.DataFrame) -> None:
     results = published.load().claims.filter(kind="result", paper="IMC22")
     other_half = pl.col("section_or_figure").str.starts_with("3.2") | pl.col("claim_id").is_in(["I001", "I002"])
-    assert sorted(imc22.CHECKS) == sorted(results.filter(~other_half)["claim_id"])
+    assert sorted(CLAIMS.checks) == sorted(results.filter(~other_half)["claim_id"])
 
 
 def test_a_claim_belongs_to_one_study_and_others_say_so(verdicts: pl.DataFrame) -> None:
-    owners = [claim for study in BY_STUDY.values() for claim in study.checks]
+    owners = [claim for study in STUDIES.values() if study.claims for claim in study.claims.checks]
     assert len(owners) == len(set(owners))
     row = verdicts.row(by_predicate=pl.col("claim_id") == "T001", named=True)
-    assert row["why"] == "The study coalescing is not in this dataset."
+    assert row["why"] == "It is of coalescing."
 
 
 def test_a_study_without_claims_measures_none(whole: dict[str, pl.LazyFrame]) -> None:
-    found = claims.check(**whole, claims=published.load().claims, study="serialisation")
+    found = claims.check(Tables(whole), STUDIES["serialisation"].claims, published.load().claims, elsewhere={})
     assert found["verdict"].unique().to_list() == ["not measured"]

@@ -10,13 +10,13 @@ import numpy as np
 import polars as pl
 import pytest
 import vl_convert
-from crosslayer.claims.imc22_web import CHECKS
 
 from crosslayer import claims, published
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import MAX_ROWS, Inputs, draw
 from crosslayer.studies import STUDIES
 from crosslayer.studies.web import figures as web
+from crosslayer.studies.web.claims import CLAIMS
 
 RTT_MS = {"fiber": 14.77, "4g": 91.85}
 LOOKUPS = {"login-form": 1, "search-engine": 5, "software-maker": 8}
@@ -145,20 +145,19 @@ def test_the_browsers_lookup_is_held_against_the_stubs(browser_ms: float, agrees
 
 def check(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     made = inputs(rows)
-    verdicts = claims.check(
-        dns_exchanges=made.dns_exchanges,
-        tcp_rtts=made.tcp_rtts,
-        page_loads=made.page_loads,
-        link_checks=made.link_checks,
-        claims=made.published.claims,
-        study="web",
-    )
+
+    class Made:
+        def table(self, name: str) -> pl.LazyFrame:
+            frame: pl.LazyFrame = getattr(made, name)
+            return frame
+
+    verdicts = claims.check(Made(), CLAIMS, made.published.claims, elsewhere={})
     return {row["claim_id"]: row for row in verdicts.iter_rows(named=True)}
 
 
 def test_claims_follow_the_numbers() -> None:
     found = check(loads())
-    assert set(CHECKS) <= set(found)
+    assert set(CLAIMS.checks) <= set(found)
     reproduced = ("I113", "I117", "I124", "I126", "I128", "I135", "I138")
     assert {name: found[name]["verdict"] for name in reproduced} == dict.fromkeys(reproduced, "reproduced")
     assert (found["I113"]["ours"], found["I124"]["ours"]) == (pytest.approx(2.02, abs=0.02), 1.0)
@@ -185,6 +184,6 @@ def test_shares_have_intervals_of_their_rounds() -> None:
 @pytest.mark.parametrize("rows", [[], loads(protocols={"DoQ": 2}), loads(pages={"login-form": 1}, rounds=1)])
 def test_what_a_campaign_lacks_is_not_measured(rows: list[dict[str, Any]]) -> None:
     found = check(rows)
-    for name in CHECKS:
+    for name in CLAIMS.checks:
         assert found[name]["verdict"] == "not measured" or found[name]["n"]
     assert found["I126"]["verdict"] == "not measured"
