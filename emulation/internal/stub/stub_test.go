@@ -587,7 +587,9 @@ func TestBadQueries(t *testing.T) {
 
 func TestEarlyDataThatIsRefusedIsSentAgain(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
-		r := startStub(t, s.start().url(), c, "--resumption", "early-data")
+		// Without a delay, the handshake may be over before the early data leaves.
+		url := s.scheme + "://" + newRelay(t, s.start().address, 10*time.Millisecond).address
+		r := startStub(t, url, c, "--resumption", "early-data")
 		r.good("www.example.org")
 		r.commandReset("reset-sessions", 1)
 		s.stop()

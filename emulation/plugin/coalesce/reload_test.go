@@ -54,6 +54,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.NewCertificate() // in use after a reload
 	var done atomic.Bool
 	var asking sync.WaitGroup
 	asked := make([]atomic.Int32, 4)
@@ -83,7 +84,6 @@ func TestReloadUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	s.NewCertificate()
 	for range 3 {
 		if err := s.Reload(s.corefile); err != nil {
 			t.Error(err)

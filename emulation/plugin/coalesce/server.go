@@ -40,7 +40,8 @@ type server struct {
 	quic      []*early.Listener
 	tcp       *net.TCPListener
 	control   *control.Socket
-	replaced  bool // by a successor, after a reload
+	replaced  bool // by a successor, in a reload
+	left      bool // its control socket as well
 }
 
 // listening is one bound address, as `ready` reports it.
@@ -70,6 +71,9 @@ func (s *server) start() (err error) {
 			err = plugin.Error(pluginName, err)
 		}
 	}()
+	if old := predecessor.Load(); old != nil {
+		old.replaced = true
+	}
 	if s.options.events != "" {
 		if err := s.events.open(s.options.events); err != nil {
 			return fmt.Errorf("events: %w", err)
@@ -112,9 +116,9 @@ func (s *server) openControl() (err error) {
 	if s.options.control == "" {
 		return nil
 	}
-	if old := predecessor.Load(); old != nil && old != s && old.control != nil && old.options.control == s.options.control {
+	if old := predecessor.Load(); old != nil && old != s && old.control != nil {
 		_ = old.control.Close()
-		old.replaced = true
+		old.left = true
 	}
 	s.control, err = control.Listen(s.options.control, "server")
 	return err
@@ -132,10 +136,11 @@ func (s *server) Offered() (packets []*early.Listener, streams []*net.TCPListene
 // Resume implements the early.Reloadable interface.
 func (s *server) Resume() error {
 	predecessor.Store(nil)
-	if !s.replaced {
+	s.replaced = false
+	if !s.left {
 		return nil
 	}
-	s.replaced = false
+	s.left = false
 	if err := s.openControl(); err != nil {
 		return err
 	}
@@ -197,7 +202,18 @@ func (s *server) startHTTPS(pages site) error {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreamsOfOne},
 		ErrorLog:          stdlog.New(debugLog{}, "", 0),
 	}
-	s.opened(listenerHTTPS, tcp.Addr(), httpServer.Close)
+	s.opened(listenerHTTPS, tcp.Addr(), func() error {
+		if !s.replaced {
+			return httpServer.Close()
+		}
+		go func() { // what is on its way may end: new connections are the successor's
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			_ = httpServer.Shutdown(ctx)
+			_ = httpServer.Close()
+		}()
+		return nil
+	})
 	limited := early.LimitConns(tcp, early.NewLimit(s.MaxConnections, s.MaxShare))
 	go func() { _ = httpServer.ServeTLS(limited, "", "") }()
 	return nil
