@@ -320,11 +320,11 @@ def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdict
     page = report.write_index(dataset, folder).read_text()
     said = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
     assert said.count("<li>") == 3
-    assert "1.50 % [1.25, 1.75] slower over DoH" in said
-    assert "gives back 1.50 % [1.25, 1.75] of each page load" in said
+    assert "1.5 % [1.25, 1.75] longer over DoH" in said
+    assert "gives back 1.5 % [1.25, 1.75] of each load" in said
     measured = numbered.filter(pl.col("verdict") != "not measured")
     assert f"of the {measured.height} published results that were measured again" in said
-    assert "In brackets are 95 % intervals (rounds resampled, 7 per link and page" in said
+    assert "In brackets: 95 % intervals, 7 rounds of each link and page resampled" in said
     assert page.index('class="answer"') < page.index('id="summary"') < page.index('id="claims"') < page.index("<figure")
 
 
