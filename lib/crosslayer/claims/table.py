@@ -1,10 +1,9 @@
-"""The table of verdicts: made from a campaign and the published claims, and written as Markdown and HTML."""
+"""The table of verdicts: made from a campaign and the published claims, and written as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Protocol
 
 import polars as pl
@@ -254,45 +253,3 @@ def _markdown_row(cells: Iterable[str]) -> str:
 
 def _note_heading(row: dict[str, Any]) -> str:
     return "The paper contradicts itself:" if row["claim_id"] in CONTRADICTIONS else ""
-
-
-CLASSES = {
-    Verdict.REPRODUCED: "reproduced",
-    Verdict.DIRECTION_ONLY: "direction",
-    Verdict.INCONCLUSIVE: "inconclusive",
-    Verdict.NOT_REPRODUCED: "not-reproduced",
-    Verdict.NOT_MEASURED: "not-measured",
-}
-"""Class of a verdict in HTML."""
-
-_SORTED = ("Claim", "Where", "What", "Verdict")
-"""Columns that a page may sort by: the others mix units."""
-
-
-def to_html(verdicts: pl.DataFrame) -> str:
-    """The verdicts as one `<table class="claims">`, to be put into any page.
-
-    Each row has its claim as id, its verdict as class (`CLASSES`), `data-paper`, and `data-contradiction` where the
-    paper contradicts itself; how the check decides is the tooltip of its verdict. A heading that a page may sort by has
-    `data-sort`.
-    """
-    head = "".join(
-        f'<th scope="col"{" data-sort" if heading in _SORTED else ""}>{escape(heading)}</th>' for heading in _HEADINGS
-    )
-    body = "\n".join(_html_row(row) for row in verdicts.iter_rows(named=True))
-    return f'<table class="claims">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n'
-
-
-def _html_row(row: dict[str, Any]) -> str:
-    *cells, verdict, why = (escape(cell) for cell in _cells(row))
-    heading = _note_heading(row)
-    note = f"<b>{heading}</b> {escape(row['note'])}" if heading else escape(row["note"])
-    return (
-        f'<tr id="{escape(row["claim_id"])}" class="{CLASSES[Verdict(row["verdict"])]}" '
-        f'data-paper="{escape(row["paper"])}"{" data-contradiction" if heading else ""}>'
-        + "".join(f"<td>{cell}</td>" for cell in cells)
-        + f'<td class="verdict" title="{escape(row["criterion"])}"><span class="key"></span>{verdict}</td>'
-        + f"<td>{why}"
-        + (f'<p class="note">{note}</p>' if note else "")
-        + "</td></tr>"
-    )
