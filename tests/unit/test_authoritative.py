@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from crosslayer.campaign.authoritative import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
-from crosslayer.claims.batenburg22 import CHECKS
 
 from crosslayer import claims, dns, metrics, published
+from crosslayer.campaign.authoritative import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Plan, changed, check_names, sized
 from crosslayer.campaign.schema import TABLES, Kind
+from crosslayer.claims.batenburg22 import CHECKS
 from crosslayer.figures import Inputs, draw
 from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.studies import STUDIES

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from crosslayer.campaign.single_query import CONDITIONS, EVERYWHERE, FIRST_ONLY, RESOLVERS
 
 from crosslayer import claims, published
 from crosslayer.campaign import sized, vantage
 from crosslayer.campaign.schema import TABLES, Kind
+from crosslayer.campaign.single_query import CONDITIONS, EVERYWHERE, FIRST_ONLY, RESOLVERS
 from crosslayer.claims import imc22
 from crosslayer.claims.studies import BY_STUDY
 from crosslayer.figures import Inputs, draw

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 import vl_convert
-from crosslayer.claims.imc22_web import CHECKS
 
 from crosslayer import claims, published
 from crosslayer.campaign.schema import TABLES, Kind
+from crosslayer.claims.imc22_web import CHECKS
 from crosslayer.figures import MAX_ROWS, Inputs, draw
 from crosslayer.studies import STUDIES
 from crosslayer.studies.web import figures as web
