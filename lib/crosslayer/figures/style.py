@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -99,13 +100,15 @@ def with_titles(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(link_title=pl.col("link").replace(titles))
 
 
-def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> alt.VConcatChart:
-    """Put the title above a chart and the notes below it, wrapped to the figure's width.
+def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> dict[str, Any]:
+    """Vega-Lite of a chart with the title above and the notes below it, wrapped to the figure's width.
+
+    Altair copies all of a chart for each level put around it, so the frame is put around what it makes of the chart.
 
     Parameters
     ----------
     chart
-        The plot, with its rows as the data of its outermost level (where setting them copies nothing).
+        The plot, with its rows as the data of its outermost level.
     title
         One line where it fits.
     notes
@@ -113,27 +116,31 @@ def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> alt
     width
         `COLUMN_WIDTH` or `TEXT_WIDTH`.
     """
-    rows, chart.data = chart.data, alt.Undefined
+    plot = chart.to_dict(validate=False)  # the tests validate every figure; here it would take longer than drawing
+    of_figure = {name: plot.pop(name) for name in ("$schema", "data", "datasets") if name in plot}
+    plot.pop("config")
+    above = {"text": _wrapped([title], width, TITLE_PX), "fontSize": TITLE_PX, "color": INK, "offset": 8}
+    below = {
+        "text": _wrapped([" ".join(note for note in notes if note)], width, NOTE_PX),
+        "orient": "bottom",
+        "fontSize": NOTE_PX,
+        "fontWeight": "normal",
+        "color": MUTED,
+        "lineHeight": NOTE_PX + 2.5,
+        "offset": 8,
+    }
     # A concatenation has one title, so the notes are the title of a second one around the first.
-    plot = alt.vconcat(chart, resolve=_OWN_LEGENDS)
-    plot.title = alt.TitleParams(_wrapped([title], width, TITLE_PX), fontSize=TITLE_PX, color=INK, offset=8)
-    figure = alt.vconcat(plot, resolve=_OWN_LEGENDS, padding=6, config=_CONFIG)
-    figure.title = alt.TitleParams(
-        _wrapped([" ".join(note for note in notes if note)], width, NOTE_PX),
-        orient="bottom",
-        fontSize=NOTE_PX,
-        fontWeight="normal",
-        color=MUTED,
-        lineHeight=NOTE_PX + 2.5,
-        offset=8,
-    )
-    figure.data = rows
-    return figure
+    titled = {"vconcat": [plot], "title": above, "resolve": _OWN_LEGENDS}
+    return of_figure | {
+        "vconcat": [titled],
+        "title": below,
+        "resolve": _OWN_LEGENDS,
+        "padding": 6,
+        "config": _CONFIG.to_dict(),
+    }
 
 
-_OWN_LEGENDS = alt.Resolve(
-    scale=alt.ScaleResolveMap(color="independent", shape="independent", strokeDash="independent")
-)
+_OWN_LEGENDS = {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")}
 """Keeps a plot's legend with it, below the title."""
 
 _CONFIG = alt.Config(

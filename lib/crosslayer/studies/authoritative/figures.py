@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import altair as alt
@@ -37,23 +38,11 @@ _RTT = pl.col("nominal_rtt_ms")
 # --- Tables 1 and 2 --------------------------------------------------------------------------------------------------
 
 
-def means_data(inputs: Inputs) -> pl.DataFrame:
-    """Mean response times on kept connections without BIND's time, ms.
+def beside_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
+    """Mean or variance of responses on kept connections without BIND's time, ms or ms².
 
-    Columns link, protocol, source (`measured`, `published`), nominal_rtt_ms, n, rounds, value, low, high; `beyond`,
-    `beyond_low` and `beyond_high` are the same minus the RTT.
+    Columns link, protocol, source (`measured`, `published`), nominal_rtt_ms, n, rounds, value, low, high.
     """
-    frame = _beside_published(inputs, "mean", "Table 1")
-    ends = {"beyond": "value", "beyond_low": "low", "beyond_high": "high"}
-    return frame.with_columns(**{name: pl.col(of) - _RTT for name, of in ends.items()})
-
-
-def variances_data(inputs: Inputs) -> pl.DataFrame:
-    """Variances of response times on kept connections, ms²; columns as of the means, without those beyond the RTT."""
-    return _beside_published(inputs, "variance", "Table 2")
-
-
-def _beside_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
     kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_PLACES))
     ours = metrics.moments(kept, "net_ms", ["link", "protocol"], statistic).with_columns(source=pl.lit("measured"))
     links = {link_title(link): link for link in _PLACES}
@@ -68,14 +57,11 @@ def _beside_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFram
     return _sorted(pl.concat([ours, printed], how="diagonal").join(rtts, on="link"), _PLACES)
 
 
-def means(frame: pl.DataFrame) -> AnyChart:
-    """Table 1 as a picture: what a response takes beyond the link's RTT."""
-    return _dots(frame, ("beyond", "beyond_low", "beyond_high"), "Mean beyond the RTT (ms)")
-
-
-def variances(frame: pl.DataFrame) -> AnyChart:
-    """Table 2 as a picture."""
-    return _dots(frame, ("value", "low", "high"), "Variance (ms²)", scale="log")
+def means_data(inputs: Inputs) -> pl.DataFrame:
+    """As `beside_published`; `beyond`, `beyond_low` and `beyond_high` are the same minus the RTT."""
+    ends = {"beyond": "value", "beyond_low": "low", "beyond_high": "high"}
+    rows = beside_published(inputs, "mean", "Table 1")
+    return rows.with_columns(**{name: pl.col(of) - _RTT for name, of in ends.items()})
 
 
 def beside_published_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -168,11 +154,6 @@ def pace_data(inputs: Inputs) -> pl.DataFrame:
     return _sorted(rows.drop("processing"), _PLACES)
 
 
-def pace(frame: pl.DataFrame) -> AnyChart:
-    """How far means are from RTT and processing, with what is tolerated."""
-    return _dots(frame, ("value", "low", "high"), "Mean minus RTT and processing (ms)", band="tolerance_ms")
-
-
 def pace_table(frame: pl.DataFrame) -> pl.DataFrame:
     """link, protocol, n, deviation with its interval, tolerance, lateness, new connections, failures."""
     return frame.select(
@@ -214,11 +195,6 @@ def connections_data(inputs: Inputs) -> pl.DataFrame:
     return _sorted(found.with_columns(pl.col("value", "low", "high") / _RTT), _PLACES, "connection")
 
 
-def connections(frame: pl.DataFrame) -> AnyChart:
-    """What a connection for each query costs, and what 0-RTT gives back."""
-    return _dots(frame, ("value", "low", "high"), "Mean response (multiples of the RTT)")
-
-
 def connections_table(frame: pl.DataFrame) -> pl.DataFrame:
     """link, protocol, connection, n, mean with its interval; multiples of the RTT."""
     return frame.select("link", "protocol", "connection", "n", "value", "low", "high")
@@ -238,12 +214,6 @@ def disturbed_data(inputs: Inputs) -> pl.DataFrame:
     found = metrics.moments(beyond, "beyond", key, "mean").with_columns(source=pl.lit("measured"))
     found = found.join(further.collect(), on=key).join(failed.collect(), on=key).join(_rtts(inputs), on="link")
     return _sorted(found, _VARIED)
-
-
-def disturbed(frame: pl.DataFrame) -> AnyChart:
-    """What jitter and loss do to each transport."""
-    columns = ("value", "low", "high")
-    return _dots(frame, columns, "Response beyond the RTT (ms)", tick="p99", scale="symlog", width=176)
 
 
 def disturbed_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -285,11 +255,11 @@ _KEPT = {
 }
 
 
-def _dots(
+def dots(
     frame: pl.DataFrame,
-    columns: tuple[str, str, str],
-    title: str,
     *,
+    title: str,
+    columns: tuple[str, str, str] = ("value", "low", "high"),
     scale: Literal["linear", "log", "symlog"] = "linear",
     band: str = "",
     tick: str = "",
@@ -344,7 +314,7 @@ FIGURES = (
         ),
         note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance, 2 % of the RTT or 0.5 ms.",
         data=pace_data,
-        chart=pace,
+        chart=partial(dots, title="Mean minus RTT and processing (ms)", band="tolerance_ms"),
         table=pace_table,
         width=TEXT_WIDTH,
         verdict=pace_verdict,
@@ -360,7 +330,7 @@ FIGURES = (
         ),
         note="Filled: our means, 95 % intervals. Diamonds: Batenburg 2022, Table 1.",
         data=means_data,
-        chart=means,
+        chart=partial(dots, columns=("beyond", "beyond_low", "beyond_high"), title="Mean beyond the RTT (ms)"),
         table=beside_published_table,
         width=TEXT_WIDTH,
     ),
@@ -374,8 +344,8 @@ FIGURES = (
             "the Internet did."
         ),
         note="Filled: our variances, 95 % intervals. Diamonds: Batenburg 2022, Table 2.",
-        data=variances_data,
-        chart=variances,
+        data=partial(beside_published, statistic="variance", table="Table 2"),
+        chart=partial(dots, title="Variance (ms²)", scale="log"),
         table=beside_published_table,
         width=TEXT_WIDTH,
     ),
@@ -403,7 +373,7 @@ FIGURES = (
         ),
         note="Marks: means; bars: 95 % intervals. 0-RTT counts only where the server saw early data.",
         data=connections_data,
-        chart=connections,
+        chart=partial(dots, title="Mean response (multiples of the RTT)"),
         table=connections_table,
         width=TEXT_WIDTH,
     ),
@@ -417,7 +387,7 @@ FIGURES = (
         ),
         note="Dots: means, 95 % intervals. Ticks: 99th percentiles.",
         data=disturbed_data,
-        chart=disturbed,
+        chart=partial(dots, title="Response beyond the RTT (ms)", tick="p99", scale="symlog", width=176),
         table=disturbed_table,
         width=TEXT_WIDTH,
     ),

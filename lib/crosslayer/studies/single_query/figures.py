@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import altair as alt
 import polars as pl
@@ -109,22 +110,12 @@ def fig2_data(inputs: Inputs) -> pl.DataFrame:
     return _ordered(pl.concat([_times(inputs, PAPER_SERIES), printed], how="diagonal_relaxed"), PAPER_SERIES)
 
 
-def fig2(frame: pl.DataFrame) -> AnyChart:
-    """IMC22 Fig. 2: two heat maps, vantage point by transport."""
-    return _heatmaps(frame, PAPER_SERIES)
-
-
 _FURTHER = ("DoQ", *FURTHER_SERIES)
 
 
 def further_data(inputs: Inputs) -> pl.DataFrame:
     """As `fig2_data`, of DoQ for comparison, DoH3 and queries as early data."""
     return _ordered(_times(inputs, _FURTHER), _FURTHER)
-
-
-def further(frame: pl.DataFrame) -> AnyChart:
-    """IMC22 Fig. 2 with what the paper could not have."""
-    return _heatmaps(frame, _FURTHER)
 
 
 def times_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -207,32 +198,12 @@ _LIMITS: Mapping[str, tuple[Kind, int]] = {
 }
 
 
-def handshakes_data(inputs: Inputs) -> pl.DataFrame:
-    """Handshakes of every transport, in multiples of the link's RTT; see `_round_trips`."""
-    return _round_trips(inputs, _HANDSHAKES)
-
-
-def handshakes(frame: pl.DataFrame) -> AnyChart:
-    """Medians of handshakes in round-trips, beside the expected number."""
-    return _round_trip_marks(frame)
-
-
-def amplification_data(inputs: Inputs) -> pl.DataFrame:
-    """DoQ handshakes with and without what costs QUIC one more round-trip; see `_round_trips`."""
-    return _round_trips(inputs, _LIMITS)
-
-
-def amplification(frame: pl.DataFrame) -> AnyChart:
-    """What the amplification limit and Retry cost a DoQ handshake, and what resumption and a token save."""
-    return _round_trip_marks(frame)
-
-
 def handshake_table(frame: pl.DataFrame) -> pl.DataFrame:
     """label, n, expected (RTT), median, low, high (RTT), beyond_ms, sent and received bytes and received packets."""
     return frame.drop("source", "rounds", "protocol")
 
 
-def _round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.DataFrame:
+def round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.DataFrame:
     """Medians of the kinds of handshakes there are.
 
     Columns label, protocol, source, n, rounds, expected, median, low, high (multiples of the link's RTT), beyond_ms
@@ -258,7 +229,7 @@ def _round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.Da
     return pl.concat(parts).select(*columns, "beyond_ms", "sent_bytes", "received_bytes", "received_packets")
 
 
-def _round_trip_marks(frame: pl.DataFrame) -> AnyChart:
+def round_trip_marks(frame: pl.DataFrame) -> AnyChart:
     if frame.is_empty():
         return marks.empty_plot("no single queries", COLUMN_WIDTH - 60)
     top = float(frame.select(pl.max_horizontal("median", "high").max()).item())
@@ -318,7 +289,7 @@ FIGURES = (
             "Numbers: medians, ms. Published: the medians over all vantage points that the text gives for handshakes."
         ),
         data=fig2_data,
-        chart=fig2,
+        chart=partial(_heatmaps, series=PAPER_SERIES),
         table=times_table,
         width=TEXT_WIDTH,
     ),
@@ -332,7 +303,7 @@ FIGURES = (
         ),
         note="Numbers: medians, ms. DoQ and DoH3 resume a session, as in the paper.",
         data=further_data,
-        chart=further,
+        chart=partial(_heatmaps, series=_FURTHER),
         table=times_table,
         width=TEXT_WIDTH,
     ),
@@ -345,8 +316,8 @@ FIGURES = (
             "first vantage point only."
         ),
         note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips the protocols need.",
-        data=handshakes_data,
-        chart=handshakes,
+        data=partial(round_trips, kinds=_HANDSHAKES),
+        chart=round_trip_marks,
         table=handshake_table,
     ),
     Figure(
@@ -360,8 +331,8 @@ FIGURES = (
             "the address."
         ),
         note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips expected.",
-        data=amplification_data,
-        chart=amplification,
+        data=partial(round_trips, kinds=_LIMITS),
+        chart=round_trip_marks,
         table=handshake_table,
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import cycle
 
 import altair as alt
@@ -54,11 +55,6 @@ def fig3_data(inputs: Inputs) -> pl.DataFrame:
     return pl.concat([cdf.measured(observations, "handshake_rtt"), cdf.published_points(points)])
 
 
-def fig3(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 3: CDF of handshake durations over all links."""
-    return cdf.chart(frame, FIG3, height=190, legend_columns=2)
-
-
 def fig4_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 4."""
     panels = {link: name for name, link in _FIG4_LINKS.items()}
@@ -74,11 +70,6 @@ def fig4_data(inputs: Inputs) -> pl.DataFrame:
             cdf.published_points(points.with_columns(panel=pl.col("link").replace(panels))),
         ]
     )
-
-
-def fig4(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 4: CDF of handshake durations on fiber and 4G."""
-    return cdf.chart(frame, FIG4, height=150, legend_columns=2)
 
 
 _EVENTS = {
@@ -232,7 +223,7 @@ FIGURES = (
         caption=f"CDF of handshake durations in multiples of the link's RTT, all links together. {_CONNECT}",
         note=f"Diamonds: values printed in {PAPER}. {OURS}",
         data=fig3_data,
-        chart=fig3,
+        chart=partial(cdf.chart, panels=FIG3, height=190, legend_columns=2),
         table=cdf.table,
     ),
     figure(
@@ -243,7 +234,7 @@ FIGURES = (
         caption=f"CDF of handshake durations in multiples of the link's RTT on (a) fiber and (b) 4G. {_CONNECT}",
         note=f"Diamonds: values printed in {PAPER}. {OURS}",
         data=fig4_data,
-        chart=fig4,
+        chart=partial(cdf.chart, panels=FIG4, height=150, legend_columns=2),
         table=cdf.table,
     ),
     figure(

@@ -39,7 +39,9 @@ def table2_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, quantity, unit, printed (Table II), nominal, median, low, high (extremes of all checks), checks,
     failed, deviation_percent, low_percent, high_percent (from nominal), tolerance_percent.
     """
-    table = metrics.link_table(inputs.link_checks).filter(pl.col("link").is_in(inputs.links)).collect()
+    # Before the aggregation: after it, polars 1.40 pushes the filter to where its columns are gone.
+    checks = inputs.link_checks.filter(pl.col("link").is_in(inputs.links))
+    table = metrics.link_table(checks).collect()
     printed = inputs.published.links.unpivot(list(_PRINTED.values()), index="link", value_name="printed").with_columns(
         quantity=pl.col("variable").replace({column: name for name, column in _PRINTED.items()})
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import altair as alt
 import polars as pl
 
@@ -192,7 +195,11 @@ def _absolute_panels(page: str) -> dict[tuple[str, str], cdf.Panel]:
     }
 
 
-def _absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
+def _absolute(page: str) -> Callable[[pl.DataFrame], AnyChart]:
+    return partial(cdf.chart, panels=tuple(_absolute_panels(page).values()), height=120, legend_columns=2)
+
+
+def absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
     panels = _absolute_panels(page)
     observed = metrics.relative_increase(
         inputs.combinations.filter(pl.col("page") == page, pl.col("link").is_in(["fiber", "4g"]))
@@ -210,30 +217,6 @@ def _absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
         )
         parts += [cdf.measured(rows, "x_ms"), cdf.published_quantiles(printed)]
     return pl.concat(parts)
-
-
-def fig10_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 10."""
-    return _absolute_data(inputs, "wikipedia.org")
-
-
-def fig10(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 10: CDF of the PLT of wikipedia.org on fiber and 4G."""
-    return _absolute(frame, "wikipedia.org")
-
-
-def fig11_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 11."""
-    return _absolute_data(inputs, "instagram.com")
-
-
-def fig11(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 11: CDF of the PLT of instagram.com on fiber and 4G."""
-    return _absolute(frame, "instagram.com")
-
-
-def _absolute(frame: pl.DataFrame, page: str) -> AnyChart:
-    return cdf.chart(frame, list(_absolute_panels(page).values()), height=120, legend_columns=2)
 
 
 # Fig. 12
@@ -254,10 +237,7 @@ def fig12_data(inputs: Inputs) -> pl.DataFrame:
     )
 
 
-def fig12(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 12: CDF of the median relative PLT increase over the 15 cells."""
-    panel = cdf.Panel("cells", f"Median {_INCREASE}", SERIES)
-    return cdf.chart(frame, (panel,), height=190, whole=True, published_steps=True)
+_FIG12 = (cdf.Panel("cells", f"Median {_INCREASE}", SERIES),)
 
 
 def fig12_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -382,8 +362,10 @@ FIGURES = (
             "take the baseline's median as given."
         ),
         note=f"Dotted, thin: derived from {PAPER}. {OURS}",
-        data=fig10_data,
-        chart=fig10,
+        data=partial(absolute_data, page="wikipedia.org"),
+        chart=partial(
+            cdf.chart, panels=tuple(_absolute_panels("wikipedia.org").values()), height=120, legend_columns=2
+        ),
         table=cdf.table,
     ),
     figure(
@@ -396,8 +378,10 @@ FIGURES = (
             "intervals take as given."
         ),
         note=f"Dotted, thin: derived from {PAPER}. {OURS}",
-        data=fig11_data,
-        chart=fig11,
+        data=partial(absolute_data, page="instagram.com"),
+        chart=partial(
+            cdf.chart, panels=tuple(_absolute_panels("instagram.com").values()), height=120, legend_columns=2
+        ),
         table=cdf.table,
     ),
     figure(
@@ -408,7 +392,7 @@ FIGURES = (
         caption="CDF over the cells (page and link) of the median PLT increase of Fig. 8.",
         note=f"Dotted, thin: {PAPER} as published, 15 cells.",
         data=fig12_data,
-        chart=fig12,
+        chart=partial(cdf.chart, panels=_FIG12, height=190, whole=True, published_steps=True),
         table=fig12_table,
         whole=True,
     ),
