@@ -18,6 +18,9 @@ from crosslayer.claims.studies import BY_STUDY
 from crosslayer.figures import FIGURES, Figure, FigureError, Inputs
 from crosslayer.study import Study
 
+FOLLOWING = "follows from another"
+"""`claims.FOLLOWING`"""
+
 
 def figures_of(study: Study) -> tuple[Figure, ...]:
     """`study.figures`."""

@@ -20,7 +20,7 @@ from crosslayer.claims import Verdict
 from crosslayer.claims.table import CONTRADICTIONS
 from crosslayer.figures.style import COLUMN_WIDTH
 from crosslayer.report import facts
-from crosslayer.report._until_merged import claims_of, vegalite_version
+from crosslayer.report._until_merged import FOLLOWING, claims_of, vegalite_version
 from crosslayer.report.answer import answer
 from crosslayer.report.files import ReportError, Saved, saved_claims, saved_figures, write
 from crosslayer.studies import STUDIES
@@ -71,6 +71,7 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
         verdicts=None if verdicts is None else verdicts.rows(named=True),
         campaigns=[] if verdicts is None else verdicts["campaign"].unique(maintain_order=True).to_list(),
         by_paper=_by_paper(verdicts),
+        counted=list(next(iter(_by_paper(verdicts).values()), {})),
         headlines=_headlines(dataset, verdicts),
         parts=_parts(figures),
         facts=facts,
@@ -98,13 +99,24 @@ def _loader() -> jinja2.PackageLoader:
 def _templates() -> jinja2.Environment:
     templates = jinja2.Environment(loader=_loader(), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    templates.filters |= {"ours": claims.ours, "interval": claims.interval, "css": _css, "picture": _picture}
+    templates.filters |= {
+        "ours": claims.ours,
+        "interval": claims.interval,
+        "css": _css,
+        "counted": _counted,
+        "picture": _picture,
+    }
     templates.globals |= {
         "VERDICTS": [str(v) for v in Verdict],
         "CONTRADICTIONS": CONTRADICTIONS,
         "COLUMN": COLUMN_WIDTH,
     }
     return templates
+
+
+def _counted(row: dict[str, Any]) -> str:
+    """As what `claims.counts` counts a claim."""
+    return FOLLOWING if row.get("follows_from") and row["verdict"] != Verdict.NOT_MEASURED else str(row["verdict"])
 
 
 def _css(verdict: str) -> str:
