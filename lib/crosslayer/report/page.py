@@ -71,6 +71,7 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
         verdicts=None if verdicts is None else verdicts.rows(named=True),
         campaigns=[] if verdicts is None else verdicts["campaign"].unique(maintain_order=True).to_list(),
         by_paper=_by_paper(verdicts),
+        counted=list(next(iter(_by_paper(verdicts).values()), {})),
         headlines=_headlines(dataset, verdicts),
         parts=_parts(figures),
         facts=facts,
