@@ -211,18 +211,18 @@ def _look(
 def _facts(client: Client) -> dict[str, Any]:
     """What a connection showed of its server."""
     session, quic = client.session, client.protocol in (Protocol.DOH3, Protocol.DOQ)
-    secured = client.tls_version is not None
-    ticket = session.ticket
+    handshake, ticket = client.handshake, session.ticket
+    if handshake.tls_version is None:
+        return {"certificate_subject": certificate_subject(client)}
+    early_data = isinstance(ticket, SessionTicket) and bool(ticket.max_early_data_size)
     return {
-        "quic_version": client.quic_version if secured else None,
-        "tls_version": client.tls_version,
+        "quic_version": handshake.quic_version,
+        "tls_version": handshake.tls_version,
         "alpn": client.agreed_alpn,
-        "session_ticket": ticket is not None if secured else None,
-        "early_data_offered": (
-            isinstance(ticket, SessionTicket) and bool(ticket.max_early_data_size) if secured and quic else None
-        ),
-        "retry_received": client.retry_received if secured else None,
-        "address_token": bool(session.token) if secured and quic else None,
+        "session_ticket": ticket is not None,
+        "early_data_offered": early_data if quic else None,
+        "retry_received": handshake.retry_received,
+        "address_token": bool(session.token) if quic else None,
         "certificate_subject": certificate_subject(client),
     }
 

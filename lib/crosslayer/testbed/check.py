@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from crosslayer.links import FRAME_BYTES, Profile
+from crosslayer.sockets import receive, stamp_arrivals
 from crosslayer.testbed import network, private
 from crosslayer.testbed.errors import TestbedError
 
@@ -24,7 +25,6 @@ RATE_TOLERANCE = 0.03
 _TRAIN_S = 0.12
 _TRAIN_FRAMES = (32, 1500)
 _HEADERS = FRAME_BYTES - 1500 + 28  # Ethernet, IP and UDP
-_SO_TIMESTAMPNS = 35
 _CALIBRATION_STEPS = 4
 _CALIBRATION_ATTEMPTS = 6
 _FEW = 10
@@ -106,7 +106,7 @@ class Prober:
         while len(samples) < probes and (left := deadline - time.monotonic()) > 0:
             self._near.settimeout(left)
             try:
-                data, when = _receive(self._near)
+                data, when = receive(self._near)
             except TimeoutError:
                 break
             if len(data) != 12:
@@ -144,7 +144,7 @@ class Prober:
             while len(arrivals) < frames and (left := deadline - time.monotonic()) > 0:
                 receiver.settimeout(left)
                 try:
-                    data, when = _receive(receiver)
+                    data, when = receive(receiver)
                 except TimeoutError:
                     break
                 if len(data) == len(payload) + 4:
@@ -279,18 +279,8 @@ def _undisturbed_rtt_ms(prober: Prober, profile: Profile) -> float:
 def _socket() -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-    made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    stamp_arrivals(made)
     return made
-
-
-def _receive(end: socket.socket) -> tuple[bytes, int]:
-    """A datagram and the kernel's receive time, ns since the Unix epoch."""
-    data, ancillary, _flags, _sender = end.recvmsg(2048, 64)
-    for level, kind, value in ancillary:
-        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
-            seconds, nanoseconds = struct.unpack("qq", value)
-            return data, seconds * 1_000_000_000 + nanoseconds
-    return data, time.time_ns()
 
 
 def _drain(end: socket.socket) -> None:
