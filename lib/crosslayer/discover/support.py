@@ -103,14 +103,13 @@ def discover(
 ) -> Generator[list[Support], None, None]:
     """Look at hosts: probes for QUIC first, then every transport that may be there, one after the other on each host.
 
-    DoQ and DoH3 are tried only where the port answered a probe, as in IMC22, section 2.
+    DoQ and DoH3 are tried only where the port answered a probe, as in IMC22, section 2. `CrosslayerError` if the rate,
+    the timeout or the question is not one.
 
     Parameters
     ----------
     hosts
         Each address once.
-    question
-        What to ask.
     packets_per_s
         Rate limit over all hosts together, packets sent per second.
     timeout_s
@@ -122,11 +121,6 @@ def discover(
     ------
     list of Support
         The rows of one host in the order of `ENDPOINTS`; hosts as they get ready.
-
-    Raises
-    ------
-    CrosslayerError
-        If the rate, the timeout or the question is not one.
     """
     pace = Pace(packets_per_s)
     settings = ClientSettings(timeout_s=timeout_s, udp_retransmit_s=timeout_s / 2, padding_block_bytes=0)
@@ -158,13 +152,7 @@ def examine(
     settings: ClientSettings,
     pace: Pace,
 ) -> list[Support]:
-    """The rows of one host.
-
-    Parameters
-    ----------
-    offers
-        QUIC versions by address and port, as `negotiate` gives them.
-    """
+    """The rows of one host; `offers` has QUIC versions by address and port, as `negotiate` gives them."""
     rows = []
     for protocol, port in ENDPOINTS:
         if protocol not in (Protocol.DOH3, Protocol.DOQ):

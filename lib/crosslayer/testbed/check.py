@@ -117,17 +117,10 @@ class Prober:
         return [samples[number] for number in sorted(samples)]
 
     def rate_mbit(self, direction: str, nominal_mbit: float) -> float | None:
-        """Rate at which a train of full frames leaves the link, Mbit/s; None where too few arrived.
+        """Rate at which a train of full frames leaves the link `down` or `up`, Mbit/s; None where too few arrived.
 
-        The train is offered faster than the link's rate, so the spacing at its end is the link's own
-        (packet-pair dispersion). The median of slopes over half the train ignores single stalls of the host.
-
-        Parameters
-        ----------
-        direction
-            `down` or `up`.
-        nominal_mbit
-            Rate of the profile, to size and pace the train.
+        The train is offered faster than the nominal rate, so the spacing at its end is the link's own (packet-pair
+        dispersion). The median of slopes over half the train ignores single stalls of the host.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
         _drain(receiver)
@@ -166,14 +159,9 @@ class Prober:
 
 
 def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float, float], *, rates: bool) -> LinkCheck:
-    """Measure the link as it is and compare it with its profile.
+    """Measure the link as it is, with `rates` those too (up to 0.5 s each on slow links), and judge it by its profile.
 
-    Parameters
-    ----------
-    delays_ms
-        The netem delays that are configured, towards client and server.
-    rates
-        Measure the rates too (up to 0.5 s each on slow links).
+    `delays_ms` are the netem delays that are configured, towards client and server.
     """
     when = time.time()
     samples = prober.rtt_samples_ms(profile.rtt_ms)
@@ -232,18 +220,8 @@ def calibrated_delays(
     """Find the netem delays with which the measured idle RTT is the profile's, towards client and server, ms.
 
     The path's own share (bridges, guest, the serialisation of the small probe) is taken off half and half. A
-    measurement the host disturbed (its middle half is spread wider than the tolerance) is taken again, so that a
-    stall is not calibrated into the link.
-
-    Parameters
-    ----------
-    apply
-        Called with (down, up) delays in ms to configure the link.
-
-    Raises
-    ------
-    TestbedError
-        Where no probe comes back at all.
+    measurement the host disturbed (its middle half is spread wider than the tolerance) is taken again, so that a stall
+    is not calibrated into the link. `apply` configures the link. `TestbedError` where no probe comes back.
     """
     delays = (profile.rtt_ms / 2, profile.rtt_ms / 2)
     goal = tolerance_ms(profile) / 5
