@@ -32,14 +32,9 @@ class Stats:
     """There is a session ticket for the next connection."""
 
 
-def find_stub_binary() -> Path:
-    """The stub's program; `places.PlaceError` where it is not built."""
-    return places.find("stub").path
-
-
 def stub_version() -> str:
     """What the stub says of itself: versions of its libraries and of Go; `PlaceError` where it is not built."""
-    words = [str(find_stub_binary()), "--version"]
+    words = [str(places.find("stub").path), "--version"]
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
@@ -60,7 +55,7 @@ class Stub(Process):
 
         Control socket, log and metrics are in the private folder, unless another file is told for the metrics.
         """
-        binary = find_stub_binary()
+        binary = places.find("stub").path
         metrics = metrics_file or folder / "stub.jsonl"
         control = folder / "stub.control"
         words = [str(binary), *settings.words(), "--control", str(control), "--metrics", str(metrics)]

@@ -96,11 +96,6 @@ Event = ConnectionEvent | RequestEvent | QueryEvent
 _EVENTS: dict[str, type[Event]] = {"connection": ConnectionEvent, "request": RequestEvent, "query": QueryEvent}
 
 
-def find_server_binary() -> Path:
-    """The server's program; `places.PlaceError` where it is not built."""
-    return places.find("server").path
-
-
 def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> str:
     """A root zone with one A record per name, so that every other name does not exist.
 
@@ -189,7 +184,7 @@ class Server(Process):
         https_records
             Tell clients of HTTP/3 by an HTTPS record of every name.
         """
-        binary = find_server_binary()
+        binary = places.find("server").path
         zone, corefile, control, events = (folder / name for name in ("zone", "Corefile", "control", "events.jsonl"))
         properties = ({} if pages_dir is None else {"pages": _quoted(pages_dir)}) | {
             "https": ":443",
