@@ -14,7 +14,7 @@ let
         src = sources.emulation;
         # After a change of go.mod: `go mod vendor` and `nix hash path vendor` in emulation/.
         # tests/unit/test_flake.py recomputes it without Nix.
-        vendorHash = "sha256-YtAa/ZMu1OQSug3FMfmccNkucR80vYCbmJpDg+1HN5I=";
+        vendorHash = "sha256-CYFN7spFO2NdotPihHHLpacWLJE6wtQYB6duKVZ3euE=";
         overrideModAttrs = _: { name = "crosslayer-go-modules"; }; # fetched once for all
         # Static: one of them is the first process of a guest.
         env.CGO_ENABLED = 0;

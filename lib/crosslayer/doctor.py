@@ -76,10 +76,8 @@ def can_measure(findings: list[Finding]) -> bool:
 def verdict(findings: list[Finding]) -> str:
     """One line: whether this machine measures, how, and how to get the other."""
     if missing := _in_the_way(findings):
-        items = ", ".join(finding.item for finding in missing)
-        return (
-            f"This machine cannot measure ({items}): it shows the committed campaigns. To measure: {missing[0].way_out}"
-        )
+        items, way = ", ".join(finding.item for finding in missing), missing[0].way_out
+        return f"This machine cannot measure ({items}): it shows the committed campaigns. To measure: {way}"
     netem = any(finding.item == "netem" and finding.state is State.OK for finding in findings)
     over = "the netem of its kernel" if netem else "netem in a User-Mode Linux guest"
     return f"This machine can measure, over {over}. The committed campaigns instead: `crosslayer report`."
@@ -137,14 +135,12 @@ def _named_versions(file: str) -> dict[str, list[str]]:
 def _tools() -> list[Finding]:
     findings = []
     for name, (package, needed, purpose) in _TOOLS.items():
-        found = shutil.which(name)
-        if found:
+        if found := shutil.which(name):
             findings.append(Finding(name, State.OK, f"{found} ({purpose})", needed_for=needed))
-        else:
-            state = State.MISSING if needed == "measuring" else State.NOTE
-            findings.append(
-                Finding(name, state, f"not found ({purpose})", f"Install {package}: `make setup`. {_NIX}", needed)
-            )
+            continue
+        state = State.MISSING if needed == "measuring" else State.NOTE
+        way = f"Install {package}: `make setup`. {_NIX}"
+        findings.append(Finding(name, state, f"not found ({purpose})", way, needed))
     return findings
 
 
@@ -183,47 +179,21 @@ def _netem() -> list[Finding]:
     unshare, tc = shutil.which("unshare"), shutil.which("tc")
     works = False
     if unshare and tc:
-        words = [
-            unshare,
-            "--user",
-            "--map-root-user",
-            "--net",
-            "--",
-            tc,
-            "qdisc",
-            "add",
-            "dev",
-            "lo",
-            "root",
-            "netem",
-            "delay",
-            "1ms",
-        ]
-        works = subprocess.run(words, capture_output=True, check=False).returncode == 0
-    kernel = os.uname().release
-    netem = (
-        Finding("netem", State.OK, f"kernel {kernel} has sch_netem: the netem backend will be used")
-        if works
-        else Finding(
-            "netem",
-            State.NOTE,
-            f"kernel {kernel} has no sch_netem",
-            "Not needed where the uml backend works; else: sudo modprobe sch_netem.",
-        )
-    )
+        trial = f"{unshare} --user --map-root-user --net -- {tc} qdisc add dev lo root netem delay 1ms"
+        works = subprocess.run(trial.split(), capture_output=True, check=False).returncode == 0
+    kernel = f"kernel {os.uname().release}"
+    if works:
+        netem = Finding("netem", State.OK, f"{kernel} has sch_netem: the netem backend will be used")
+    else:
+        way = "Not needed where the uml backend works; else: sudo modprobe sch_netem."
+        netem = Finding("netem", State.NOTE, f"{kernel} has no sch_netem", way)
     try:
         uml_kernel, modules, _init = backends.find_uml()
-        uml = Finding(
-            "uml", State.OK, f"{uml_kernel}, {modules.name}" + ("" if works else ": the uml backend will be used")
-        )
     except CrosslayerError as error:
-        uml = Finding(
-            "uml",
-            State.NOTE if works else State.MISSING,
-            error.what,
-            error.next_step if not works else "Not needed: netem works.",
-        )
-    return [netem, uml]
+        state, way = (State.NOTE, "Not needed: netem works.") if works else (State.MISSING, error.next_step)
+        return [netem, Finding("uml", state, error.what, way)]
+    used = "" if works else ": the uml backend will be used"
+    return [netem, Finding("uml", State.OK, f"{uml_kernel}, {modules.name}{used}")]
 
 
 def _own() -> list[Finding]:
@@ -236,20 +206,15 @@ def _own() -> list[Finding]:
         try:
             place = places.find(thing)
         except places.PlaceError as error:
-            findings.append(
-                Finding(name, state, f"{error.where}: {error.what}" if error.where else error.what, error.next_step)
-            )
+            what = f"{error.where}: {error.what}" if error.where else error.what
+            findings.append(Finding(name, state, what, error.next_step))
             continue
-        detail = f"{place.path} ({place.told_by})"
+        found = Finding(name, State.OK, f"{place.path} ({place.told_by})")
         ours = places.THINGS[thing].program and place.told_by == "this checkout"
         if root and ours and _older_than_go(place.path, root / "emulation"):
-            findings.append(
-                Finding(
-                    name, State.NOTE, f"{detail}, older than the Go code in emulation/", f"`make setup`, or `{_GO}`."
-                )
-            )
-        else:
-            findings.append(Finding(name, State.OK, detail))
+            detail = f"{found.detail}, older than the Go code in emulation/"
+            found = Finding(name, State.NOTE, detail, f"`make setup`, or `{_GO}`.")
+        findings.append(found)
     return findings
 
 
@@ -275,20 +240,15 @@ def _room() -> list[Finding]:
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
     memory = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
     available_gb = int(memory["MemAvailable"].split()[0]) / 1e6
-    disk = Finding("disk", State.OK, f"{free_gb:.1f} GB free here", needed_for="analysis")
-    if free_gb < 1:
-        disk = Finding(
-            "disk", State.NOTE, f"{free_gb:.1f} GB free here", "A paper-size campaign needs about 1 GB.", "analysis"
-        )
-    ram = Finding("memory", State.OK, f"{available_gb:.1f} GB available, {os.cpu_count()} cores")
-    if available_gb < 2 or (os.cpu_count() or 1) < 2:
-        ram = Finding(
-            "memory",
-            State.NOTE,
-            ram.detail,
-            "Chromium, server and link want 2 GB and 2 cores; timings suffer with less.",
-        )
-    return [disk, ram]
+    cores = os.cpu_count() or 1
+    disk, ram = f"{free_gb:.1f} GB free here", f"{available_gb:.1f} GB available, {cores} cores"
+    more_disk = "A paper-size campaign needs about 1 GB." if free_gb < 1 else ""
+    more_ram = "Chromium, server and link want 2 GB and 2 cores; timings suffer with less."
+    more_ram = more_ram if available_gb < 2 or cores < 2 else ""
+    return [
+        Finding("disk", State.NOTE if more_disk else State.OK, disk, more_disk, "analysis"),
+        Finding("memory", State.NOTE if more_ram else State.OK, ram, more_ram),
+    ]
 
 
 def _read(path: str) -> str:

@@ -29,15 +29,7 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
 class ProcessDied(CrosslayerError):  # noqa: N818 - it says what happened
-    """A program ended that nobody had asked to.
-
-    Attributes
-    ----------
-    program
-        What it was, e.g. `the server`.
-    status
-        Its exit status; the negative number of the signal where one ended it.
-    """
+    """A program ended that nobody had asked to; `status` is the negative number of the signal where one ended it."""
 
     def __init__(self, program: str, status: int, *, where: str, next_step: str) -> None:
         super().__init__(f"{program} ended with status {status}", where=where, next_step=next_step)
@@ -48,28 +40,16 @@ class ProcessDied(CrosslayerError):  # noqa: N818 - it says what happened
 class Process:
     """A running program; a context manager that stops it.
 
+    What fails is raised as `fault` of its class: a log that cannot be written, a program that does not start or answer.
+
     Parameters
     ----------
     spawn
         Starts a program where it belongs.
-    words
-        The program and its arguments.
     log
         File for its output.
     **options
         Further options of `subprocess.Popen`.
-
-    Attributes
-    ----------
-    pid
-        Of the program.
-    log
-        File of its output.
-
-    Raises
-    ------
-    CrosslayerError
-        Of the class `fault`, where the log cannot be written.
     """
 
     name: ClassVar[str]
@@ -103,13 +83,7 @@ class Process:
     @classmethod
     @contextlib.contextmanager
     def writing(cls, folder: Path) -> Iterator[None]:
-        """Make the program's private folder and write to it; what the disk refuses is this program's fault.
-
-        Raises
-        ------
-        CrosslayerError
-            Of the class `fault`.
-        """
+        """Make the program's private folder and write to it; what the disk refuses is this program's `fault`."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             yield
@@ -123,10 +97,7 @@ class Process:
     def wait_until(self, ready: Callable[[], bool]) -> None:
         """Wait until it is ready, `ready_timeout_s` at most; stop it where it does not get there.
 
-        Raises
-        ------
-        CrosslayerError
-            Of the class `fault`, with its last words: it ended, or was not ready in time.
+        Then its `fault` has its last words: it ended, or was not ready in time.
         """
         deadline = time.monotonic() + self.ready_timeout_s
         try:
@@ -141,24 +112,12 @@ class Process:
             raise
 
     def raise_if_dead(self) -> None:
-        """Do nothing while it runs, or once it was stopped.
-
-        Raises
-        ------
-        ProcessDied
-            With its status and its last words, where it has ended by itself.
-        """
+        """Raise `ProcessDied`, with its status and last words, where it has ended by itself."""
         if not self._stopped and (status := self._process.poll()) is not None:
             raise ProcessDied(self.name, status, where=str(self.log), next_step=self._quoted())
 
     def connect(self, control: Path) -> dict[str, Any]:
-        """Wait for its control socket, and give it the command `ready`; returns the answer.
-
-        Raises
-        ------
-        CrosslayerError
-            Of the class `fault`, where it ended or the socket did not come in time.
-        """
+        """Wait for its control socket, and give it the command `ready`; returns the answer."""
         self.wait_until(lambda: self._connected(control))
         try:
             return self.command("ready")
@@ -169,12 +128,7 @@ class Process:
     def command(self, command: str, **parameters: str) -> dict[str, Any]:
         """Give a command, a line of JSON, over the control socket; returns the answer. From any thread.
 
-        Raises
-        ------
-        ProcessDied
-            Where it has ended by itself.
-        CrosslayerError
-            Of the class `fault`, where it was stopped, does not answer or refuses.
+        `ProcessDied` where it has ended by itself; its `fault` where it was stopped, does not answer or refuses.
         """
         if self._control is None:
             raise self.fault(f"{self.name} is not running", where=command)

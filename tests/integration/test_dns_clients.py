@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from crosslayer import places
 from crosslayer.dns import (
     RESUMPTIONS,
     Capture,
@@ -136,7 +137,7 @@ def measure(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     try:
-        testbed_server.find_server_binary()
+        places.find("server")
     except CrosslayerError as error:
         pytest.skip(str(error))
     private = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"]

@@ -701,7 +701,7 @@ def test_early_data_needs_not_know_its_query_before(folder: Path, told_before: b
             client.connect(first if told_before else None)
             for query in (first, second):
                 assert dns.message.from_wire(client.query(query)).question == query.message.question
-            assert client.early_data_accepted
+            assert client.handshake.early_data_accepted
 
 
 def test_a_lost_hello_costs_a_second(folder: Path) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from crosslayer import places
 from crosslayer.errors import CrosslayerError
 from crosslayer.process import ProcessDied
-from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server, ServerError, find_server_binary
+from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server, ServerError
 
 ADDRESSES = {"www.example.org": "10.53.1.1", "alias-1.example.org": "10.53.1.2"}
 DOCUMENT = gzip.compress(b"<!doctype html><title>Test</title>" + b"<p>text" * 500, mtime=0)
@@ -62,7 +63,7 @@ class Namespace:
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[Namespace]:
     try:
-        find_server_binary()
+        places.find("server")
     except CrosslayerError as error:
         pytest.skip(str(error))
     space = Namespace()

@@ -26,15 +26,15 @@ import dns.query
 import dns.rcode
 import pytest
 
-from crosslayer import pages
+from crosslayer import pages, places
 from crosslayer.dns import DEFAULT_PORTS, RESUMPTIONS, Protocol, Resolver, Resumption
 from crosslayer.errors import CrosslayerError
 from crosslayer.links import Profile
-from crosslayer.stub import Stub, StubSettings, find_stub_binary
+from crosslayer.stub import Stub, StubSettings
 from crosslayer.stub.settings import SCHEMES
 from crosslayer.testbed import Testbed, network, private
 from crosslayer.testbed import server as testbed_server
-from crosslayer.testbed.server import ConnectionEvent, QueryEvent, find_server_binary
+from crosslayer.testbed.server import ConnectionEvent, QueryEvent
 from tests.integration.conftest import Run
 
 NAME = "www.example.org"
@@ -91,7 +91,7 @@ class Upstream:
         log = self._server.control_path.with_name("again.log").open("ab")
         with log:
             self._process = self._testbed.spawn_server(
-                [str(find_server_binary()), "-conf", str(corefile)], stdout=log, stderr=subprocess.STDOUT
+                [str(places.find("server").path), "-conf", str(corefile)], stdout=log, stderr=subprocess.STDOUT
             )
         until = time.monotonic() + 20
         while time.monotonic() < until:
@@ -215,7 +215,7 @@ def other_clients() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def results(testbed_machine: None) -> dict[str, Any]:
     try:
-        find_stub_binary()
+        places.find("stub")
     except CrosslayerError as error:
         pytest.skip(str(error))
     done = subprocess.run(
@@ -387,7 +387,7 @@ def test_the_command_runs_a_client_on_every_transport(crosslayer: Run) -> None:
 @pytest.mark.parametrize("command", [[], ["--", "true"]], ids=["forever", "command"])
 def test_a_bad_call_is_one_line(arguments: list[str], message: str, command: list[str]) -> None:
     try:
-        find_stub_binary()
+        places.find("stub")
     except CrosslayerError as error:
         pytest.skip(str(error))
     words = [sys.executable, "-m", "crosslayer", "stub", *arguments, *command]

@@ -291,8 +291,8 @@ def test_a_full_exchange_takes_two_round_trips(kind: type[QuicCore], server: Res
     wire = Wire(core_for(kind, server), FarEnd(folder))
     assert in_rtt(wire.handshake()) == 1
     assert in_rtt(wire.ask()[0]) == 1
-    assert (wire.core.session_resumed, wire.core.early_data_accepted) == (False, False)
-    assert (wire.core.quic_version, wire.core.retry_received) == ("v1", False)
+    assert (wire.core.handshake.session_resumed, wire.core.handshake.early_data_accepted) == (False, False)
+    assert (wire.core.handshake.quic_version, wire.core.handshake.retry_received) == ("v1", False)
 
 
 @pytest.mark.parametrize("kind", CORES)
@@ -305,7 +305,7 @@ def test_a_resumed_exchange_has_a_handshake_but_no_certificate(
     assert in_rtt(wire.handshake()) == 1
     assert far.arrived_before_handshake == []
     assert in_rtt(wire.ask()[0]) == 1
-    assert (wire.core.session_resumed, wire.core.early_data_accepted) == (True, False)
+    assert (wire.core.handshake.session_resumed, wire.core.handshake.early_data_accepted) == (True, False)
 
 
 @pytest.mark.parametrize("kind", CORES)
@@ -315,7 +315,7 @@ def test_early_data_takes_one_round_trip(kind: type[QuicCore], server: Resolver,
     wire = Wire(core_for(kind, server, session, early_data=True), far)
     assert in_rtt(wire.ask()[0]) == 1
     assert len(far.arrived_before_handshake) == 1
-    assert (wire.core.session_resumed, wire.core.early_data_accepted) == (True, True)
+    assert (wire.core.handshake.session_resumed, wire.core.handshake.early_data_accepted) == (True, True)
     assert wire.core.handshake_complete
 
 
@@ -329,7 +329,7 @@ def test_refused_early_data_is_asked_again_and_said_to_be_refused(
     wire = Wire(core_for(kind, server, session, early_data=True), far)
     elapsed_s, _ = wire.ask()
     assert in_rtt(elapsed_s) > 1
-    assert (wire.core.session_resumed, wire.core.early_data_accepted) == (False, False)
+    assert (wire.core.handshake.session_resumed, wire.core.handshake.early_data_accepted) == (False, False)
 
 
 @pytest.mark.parametrize("group", Group)
@@ -364,7 +364,7 @@ def test_the_size_of_padded_datagrams_is_a_parameter(server: Resolver, folder: P
 def test_a_retry_costs_one_round_trip(kind: type[QuicCore], server: Resolver, folder: Path) -> None:
     wire = Wire(core_for(kind, server), FarEnd(folder, retry=True))
     assert in_rtt(wire.handshake()) == 2
-    assert wire.core.retry_received
+    assert wire.core.handshake.retry_received
     wire.ask()
 
 
@@ -374,8 +374,8 @@ def test_early_data_survives_a_retry(kind: type[QuicCore], server: Resolver, fol
     session = warm(kind, server, far)
     wire = Wire(core_for(kind, server, session, early_data=True), far)
     assert in_rtt(wire.ask()[0]) == 2
-    assert wire.core.retry_received
-    assert wire.core.early_data_accepted
+    assert wire.core.handshake.retry_received
+    assert wire.core.handshake.early_data_accepted
     assert len(far.arrived_before_handshake) == 1
 
 
@@ -457,7 +457,7 @@ def test_a_chain_beyond_the_amplification_limit_costs_a_round_trip_unless_resume
     wire.ask()
     wire = Wire(core_for(DoQCore, server, wire.core.session), far)
     assert in_rtt(wire.handshake()) == 1
-    assert wire.core.session_resumed
+    assert wire.core.handshake.session_resumed
 
 
 @pytest.mark.parametrize("age", [timedelta(days=2), timedelta(days=-1)], ids=["expired", "not yet valid"])

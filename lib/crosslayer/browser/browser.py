@@ -106,12 +106,10 @@ class PageLoad:
 
 
 class Browser:
-    """A Chromium process in the client's namespace.
+    """A Chromium process in the client's namespace; `BrowserError` where it does not start.
 
     Parameters
     ----------
-    programs
-        From `find_browser`.
     folder
         Private folder for profile, home and logs; goes with the namespaces.
     addresses
@@ -126,11 +124,6 @@ class Browser:
         Base64 SHA-256 of the server's public key, the one certificate that is accepted.
     extra_flags
         Further command-line switches, e.g. a netlog.
-
-    Raises
-    ------
-    BrowserError
-        Where Chromium does not start.
     """
 
     def __init__(
@@ -211,19 +204,14 @@ class Browser:
     def load(self, host: str, *, prime_host: str, close_connections: Callable[[], object]) -> PageLoad:
         """One measured load of `https://HOST/` by the decoupled procedure.
 
+        Where a page does not load in time or Chromium fails, `BrowserError`; the browser should then be made anew.
+
         Parameters
         ----------
-        host
-            Host name of the page.
         prime_host
             The page's own host for a load whose request can go as early data (0-RTT), an alias for a 1-RTT load.
         close_connections
             Makes the server close its connections, so that the measured load needs one of its own.
-
-        Raises
-        ------
-        BrowserError
-            Where a page does not load in time or Chromium fails; the browser should then be made anew.
         """
         begin = time.perf_counter()
         with self._failing(host), self._context():
@@ -234,22 +222,10 @@ class Browser:
     def load_resolving(
         self, host: str, *, reset_sessions: Callable[[], object], close_connections: Callable[[], object]
     ) -> PageLoad:
-        """One measured load of `https://HOST/` by the coupled procedure.
+        """One measured load of `https://HOST/`, a host that Chromium resolves, by the coupled procedure.
 
-        Parameters
-        ----------
-        host
-            Host name of the page, among those that Chromium resolves.
-        reset_sessions
-            Makes the resolver close its upstream connection and keep what the next one can resume with; called between
-            the cache-warming load and the measured one.
-        close_connections
-            As for `load`.
-
-        Raises
-        ------
-        BrowserError
-            As for `load`.
+        `reset_sessions` makes the resolver close its upstream connection and keep what the next one can resume with; it
+        is called between the cache-warming load and the measured one. All else is as for `load`.
         """
         begin = time.perf_counter()
         with self._failing(host):

@@ -32,12 +32,8 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 def find_browser() -> BrowserPrograms:
     """Chromium and the ChromeDriver of the same major version.
 
-    `CROSSLAYER_CHROMIUM` and `CROSSLAYER_CHROMEDRIVER` name others than those on the PATH.
-
-    Raises
-    ------
-    BrowserError
-        Where one is missing, is Ubuntu's snap, or their versions differ.
+    `CROSSLAYER_CHROMIUM` and `CROSSLAYER_CHROMEDRIVER` name others than those on the PATH. `BrowserError` where one is
+    missing, is Ubuntu's snap, or their versions differ.
     """
     refused_snap = None
     told = os.environ.get("CROSSLAYER_CHROMIUM")

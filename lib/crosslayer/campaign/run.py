@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from crosslayer import pages
+from crosslayer import pages, places
 from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign import provenance
 from crosslayer.campaign.errors import CampaignError
@@ -25,7 +25,6 @@ from crosslayer.links import Profile
 from crosslayer.process import ProcessDied
 from crosslayer.testbed import LinkCheck, Testbed
 from crosslayer.testbed.errors import TestbedError
-from crosslayer.testbed.server import find_server_binary
 
 _ROOM_BYTES = 50_000_000
 
@@ -218,7 +217,7 @@ def _note(store: Store, testbed: Testbed, programs: BrowserPrograms, further: di
     versions |= {
         "chromium": programs.browser_version,
         "chromedriver": programs.driver_version,
-        "server": provenance.server_version(find_server_binary()),
+        "server": provenance.server_version(places.find("server").path),
         "link_kernel": testbed.backend.version,
     }
     before = store.fact("versions")

@@ -94,9 +94,9 @@ def _run_forever(settings: StubSettings, *, metrics: Path | None, control: Path 
     control
         Path of the control socket; None for none.
     """
-    from crosslayer.stub import find_stub_binary
+    from crosslayer import places
 
-    binary = str(find_stub_binary())
+    binary = str(places.find("stub").path)
     words = [binary, *settings.words(), "--metrics", str(metrics or "-")]
     if control is not None:
         words += ["--control", str(control)]

@@ -68,10 +68,7 @@ class Population:
     def hosts(self, targets: Sequence[Target]) -> list[ProbedHost]:
         """Targets as hosts of the testbed; all resolvers where there are none.
 
-        Raises
-        ------
-        DiscoverError
-            For an address outside the testbed, and a name no resolver in it has.
+        `DiscoverError` for an address outside the testbed, and a name no resolver in it has.
         """
         if not targets:
             return [ProbedHost(name, address) for name, address in self.addresses.items()]
@@ -106,17 +103,8 @@ def _inside(target: Target) -> Target:
 def population() -> Iterator[Population]:
     """Start a resolver of every kind there is on this machine, and stop them all at the end.
 
-    In the client's namespace of a testbed only.
-
-    Yields
-    ------
-    Population
-        Once all that can be had are ready. What is missing, or does not start, is told in it and is no failure.
-
-    Raises
-    ------
-    DiscoverError
-        Where another population is in this testbed already.
+    In the client's namespace of a testbed only. What is missing, or does not start, is told in the population and is no
+    failure; where another population is in this testbed already, `DiscoverError`.
     """
     found = Population()
     with contextlib.ExitStack() as stack:

@@ -25,23 +25,10 @@ Endpoint = tuple[str, int]
 def negotiate(
     endpoints: Iterable[Endpoint], pace: Pace, *, timeout_s: float, progress: Callable[[int], object]
 ) -> dict[Endpoint, tuple[int, ...]]:
-    """Probe endpoints for QUIC, all that have not answered once in each of `ATTEMPTS` rounds.
+    """Probe endpoints for QUIC, all that have not answered once in each of `ATTEMPTS` rounds; versions by endpoint.
 
-    Parameters
-    ----------
-    endpoints
-        Addresses in their canonical form, with a UDP port.
-    pace
-        The rate limit.
-    timeout_s
-        Time to wait for answers, seconds, in equal parts after each round.
-    progress
-        Told how many endpoints are done with, as they are.
-
-    Returns
-    -------
-    dict
-        Versions offered, by endpoint; those that did not answer are not in it.
+    Addresses are in their canonical form. `timeout_s` is waited in equal parts after each round. `progress` is told how
+    many endpoints are done with, as they are. Those that did not answer are not in the result.
     """
     probing = _Probing(endpoints)
     with ExitStack() as stack:

@@ -12,17 +12,8 @@ from crosslayer.discover.errors import DiscoverError
 class Pace:
     """Leave to send, given so that on average no more packets leave than the rate allows.
 
-    What is sent at once is paid for beforehand; time in which nothing was sent is not made up for.
-
-    Parameters
-    ----------
-    packets_per_s
-        The rate, packets per second.
-
-    Raises
-    ------
-    DiscoverError
-        Where that is not a positive number.
+    What is sent at once is paid for beforehand; time in which nothing was sent is not made up for. A rate that is no
+    positive number of packets per second is a `DiscoverError`.
     """
 
     def __init__(self, packets_per_s: float) -> None:
@@ -43,13 +34,7 @@ class Pace:
         return start_s - now_s
 
     def wait(self, packets: int) -> None:
-        """Sleep until so many packets may leave.
-
-        Raises
-        ------
-        DiscoverError
-            Once `stop` was called: nothing more may leave.
-        """
+        """Sleep until so many packets may leave; `DiscoverError` once `stop` was called: nothing more may leave."""
         if self._stopped.wait(self.reserve(packets, time.monotonic())):
             raise DiscoverError("stopped")
 

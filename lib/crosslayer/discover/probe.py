@@ -29,10 +29,7 @@ _NAMES = {0x00000001: "v1", 0x6B3343CF: "v2"}
 def encode_probe(destination_id: bytes, source_id: bytes) -> bytes:
     """The probe: an Initial's long header of `FORCING_VERSION`, padded with zeros to `PROBE_BYTES`.
 
-    Parameters
-    ----------
-    destination_id, source_id
-        Connection IDs, `CONNECTION_ID_BYTES` random bytes each; the answer must bring them back.
+    The connection IDs, `CONNECTION_ID_BYTES` random bytes each, must come back in the answer.
     """
     header = struct.pack("!BI", _INITIAL, FORCING_VERSION)
     for connection_id in (destination_id, source_id):
@@ -41,24 +38,10 @@ def encode_probe(destination_id: bytes, source_id: bytes) -> bytes:
 
 
 def decode_version_negotiation(datagram: bytes, *, destination_id: bytes, source_id: bytes) -> tuple[int, ...]:
-    """Versions a Version Negotiation packet offers in answer to a probe.
+    """Versions a Version Negotiation packet offers, in the server's order, reserved ones included.
 
-    Parameters
-    ----------
-    datagram
-        What came back, from its first byte.
-    destination_id, source_id
-        Those of the probe: they come back swapped (RFC 9000, section 17.2.1).
-
-    Returns
-    -------
-    tuple of int
-        In the server's order, reserved versions included.
-
-    Raises
-    ------
-    ValueError
-        Saying why the datagram is not an answer to the probe.
+    The connection IDs of the probe come back swapped (RFC 9000, section 17.2.1). `ValueError` says why the datagram is
+    not an answer to the probe.
     """
     if len(datagram) < 5:
         raise ValueError("shorter than a long header")

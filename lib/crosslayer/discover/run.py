@@ -56,13 +56,7 @@ def request(
     name: str,
     out: Path | None,
 ) -> Request:
-    """Look at what was asked for; nothing is sent yet.
-
-    Raises
-    ------
-    CrosslayerError
-        For the first part that cannot be.
-    """
+    """Look at what was asked for; nothing is sent yet. `CrosslayerError` for the first part that cannot be."""
     targets = list(dict.fromkeys([*parse_targets(words), *(read_targets(file) if file else [])]))
     if not targets and (outside or file):
         raise DiscoverError("there is no target", where=str(file or "--outside"), next_step="List addresses or names.")
@@ -90,24 +84,9 @@ def in_testbed() -> bool:
 def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> bool:
     """Probe, show what was found, and write it where a file is given.
 
-    Parameters
-    ----------
-    as_json
-        Show JSON instead of the table.
-    say
-        Takes the result.
-    tell
-        Takes lines about it: resolvers that are missing, files that were written.
-
-    Returns
-    -------
-    bool
-        False where it was stopped before the end; what was found until then is shown and written.
-
-    Raises
-    ------
-    CrosslayerError
-        Where the testbed cannot be had, a target is not in it, or the file cannot be written.
+    `say` takes the result, `tell` lines about it: resolvers that are missing, files that were written. False where it
+    was stopped before the end; what was found until then is shown and written. `CrosslayerError` where the testbed
+    cannot be had, a target is not in it, or the file cannot be written.
     """
     absent: list[emulated.Absent] = []
     with contextlib.ExitStack() as stack:
@@ -169,13 +148,7 @@ def _in_order(hosts: list[ProbedHost], found: dict[ProbedHost, list[Support]]) -
 
 
 def resolve(targets: Sequence[Target]) -> list[ProbedHost]:
-    """Targets outside as hosts, a name with each of its addresses.
-
-    Raises
-    ------
-    DiscoverError
-        For a name without an address.
-    """
+    """Targets outside as hosts, a name with each of its addresses; `DiscoverError` for a name without one."""
     hosts: dict[ProbedHost, None] = {}
     for target in targets:
         if target.address:

@@ -103,14 +103,13 @@ def discover(
 ) -> Generator[list[Support], None, None]:
     """Look at hosts: probes for QUIC first, then every transport that may be there, one after the other on each host.
 
-    DoQ and DoH3 are tried only where the port answered a probe, as in IMC22, section 2.
+    DoQ and DoH3 are tried only where the port answered a probe, as in IMC22, section 2. `CrosslayerError` if the rate,
+    the timeout or the question is not one.
 
     Parameters
     ----------
     hosts
         Each address once.
-    question
-        What to ask.
     packets_per_s
         Rate limit over all hosts together, packets sent per second.
     timeout_s
@@ -122,11 +121,6 @@ def discover(
     ------
     list of Support
         The rows of one host in the order of `ENDPOINTS`; hosts as they get ready.
-
-    Raises
-    ------
-    CrosslayerError
-        If the rate, the timeout or the question is not one.
     """
     pace = Pace(packets_per_s)
     settings = ClientSettings(timeout_s=timeout_s, udp_retransmit_s=timeout_s / 2, padding_block_bytes=0)
@@ -158,13 +152,7 @@ def examine(
     settings: ClientSettings,
     pace: Pace,
 ) -> list[Support]:
-    """The rows of one host.
-
-    Parameters
-    ----------
-    offers
-        QUIC versions by address and port, as `negotiate` gives them.
-    """
+    """The rows of one host; `offers` has QUIC versions by address and port, as `negotiate` gives them."""
     rows = []
     for protocol, port in ENDPOINTS:
         if protocol not in (Protocol.DOH3, Protocol.DOQ):
@@ -211,18 +199,18 @@ def _look(
 def _facts(client: Client) -> dict[str, Any]:
     """What a connection showed of its server."""
     session, quic = client.session, client.protocol in (Protocol.DOH3, Protocol.DOQ)
-    secured = client.tls_version is not None
-    ticket = session.ticket
+    handshake, ticket = client.handshake, session.ticket
+    if handshake.tls_version is None:
+        return {"certificate_subject": certificate_subject(client)}
+    early_data = isinstance(ticket, SessionTicket) and bool(ticket.max_early_data_size)
     return {
-        "quic_version": client.quic_version if secured else None,
-        "tls_version": client.tls_version,
+        "quic_version": handshake.quic_version,
+        "tls_version": handshake.tls_version,
         "alpn": client.agreed_alpn,
-        "session_ticket": ticket is not None if secured else None,
-        "early_data_offered": (
-            isinstance(ticket, SessionTicket) and bool(ticket.max_early_data_size) if secured and quic else None
-        ),
-        "retry_received": client.retry_received if secured else None,
-        "address_token": bool(session.token) if secured and quic else None,
+        "session_ticket": ticket is not None,
+        "early_data_offered": early_data if quic else None,
+        "retry_received": handshake.retry_received,
+        "address_token": bool(session.token) if quic else None,
         "certificate_subject": certificate_subject(client),
     }
 

@@ -32,13 +32,7 @@ def records(rows: Iterable[Support]) -> list[dict[str, Any]]:
 
 
 def check_path(path: Path) -> None:
-    """See that `write` will be able to write there, before anything is probed.
-
-    Raises
-    ------
-    DiscoverError
-        For an ending `write` does not know, or a folder that is not there.
-    """
+    """See that `write` will be able to write there, before anything is probed; else `DiscoverError`."""
     if path.suffix not in ENDINGS:
         raise DiscoverError(
             "is neither Parquet nor CSV", where=str(path), next_step=f"End the name with {' or '.join(ENDINGS)}."
@@ -48,13 +42,7 @@ def check_path(path: Path) -> None:
 
 
 def write(rows: list[Support], path: Path) -> None:
-    """Write the matrix as Parquet, with a description of each column, or as CSV; at no time there is half of it.
-
-    Raises
-    ------
-    DiscoverError
-        Where the file cannot be written.
-    """
+    """Write the matrix as Parquet, with a description of each column, or as CSV; at no time there is half of it."""
     half = path.with_name(f"{path.name}.part")
     try:
         if path.suffix == ".csv":

@@ -26,10 +26,7 @@ class Target:
 def parse_targets(words: Iterable[str], *, where: str = "TARGETS") -> list[Target]:
     """Targets from words, each once, in their order.
 
-    Raises
-    ------
-    DiscoverError
-        For the first word that is not one address or one host name.
+    `DiscoverError` for the first word that is not one address or one host name.
     """
     return list(dict.fromkeys(parse_target(word, where=where) for word in words))
 
@@ -37,10 +34,7 @@ def parse_targets(words: Iterable[str], *, where: str = "TARGETS") -> list[Targe
 def read_targets(path: Path) -> list[Target]:
     """Targets from a file: one a line; what follows `#` and empty lines do not count.
 
-    Raises
-    ------
-    DiscoverError
-        Where the file cannot be read, or with the line that is not a target.
+    `DiscoverError` where the file cannot be read, or with the line that is not a target.
     """
     if not path.is_file():  # also a pipe: the file is read again inside the private namespaces
         raise DiscoverError("is not a file", where=str(path), next_step="Give a text file with one target a line.")
@@ -59,13 +53,7 @@ def read_targets(path: Path) -> list[Target]:
 
 
 def parse_target(word: str, *, where: str) -> Target:
-    """One target.
-
-    Raises
-    ------
-    DiscoverError
-        Saying what the word is instead: a network, a range, a URL, an address with a port, a group of hosts.
-    """
+    """One target, or a `DiscoverError` that says what the word is instead."""
     address = _address(word)
     if address is not None:
         if getattr(address, "scope_id", None):

@@ -8,12 +8,14 @@ from __future__ import annotations
 import ctypes
 import socket
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.model import Sizes
+from crosslayer.sockets import arrival_ns, stamp_arrivals
 
 ETHERNET_HEADER_BYTES = 14
 ETHERTYPE_IPV4 = 0x0800
@@ -29,10 +31,8 @@ _SOL_PACKET = 263
 _PACKET_STATISTICS = 6
 _PACKET_VNET_HDR = 15
 _SO_ATTACH_FILTER = 26
-_SO_TIMESTAMPNS = 35
 _PACKET_OUTGOING = 4
 _VIRTIO_NET_HEADER = struct.Struct("=BBHHHH")
-_TIMESPEC = struct.Struct("@qq")
 _BPF_RETURN = 0x06
 
 
@@ -58,12 +58,8 @@ class Packet:
 def read_frame(frame: bytes, *, at_ns: int, sent: bool, interface: str, segment_bytes: int = 0) -> Packet | None:
     """Read an Ethernet frame; None unless it carries TCP or UDP over IPv4 or IPv6.
 
-    Parameters
-    ----------
-    frame
-        Ethernet frame from its first byte; may be cut after the transport header.
-    segment_bytes
-        TCP payload of each segment where the frame is one of many segments (GSO, GRO), else 0.
+    It may be cut after the transport header. `segment_bytes` is the TCP payload of each segment where the frame is one
+    of many (GSO, GRO), else 0.
     """
     if len(frame) < ETHERNET_HEADER_BYTES:
         return None
@@ -73,12 +69,12 @@ def read_frame(frame: bytes, *, at_ns: int, sent: bool, interface: str, segment_
         header_bytes = (ip[0] & 0x0F) * 4
         (total_bytes,) = struct.unpack_from("!H", ip, 2)
         payload_bytes, ip_protocol = total_bytes - header_bytes, ip[9]
-        addresses = (socket.inet_ntop(socket.AF_INET, ip[12:16]), socket.inet_ntop(socket.AF_INET, ip[16:20]))
+        addresses = [socket.inet_ntop(socket.AF_INET, ip[start : start + 4]) for start in (12, 16)]
     elif ethertype == ETHERTYPE_IPV6 and len(ip) >= _IPV6_HEADER_BYTES:
         header_bytes = _IPV6_HEADER_BYTES
         (payload_bytes,) = struct.unpack_from("!H", ip, 4)
         ip_protocol = ip[6]
-        addresses = (socket.inet_ntop(socket.AF_INET6, ip[8:24]), socket.inet_ntop(socket.AF_INET6, ip[24:40]))
+        addresses = [socket.inet_ntop(socket.AF_INET6, ip[start : start + 16]) for start in (8, 24)]
     else:
         return None
     transport = ip[header_bytes:]
@@ -90,16 +86,8 @@ def read_frame(frame: bytes, *, at_ns: int, sent: bool, interface: str, segment_
         tcp_header_bytes = (transport[12] >> 4) * 4
         packets = max(1, -(-(payload_bytes - tcp_header_bytes) // segment_bytes))
         payload_bytes += (packets - 1) * tcp_header_bytes
-    return Packet(
-        at_ns,
-        sent,
-        interface,
-        ip_protocol,
-        (addresses[0], ports[0]),
-        (addresses[1], ports[1]),
-        payload_bytes,
-        packets,
-    )
+    source, destination = zip(addresses, ports, strict=True)
+    return Packet(at_ns, sent, interface, ip_protocol, source, destination, payload_bytes, packets)
 
 
 def measure(
@@ -116,18 +104,9 @@ def measure(
 
     Packets before `query_at_ns` are the handshake's, all of them where it is None. Sent packets count up to the
     client's close, received ones up to the complete answer: what the server says afterwards depends on how long one
-    listens.
-
-    Parameters
-    ----------
-    packets
-        What a capture recorded, in any order.
-    query_at_ns, answered_at_ns
-        When the query started and the answer was complete, nanoseconds since the Unix epoch; None where it did not.
-    closed_at_ns
-        When the client had closed the connection.
+    listens. Times are Unix time, nanoseconds; None for what did not happen.
     """
-    counts = {(phase, direction): [0, 0] for phase in ("handshake", "query") for direction in ("sent", "received")}
+    counts = Counter[str]()
     interface: str | None = None
     for packet in sorted(packets, key=lambda packet: packet.at_ns):
         local, remote = (packet.source, packet.destination) if packet.sent else (packet.destination, packet.source)
@@ -141,13 +120,10 @@ def measure(
         if packet.at_ns > end_ns:
             continue
         phase = "handshake" if query_at_ns is None or packet.at_ns < query_at_ns else "query"
-        count = counts[phase, "sent" if packet.sent else "received"]
-        count[0] += packet.bytes
-        count[1] += packet.packets
-    return Sizes(
-        **{f"{phase}_{direction}_bytes": count[0] for (phase, direction), count in counts.items()},
-        **{f"{phase}_{direction}_packets": count[1] for (phase, direction), count in counts.items()},
-    )
+        direction = "sent" if packet.sent else "received"
+        counts[f"{phase}_{direction}_bytes"] += packet.bytes
+        counts[f"{phase}_{direction}_packets"] += packet.packets
+    return Sizes(**{column.name: counts[column.name] for column in fields(Sizes)})
 
 
 @dataclass(slots=True)
@@ -162,12 +138,8 @@ class Recording:
 class Capture:
     """A packet socket of the current network namespace, silent except while recording.
 
-    Opened once and used for many exchanges: closing a packet socket makes the kernel wait for all its cores.
-
-    Raises
-    ------
-    DnsError
-        If the namespace does not allow packet sockets.
+    Opened once and used for many exchanges: closing a packet socket makes the kernel wait for all its cores. Where the
+    namespace does not allow packet sockets, `DnsError`.
     """
 
     def __init__(self) -> None:
@@ -181,7 +153,7 @@ class Capture:
             ) from None
         self._attach(accept_bytes=0)
         self._socket.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        stamp_arrivals(self._socket)
         self._socket.setblocking(False)
         self._discard()
 
@@ -225,13 +197,10 @@ class Capture:
                 data, ancillary, _, address = self._socket.recvmsg(_SNAP_BYTES + 64, 64)
             except BlockingIOError:
                 return packets
-            seconds, nanoseconds = _TIMESPEC.unpack(
-                next(value for level, kind, value in ancillary if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS))
-            )
             _, gso_type, _, gso_bytes, _, _ = _VIRTIO_NET_HEADER.unpack_from(data)
             packet = read_frame(
                 data[_VIRTIO_NET_HEADER.size :],
-                at_ns=seconds * 1_000_000_000 + nanoseconds,
+                at_ns=arrival_ns(ancillary),
                 sent=address[2] == _PACKET_OUTGOING,
                 interface=address[0],
                 segment_bytes=gso_bytes if gso_type else 0,

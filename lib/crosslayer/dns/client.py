@@ -14,7 +14,7 @@ from cryptography import x509
 
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.message import Query
-from crosslayer.dns.model import ENCRYPTED, ClientSettings, Protocol, Resolver
+from crosslayer.dns.model import ENCRYPTED, ClientSettings, Handshake, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.timing import PhaseName, Timeline
 from crosslayer.errors import printable
@@ -24,28 +24,22 @@ class Client(ABC):
     """A client of one transport for one connection.
 
     `connect` and `query` are blocking and timed in `timeline`; making the object and `close` are not. A connection may
-    be asked more than once.
+    be asked more than once. Encrypted transports need the server's name and CA: without them, or with a CA that cannot
+    be used, there is no client (`DnsError`).
 
     Parameters
     ----------
-    server
-        The server; encrypted transports need its `server_name` and `ca_file`.
-    settings
-        What may differ between clients.
     session
         What an earlier connection left, for a resumed one.
     early_data
         Send the first query with the first flight.
-
-    Raises
-    ------
-    DnsError
-        If the server's name or CA is missing or cannot be used.
     """
 
     protocol: ClassVar[Protocol]
     ip_protocol: ClassVar[int]
     """socket.IPPROTO_UDP or socket.IPPROTO_TCP."""
+
+    _connection: socket.socket | None = None
 
     def __init__(
         self,
@@ -67,6 +61,7 @@ class Client(ABC):
         self.local_port: int | None = None
         self._early_data = early_data
         self._deadline = 0.0
+        self._prepare(session or Session())
 
     def __enter__(self) -> Self:
         return self
@@ -75,17 +70,9 @@ class Client(ABC):
         self.close()
 
     def connect(self, first: Query | None = None) -> None:
-        """Bring the connection up to where the query can be sent.
+        """Bring the connection up to where the query can be sent, or raise `DnsError`.
 
-        Parameters
-        ----------
-        first
-            The query that will be asked first: what can be made of its request is made before the clock starts.
-
-        Raises
-        ------
-        DnsError
-            If it does not come up.
+        What can be made of the request of `first`, the query that will be asked first, is made before the clock starts.
         """
         self._deadline = time.monotonic() + self.settings.timeout_s
         with self._faults():
@@ -94,29 +81,19 @@ class Client(ABC):
                 self._handshake()
 
     def query(self, query: Query) -> bytes:
-        """Send a query and return the bytes of its answer, complete but unchecked.
-
-        Raises
-        ------
-        DnsError
-            If no answer comes.
-        """
+        """Send a query and return the bytes of its answer, complete but unchecked; `DnsError` if none comes."""
         self._deadline = time.monotonic() + self.settings.timeout_s
         with self._faults(), self.timeline.phase(PhaseName.QUERY):
             return self._ask(query)
 
-    @abstractmethod
     def close(self) -> None:
         """End the connection politely, without waiting for the server; does nothing the second time."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def wait_for_ticket(self) -> None:
-        """Listen for a session ticket, at most `ClientSettings.ticket_wait_s`.
-
-        Raises
-        ------
-        DnsError
-            If the connection ends, or the transport has no tickets.
-        """
+        """Listen for a session ticket, at most `ClientSettings.ticket_wait_s`; `DnsError` if the connection ends."""
         raise self._fault("the transport has no session tickets")
 
     @property
@@ -125,29 +102,9 @@ class Client(ABC):
         return Session()
 
     @property
-    def session_resumed(self) -> bool | None:
-        """The TLS session was resumed; None without TLS or before the handshake ended."""
-        return None
-
-    @property
-    def early_data_accepted(self) -> bool | None:
-        """The server's TLS accepted early data; None outside QUIC or before the handshake ended."""
-        return None
-
-    @property
-    def quic_version(self) -> str | None:
-        """QUIC version on the wire, e.g. "v1"."""
-        return None
-
-    @property
-    def tls_version(self) -> str | None:
-        """TLS version, e.g. "TLSv1.3"."""
-        return None
-
-    @property
-    def retry_received(self) -> bool | None:
-        """The server sent a Retry packet; None outside QUIC."""
-        return None
+    def handshake(self) -> Handshake:
+        """What the handshake came to."""
+        return Handshake()
 
     @property
     def agreed_alpn(self) -> str | None:
@@ -158,12 +115,12 @@ class Client(ABC):
     def certificate(self) -> x509.Certificate | None:
         """The certificate the server showed; None without TLS, before the handshake ended, and in a resumed session.
 
-        Raises
-        ------
-        ValueError
-            If it cannot be read, which only a client that does not verify gets to see.
+        One that cannot be read (`ValueError`) only a client gets to see that does not verify.
         """
         return None
+
+    def _prepare(self, session: Session) -> None:  # noqa: B027 - DoUDP and DoTCP need nothing
+        """Make what a connection needs, with what an earlier one left."""
 
     @abstractmethod
     def _open(self, first: Query | None) -> None:
@@ -178,13 +135,7 @@ class Client(ABC):
         """Send the query and wait for the answer."""
 
     def _remaining_s(self) -> float:
-        """Time left, seconds.
-
-        Raises
-        ------
-        TimeoutError
-            If there is none.
-        """
+        """Time left, seconds; `TimeoutError` if there is none."""
         remaining_s = self._deadline - time.monotonic()
         if remaining_s <= 0:
             raise TimeoutError
@@ -220,7 +171,13 @@ class Client(ABC):
 
     def _new_socket(self, kind: socket.SocketKind) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.server.address else socket.AF_INET
-        return socket.socket(family, kind)
+        self._connection = socket.socket(family, kind)
+        return self._connection
+
+    @property
+    def _socket(self) -> socket.socket:
+        assert self._connection is not None, "open before anything else"
+        return self._connection
 
     @property
     def _address(self) -> tuple[str, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from typing import Any
 
 from crosslayer.dns.capture import Capture, Recording, measure
 from crosslayer.dns.client import Client
@@ -56,13 +57,9 @@ def exchange(
 
     Parameters
     ----------
-    server, question, protocol, resumption
-        The condition.
     sessions
         Where the tickets and tokens of earlier connections are taken from and those of this one are put. Resumed
         conditions need one, filled by a warming exchange before.
-    settings
-        What may differ between clients.
     capture
         Counts bytes and packets; without one the sizes are None. Open it once and pass it to every exchange.
     warming
@@ -82,15 +79,13 @@ def exchange(
     settings = settings or ClientSettings()
     _check_condition(protocol, resumption, sessions, settings, warming)
     query = build_query(question, protocol, settings)
-    session = (
-        sessions.take(server, protocol) if sessions is not None and resumption is not Resumption.NONE else Session()
-    )
-    early_data = resumption is Resumption.EARLY_DATA
+    resumed, early_data = resumption is not Resumption.NONE, resumption is Resumption.EARLY_DATA
+    session = sessions.take(server, protocol) if sessions is not None and resumed else Session()
     client = client_for(protocol, server, settings, session=session, early_data=early_data)
     recording: Recording | None = None
     answer: Answer | None = None
     error: str | None = None
-    if resumption is not Resumption.NONE and session.ticket is None:
+    if resumed and session.ticket is None:
         error = "no session ticket: a warming exchange must come first"
     started_s = time.time()
     closed_at_ns = 0
@@ -112,22 +107,22 @@ def exchange(
         error = error or _unmet(client, resumption, kept, warming)
         if sessions is not None and answer is not None:
             sessions.put(server, protocol, kept)
-    return _row(client, resumption, warming, started_s, _sizes(client, recording, closed_at_ns), answer, error)
+    return Exchange(
+        protocol=protocol,
+        resumption=resumption,
+        warming=warming,
+        **_times(client, started_s),
+        **asdict(_sizes(client, recording, closed_at_ns)),
+        **asdict(client.handshake),
+        error=error,
+        rcode=answer.rcode if answer else None,
+        answers=answer.records if answer else (),
+        local_port=client.local_port,
+    )
 
 
 def tcp_rtt(server: Resolver, *, port: int | None = None, timeout_s: float = 10.0) -> float:
-    """Time from SYN to SYN-ACK against a server, ms.
-
-    Parameters
-    ----------
-    port
-        TCP port; that of DoH unless given.
-
-    Raises
-    ------
-    DnsError
-        If the connection does not come up.
-    """
+    """Time from SYN to SYN-ACK against a server, ms, on the port of DoH if not told another; `DnsError` without one."""
     ports = {**server.ports, Protocol.DOTCP: port or server.ports[Protocol.DOH]}
     client = DoTcpClient(Resolver(server.address, ports=ports), ClientSettings(timeout_s=timeout_s))
     with client, collector_paused():
@@ -158,21 +153,21 @@ def _check_condition(
 
 def _unmet(client: Client, resumption: Resumption, kept: Session, warming: bool) -> str | None:
     """What an answered exchange still lacks to be the one asked for."""
-    if resumption is not Resumption.NONE and not client.session_resumed:
+    if resumption is not Resumption.NONE and not client.handshake.session_resumed:
         return "session not resumed"
-    if resumption is Resumption.EARLY_DATA and not client.early_data_accepted:
+    if resumption is Resumption.EARLY_DATA and not client.handshake.early_data_accepted:
         return "early data not accepted"
     if warming and kept.ticket is None:
         return "the server sent no session ticket"
     return None
 
 
-def _sizes(client: Client, recording: Recording | None, closed_at_ns: int) -> dict[str, int | None]:
-    """The columns of sizes; None where nothing, or not everything, was captured."""
+def _sizes(client: Client, recording: Recording | None, closed_at_ns: int) -> Sizes:
+    """Sizes; None where nothing, or not everything, was captured."""
     if recording is None or not recording.complete or client.local_port is None:
-        return dict.fromkeys(field.name for field in fields(Sizes))
+        return Sizes()
     query = client.timeline.phases.get(PhaseName.QUERY)
-    sizes = measure(
+    return measure(
         recording.packets,
         ip_protocol=client.ip_protocol,
         local_port=client.local_port,
@@ -181,41 +176,20 @@ def _sizes(client: Client, recording: Recording | None, closed_at_ns: int) -> di
         answered_at_ns=query.ended_at_ns if query else None,
         closed_at_ns=closed_at_ns,
     )
-    return asdict(sizes)
 
 
-def _row(
-    client: Client,
-    resumption: Resumption,
-    warming: bool,
-    started_s: float,
-    sizes: dict[str, int | None],
-    answer: Answer | None,
-    error: str | None,
-) -> Exchange:
+def _times(client: Client, started_s: float) -> dict[str, Any]:
+    """The columns of time; `started_s` where no phase began."""
     phases = client.timeline.phases
     handshake, query = phases.get(PhaseName.HANDSHAKE), phases.get(PhaseName.QUERY)
     first = handshake or query
     total_ms = None
     if first is not None and query is not None and query.ended_ns is not None:
         total_ms = (query.ended_ns - first.started_ns) / 1e6
-    return Exchange(
-        protocol=client.protocol,
-        resumption=resumption,
-        warming=warming,
-        started_s=first.started_at_ns / 1e9 if first else started_s,
-        handshake_ms=handshake.duration_ms if handshake else 0.0 if query else None,
-        query_ms=query.duration_ms if query else None,
-        total_ms=total_ms,
-        cpu_ms=client.timeline.cpu_ms,
-        **sizes,
-        session_resumed=client.session_resumed,
-        early_data_accepted=client.early_data_accepted,
-        quic_version=client.quic_version,
-        tls_version=client.tls_version,
-        error=error,
-        rcode=answer.rcode if answer else None,
-        answers=answer.records if answer else (),
-        local_port=client.local_port,
-        retry_received=client.retry_received,
-    )
+    return {
+        "started_s": first.started_at_ns / 1e9 if first else started_s,
+        "handshake_ms": handshake.duration_ms if handshake else 0.0 if query else None,
+        "query_ms": query.duration_ms if query else None,
+        "total_ms": total_ms,
+        "cpu_ms": client.timeline.cpu_ms,
+    }

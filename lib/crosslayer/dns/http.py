@@ -49,13 +49,7 @@ class Response:
         return self.ended or len(self.body) > MAX_MESSAGE_BYTES
 
     def message(self) -> bytes:
-        """The DNS message.
-
-        Raises
-        ------
-        ValueError
-            With what is wrong with the response.
-        """
+        """The DNS message, or `ValueError` with what is wrong with the response."""
         status = self.headers.get(b":status", b"").decode("latin-1")
         if status != "200":
             raise ValueError(f"http status {status}")

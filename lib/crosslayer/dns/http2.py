@@ -13,7 +13,7 @@ import h2.settings
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.http import Response, request
 from crosslayer.dns.message import Query
-from crosslayer.dns.model import ClientSettings, Protocol, Resolver
+from crosslayer.dns.model import Protocol
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.tls import TlsClient
 
@@ -24,15 +24,8 @@ class DoHClient(TlsClient):
     protocol = Protocol.DOH
     alpn = "h2"
 
-    def __init__(
-        self,
-        server: Resolver,
-        settings: ClientSettings | None = None,
-        *,
-        session: Session | None = None,
-        early_data: bool = False,
-    ) -> None:
-        super().__init__(server, settings, session=session, early_data=early_data)
+    def _prepare(self, session: Session) -> None:
+        super()._prepare(session)
         self._http = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
         self._http.local_settings = h2.settings.Settings(
             client=True, initial_values={h2.settings.SettingCodes.ENABLE_PUSH: 0}

@@ -48,15 +48,10 @@ class Answer:
 
 
 def build_query(question: Question, protocol: Protocol, settings: ClientSettings) -> Query:
-    """Build the query for one transport.
+    """Build the query for one transport; `DnsError` if the name or the type is not one.
 
     The message ID is 0 on DoQ (RFC 9250, section 4.2.1), DoH and DoH3 (RFC 8484, section 4.1) and random elsewhere.
     Encrypted transports pad (RFC 8467).
-
-    Raises
-    ------
-    DnsError
-        If the name or the type is not one.
     """
     try:
         name = dns.name.from_text(question.name)
@@ -101,22 +96,10 @@ def unframed(buffer: bytes | bytearray) -> bytes | None:
 
 
 def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTES) -> Answer:
-    """Judge an answer.
+    """Judge an answer, a message without framing; `max_bytes` is the largest the client said it takes.
 
-    Parameters
-    ----------
-    wire
-        The message without framing.
-    query
-        What was asked.
-    max_bytes
-        The largest message the client said it takes, bytes.
-
-    Returns
-    -------
-    Answer
-        `error` is "oversized", "malformed", "wrong id", "not a response", "wrong question", "truncated" or
-        "rcode NAME"; the first that holds.
+    `error` is "oversized", "malformed", "wrong id", "not a response", "wrong question", "truncated" or "rcode NAME";
+    the first that holds.
     """
     if len(wire) > max_bytes:
         return Answer(None, (), "oversized")

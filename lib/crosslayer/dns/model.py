@@ -70,13 +70,7 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """A DNS server and how to trust it.
-
-    Raises
-    ------
-    DnsError
-        If the address or the name is not one.
-    """
+    """A DNS server and how to trust it; `DnsError` if its address or name is not one."""
 
     address: str
     """IPv4 or IPv6 address."""
@@ -116,13 +110,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What a client may do differently; the defaults are those of the studies.
-
-    Raises
-    ------
-    DnsError
-        If a value is out of its range.
-    """
+    """What a client may do differently, by default as the studies do; `DnsError` for a value out of its range."""
 
     timeout_s: float = 10.0
     """Time an exchange may take, seconds."""
@@ -163,22 +151,38 @@ class ClientSettings:
                 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class Handshake:
+    """What a handshake came to; None without TLS, and before it ended."""
+
+    session_resumed: bool | None = None
+    """The TLS session was resumed."""
+    early_data_accepted: bool | None = None
+    """The server's TLS accepted early data; None outside QUIC. The server's own word is the evidence."""
+    quic_version: str | None = None
+    """QUIC version on the wire, e.g. "v1"."""
+    tls_version: str | None = None
+    """TLS version, e.g. "TLSv1.3"."""
+    retry_received: bool | None = None
+    """The server asked for address validation by a Retry packet, at one more RTT; None outside QUIC."""
+
+
+@dataclass(frozen=True)
 class Sizes:
-    """IP payload and packets of one exchange, as seen by a capture in the client's namespace."""
+    """IP payload and packets of an exchange, seen by a capture in the client's namespace; None without one."""
 
-    handshake_sent_bytes: int = 0
-    handshake_received_bytes: int = 0
-    query_sent_bytes: int = 0
-    query_received_bytes: int = 0
-    handshake_sent_packets: int = 0
-    handshake_received_packets: int = 0
-    query_sent_packets: int = 0
-    query_received_packets: int = 0
+    handshake_sent_bytes: int | None = None
+    handshake_received_bytes: int | None = None
+    query_sent_bytes: int | None = None
+    query_received_bytes: int | None = None
+    handshake_sent_packets: int | None = None
+    handshake_received_packets: int | None = None
+    query_sent_packets: int | None = None
+    query_received_packets: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+@dataclass(frozen=True, kw_only=True)
+class Exchange(Handshake, Sizes):
     """One DNS resolution on a new connection: a row of `dns_exchanges` as far as the client knows it.
 
     Times and sizes are None where the exchange did not get that far or nothing measured them.
@@ -198,20 +202,6 @@ class Exchange:
     """Start of the connection to answer complete."""
     cpu_ms: float
     """CPU time of the calling thread: making the client's hello, handshake and query."""
-    handshake_sent_bytes: int | None
-    handshake_received_bytes: int | None
-    query_sent_bytes: int | None
-    query_received_bytes: int | None
-    handshake_sent_packets: int | None
-    handshake_received_packets: int | None
-    query_sent_packets: int | None
-    query_received_packets: int | None
-    session_resumed: bool | None
-    """The TLS session was resumed; None without TLS or where the handshake did not end."""
-    early_data_accepted: bool | None
-    """The server's TLS accepted early data; None outside QUIC. The server's own word is the evidence."""
-    quic_version: str | None
-    tls_version: str | None
     error: str | None
     """None where the exchange was the one asked for and its answer is good, else what failed."""
     rcode: str | None
@@ -220,5 +210,3 @@ class Exchange:
     """Record data of the answer section, in its order."""
     local_port: int | None
     """The client's UDP or TCP port: with it a row finds the server's events."""
-    retry_received: bool | None
-    """The server asked for address validation by a Retry packet, at one more RTT; None outside QUIC."""

@@ -12,12 +12,13 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from crosslayer.dns.errors import DnsError
+from crosslayer.dns.timing import collector_paused
+from crosslayer.sockets import receive, stamp_arrivals
 
-_SO_TIMESTAMPNS = 35
 _LEAD_NS = 20_000_000
 """Time before the first query, to get ready in."""
 
@@ -52,18 +53,12 @@ class Asked:
 
 
 class Asker:
-    """A UDP socket that asks one server; made in the network namespace of the calling thread.
-
-    Raises
-    ------
-    DnsError
-        Where the server's address cannot be reached.
-    """
+    """A UDP socket that asks one server, in the calling thread's network namespace; `DnsError` if it is unreachable."""
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            self.socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            stamp_arrivals(self.socket)
             self.socket.connect(server)
         except OSError as error:
             self.socket.close()
@@ -83,31 +78,25 @@ def ask_at_pace(
     timeout_s: float,
     answered: Callable[[int], None] = lambda _asker: None,
 ) -> list[Asked]:
-    """Send every query of a schedule at its time, and collect the answers.
+    """Send every query of a schedule at its time, and collect the answers; in the order of the schedule by time.
 
     Parameters
     ----------
     askers
-        Sockets by number.
-    schedule
-        What is sent and when.
+        Sockets by the numbers the schedule has.
     query
         A DNS message; its ID is replaced by one of each query's own.
     timeout_s
         How long to wait for answers after the last query, s.
     answered
         Called with the asker's number when one of its answers has come; must not block.
-
-    Returns
-    -------
-    list of Asked
-        In the order of the schedule by time.
     """
     pending: dict[tuple[int, int], Asked] = {}
     numbers = {asker.socket: number for number, asker in enumerate(askers)}
     queue = sorted(schedule, key=lambda due: due.at_ms)
     asked: list[Asked] = []
-    with _undisturbed():
+    gc.collect()
+    with collector_paused():
         start_ns = time.time_ns() + _LEAD_NS
         last_ns = start_ns + round(queue[-1].at_ms * 1e6) if queue else start_ns
         while len(asked) < len(queue) or (pending and time.time_ns() < last_ns + timeout_s * 1e9):
@@ -128,30 +117,9 @@ def ask_at_pace(
             for ready in readable:
                 number = numbers[ready]
                 with contextlib.suppress(OSError):
-                    wire, when_ns = _receive(ready)
+                    wire, when_ns = receive(ready)
                     found = pending.pop((number, int.from_bytes(wire[:2])), None)
                     if found is not None:
                         found.answered_ns, found.answer = when_ns, wire
                         answered(number)
     return asked
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Without garbage collection, whose pauses would make queries late."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _receive(end: socket.socket) -> tuple[bytes, int]:
-    """A datagram and the kernel's receive time, ns since the Unix epoch."""
-    data, ancillary, _flags, _sender = end.recvmsg(4096, 64)
-    for level, kind, value in ancillary:
-        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
-            seconds, nanoseconds = struct.unpack("qq", value)
-            return data, seconds * 1_000_000_000 + nanoseconds
-    return data, time.time_ns()

@@ -13,7 +13,7 @@ from cryptography import x509
 
 from crosslayer.dns.client import Client
 from crosslayer.dns.message import Query
-from crosslayer.dns.model import ClientSettings, Protocol, Resolver
+from crosslayer.dns.model import Handshake, Protocol
 from crosslayer.dns.quic_core import DoH3Core, DoQCore, QuicCore
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.timing import PhaseName
@@ -27,18 +27,8 @@ class QuicClient(Client):
     ip_protocol = socket.IPPROTO_UDP
     core_class: ClassVar[type[QuicCore]]
 
-    _connection: socket.socket | None = None
-
-    def __init__(
-        self,
-        server: Resolver,
-        settings: ClientSettings | None = None,
-        *,
-        session: Session | None = None,
-        early_data: bool = False,
-    ) -> None:
-        super().__init__(server, settings, session=session, early_data=early_data)
-        self._core = self.core_class(server, self.settings, session=session or Session(), early_data=early_data)
+    def _prepare(self, session: Session) -> None:
+        self._core = self.core_class(self.server, self.settings, session=session, early_data=self._early_data)
         self._poll = select.poll()
         self._first_flight: list[bytes] = []
         self._asked: tuple[Query, int] | None = None
@@ -49,29 +39,9 @@ class QuicClient(Client):
         return self._core.session
 
     @property
-    def session_resumed(self) -> bool | None:
-        """The TLS session was resumed."""
-        return self._core.session_resumed
-
-    @property
-    def early_data_accepted(self) -> bool | None:
-        """The server's TLS accepted early data."""
-        return self._core.early_data_accepted
-
-    @property
-    def quic_version(self) -> str | None:
-        """QUIC version on the wire."""
-        return self._core.quic_version
-
-    @property
-    def tls_version(self) -> str | None:
-        """QUIC has TLS 1.3 and nothing older (RFC 9001, section 4.2)."""
-        return "TLSv1.3" if self._core.handshake_complete else None
-
-    @property
-    def retry_received(self) -> bool | None:
-        """The server sent a Retry packet."""
-        return self._core.retry_received
+    def handshake(self) -> Handshake:
+        """What the handshake came to."""
+        return self._core.handshake
 
     @property
     def agreed_alpn(self) -> str | None:
@@ -91,21 +61,19 @@ class QuicClient(Client):
 
     def close(self) -> None:
         """Send what is still to be said, then CONNECTION_CLOSE, without the draining period."""
-        if self._connection is None:
-            return
-        with suppress(OSError):
-            self._transmit()
-            self._core.close()
-            self._transmit()
-        self._connection.close()
-        self._connection = None
+        if self._connection is not None:
+            with suppress(OSError):
+                self._transmit()
+                self._core.close()
+                self._transmit()
+        super().close()
 
     def _open(self, first: Query | None) -> None:
-        self._connection = self._new_socket(socket.SOCK_DGRAM)
-        self._connection.connect(self._address)
-        self._connection.setblocking(False)
-        self._poll.register(self._connection, select.POLLIN)
-        self.local_port = self._connection.getsockname()[1]
+        connection = self._new_socket(socket.SOCK_DGRAM)
+        connection.connect(self._address)
+        connection.setblocking(False)
+        self._poll.register(connection, select.POLLIN)
+        self.local_port = connection.getsockname()[1]
         with self.timeline.preparation():
             now = time.monotonic()
             self._core.start(now)
@@ -133,15 +101,7 @@ class QuicClient(Client):
         return answer
 
     def _run_until(self, done: Callable[[], bool]) -> None:
-        """Let datagrams and timers through until something holds.
-
-        Raises
-        ------
-        DnsError
-            If the connection ended.
-        TimeoutError
-            If the deadline passed.
-        """
+        """Let datagrams and timers through until something holds; `DnsError` if the connection ended."""
         while not done():
             if self._core.error is not None:
                 raise self._fault(self._core.error)
@@ -157,10 +117,9 @@ class QuicClient(Client):
 
     def _receive_until(self, done: Callable[[], bool]) -> None:
         """Take what has arrived, and nothing more once `done` holds: the rest can wait until the clock has stopped."""
-        assert self._connection is not None
         while self._remaining_s():  # a server that floods is still held to the deadline
             try:
-                datagram = self._connection.recv(_MAX_DATAGRAM_BYTES)
+                datagram = self._socket.recv(_MAX_DATAGRAM_BYTES)
             except BlockingIOError:
                 return
             self._core.receive(datagram, time.monotonic())
@@ -168,10 +127,9 @@ class QuicClient(Client):
                 return
 
     def _transmit(self) -> None:
-        assert self._connection is not None, "query before connect"
         datagrams, self._first_flight = self._first_flight or self._core.datagrams(time.monotonic()), []
         for datagram in datagrams:
-            self._connection.send(datagram)
+            self._socket.send(datagram)
 
 
 class DoQClient(QuicClient):

@@ -36,7 +36,7 @@ from cryptography.x509.verification import PolicyBuilder, ServerVerifier, Store,
 from crosslayer.dns.errors import unreadable_ca
 from crosslayer.dns.http import Response, request
 from crosslayer.dns.message import Query, framed, unframed
-from crosslayer.dns.model import ClientSettings, Group, Protocol, Resolver
+from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 
 INITIAL_RTT_S = 0.5
@@ -71,13 +71,7 @@ class _Connection(QuicConnection):
 
 
 def server_verifier(server: Resolver) -> ServerVerifier:
-    """What checks a server's certificate: its chain to the CA, its name, its validity now.
-
-    Raises
-    ------
-    DnsError
-        If the CA file cannot be read.
-    """
+    """What checks a server's certificate: its chain to the CA, its name, its validity now; `DnsError` without a CA."""
     assert server.ca_file is not None, "clients of encrypted transports have a CA"
     try:
         store = Store(x509.load_pem_x509_certificates(server.ca_file.read_bytes()))
@@ -93,14 +87,8 @@ def server_verifier(server: Resolver) -> ServerVerifier:
 class QuicCore(ABC):
     """One client connection; several queries may be under way at once.
 
-    Parameters
-    ----------
-    server, settings
-        Whom to talk to and how.
-    session
-        Ticket and token of an earlier connection.
-    early_data
-        Offer early data: what is asked before the first datagram leaves with it.
+    With `early_data`, what is asked before the first datagram leaves with it. `session` has ticket and token of an
+    earlier connection.
     """
 
     protocol: ClassVar[Protocol]
@@ -113,8 +101,8 @@ class QuicCore(ABC):
         self.server = server
         self.settings = settings
         self.handshake_complete = False
-        self.session_resumed: bool | None = None
-        self.early_data_accepted: bool | None = None
+        self._session_resumed: bool | None = None
+        self._early_data_accepted: bool | None = None
         self.error: str | None = None
         """What ended the connection; None while it lives."""
         self.session = Session()
@@ -144,15 +132,16 @@ class QuicCore(ABC):
         )
 
     @property
-    def quic_version(self) -> str | None:
-        """QUIC version on the wire; None before the start."""
+    def handshake(self) -> Handshake:
+        """What the handshake came to; the version from the start on."""
         version = self._quic._version
-        return None if version is None else _VERSION_NAMES.get(version, f"{version:#010x}")
-
-    @property
-    def retry_received(self) -> bool:
-        """The server asked for address validation by a Retry packet."""
-        return bool(self._quic._retry_count)
+        return Handshake(
+            session_resumed=self._session_resumed,
+            early_data_accepted=self._early_data_accepted,
+            quic_version=None if version is None else _VERSION_NAMES.get(version, f"{version:#010x}"),
+            tls_version="TLSv1.3" if self.handshake_complete else None,  # and nothing older (RFC 9001, section 4.2)
+            retry_received=bool(self._quic._retry_count),
+        )
 
     @property
     def agreed_alpn(self) -> str | None:
@@ -174,13 +163,7 @@ class QuicCore(ABC):
 
     @abstractmethod
     def answer(self, stream: int) -> bytes | None:
-        """The answer on a stream, or None while it is incomplete.
-
-        Raises
-        ------
-        ValueError
-            With what is wrong with it.
-        """
+        """The answer on a stream, or None while it is incomplete; `ValueError` with what is wrong with it."""
 
     def receive(self, datagram: bytes, now: float) -> None:
         """Take a datagram."""
@@ -230,8 +213,8 @@ class QuicCore(ABC):
             self.error = _close_reason(self._quic._close_event)
 
     def _complete(self, event: HandshakeCompleted) -> None:
-        self.session_resumed = event.session_resumed
-        self.early_data_accepted = event.early_data_accepted
+        self._session_resumed = event.session_resumed
+        self._early_data_accepted = event.early_data_accepted
         if self._verifier is not None and not event.session_resumed:
             self._verify(self._verifier)
         self.handshake_complete = self.error is None

@@ -18,21 +18,13 @@ class DoTcpClient(Client):
     protocol = Protocol.DOTCP
     ip_protocol = socket.IPPROTO_TCP
 
-    _connection: socket.socket | None = None
-
-    def close(self) -> None:
-        """Close the connection with a FIN."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
     def _open(self, first: Query | None) -> None:
-        self._connection = self._new_socket(socket.SOCK_STREAM)
+        connection = self._new_socket(socket.SOCK_STREAM)
         # Nagle's algorithm would hold the query back until the handshake's last segment is acknowledged.
-        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Bound before it connects, so that the port is known even where the connection fails.
-        self._connection.bind(("", 0))
-        self.local_port = self._connection.getsockname()[1]
+        connection.bind(("", 0))
+        self.local_port = connection.getsockname()[1]
 
     def _handshake(self) -> None:
         with self.timeline.phase(PhaseName.HANDSHAKE):
@@ -48,26 +40,17 @@ class DoTcpClient(Client):
         return wire
 
     def _connect_tcp(self) -> None:
-        assert self._connection is not None, "handshake before open"
-        self._connection.settimeout(self._remaining_s())
-        self._connection.connect(self._address)
+        self._socket.settimeout(self._remaining_s())
+        self._socket.connect(self._address)
 
     def _send(self, data: bytes) -> None:
-        assert self._connection is not None, "query before connect"
-        self._connection.settimeout(self._remaining_s())
-        self._connection.sendall(data)
+        self._socket.settimeout(self._remaining_s())
+        self._socket.sendall(data)
 
     def _receive(self) -> bytes:
-        """At least one byte.
-
-        Raises
-        ------
-        DnsError
-            If the server closed the connection.
-        """
-        assert self._connection is not None, "query before connect"
-        self._connection.settimeout(self._remaining_s())
-        data = self._connection.recv(_READ_BYTES)
+        """At least one byte; a connection that the server closed is a `DnsError`."""
+        self._socket.settimeout(self._remaining_s())
+        data = self._socket.recv(_READ_BYTES)
         if not data:
             raise self._fault("connection closed by the server")
         return data

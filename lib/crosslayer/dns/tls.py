@@ -12,7 +12,7 @@ from cryptography import x509
 
 from crosslayer.dns.errors import unreadable_ca
 from crosslayer.dns.message import Query
-from crosslayer.dns.model import ClientSettings, Group, Protocol, Resolver
+from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
 from crosslayer.dns.sessions import Session, TlsTicket
 from crosslayer.dns.tcp import DoTcpClient
 from crosslayer.dns.timing import PhaseName
@@ -24,10 +24,7 @@ _READ_BYTES = 65536
 def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | None) -> ssl.SSLContext:
     """A context that trusts the server's CA alone, or any certificate where nothing is verified, with one key share.
 
-    Raises
-    ------
-    DnsError
-        If the CA file cannot be read.
+    A CA file that cannot be read is a `DnsError`.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if server.verify:
@@ -53,22 +50,14 @@ class TlsClient(DoTcpClient):
     alpn: ClassVar[str | None]
     """The ALPN protocol that must be agreed on; None where none is offered."""
 
-    def __init__(
-        self,
-        server: Resolver,
-        settings: ClientSettings | None = None,
-        *,
-        session: Session | None = None,
-        early_data: bool = False,
-    ) -> None:
-        super().__init__(server, settings, session=session, early_data=early_data)
-        ticket = session.ticket if session and isinstance(session.ticket, TlsTicket) else None
-        self._context = ticket.context if ticket else client_context(server, self.settings, alpn=self.alpn)
+    def _prepare(self, session: Session) -> None:
+        ticket = session.ticket if isinstance(session.ticket, TlsTicket) else None
+        self._context = ticket.context if ticket else client_context(self.server, self.settings, alpn=self.alpn)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = self._context.wrap_bio(
             self._incoming,
             self._outgoing,
-            server_hostname=server.server_name,
+            server_hostname=self.server.server_name,
             session=ticket.session if ticket else None,
         )
         self._secured = False
@@ -80,14 +69,11 @@ class TlsClient(DoTcpClient):
         return Session(TlsTicket(self._context, session)) if session and session.has_ticket else Session()
 
     @property
-    def session_resumed(self) -> bool | None:
-        """The TLS session was resumed."""
-        return self._tls.session_reused if self._secured else None
-
-    @property
-    def tls_version(self) -> str | None:
-        """TLS version."""
-        return self._tls.version() if self._secured else None
+    def handshake(self) -> Handshake:
+        """What the handshake came to."""
+        if not self._secured:
+            return Handshake()
+        return Handshake(session_resumed=self._tls.session_reused, tls_version=self._tls.version())
 
     @property
     def agreed_alpn(self) -> str | None:
@@ -160,9 +146,8 @@ class TlsClient(DoTcpClient):
 
     def _readable(self) -> bool:
         """Whether more has arrived already."""
-        assert self._connection is not None, "read before connect"
         poll = select.poll()
-        poll.register(self._connection, select.POLLIN)
+        poll.register(self._socket, select.POLLIN)
         return bool(self._tls.pending() or self._incoming.pending or poll.poll(0))
 
     def _flush(self) -> None:

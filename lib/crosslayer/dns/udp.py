@@ -16,25 +16,16 @@ class DoUdpClient(Client):
     protocol = Protocol.DOUDP
     ip_protocol = socket.IPPROTO_UDP
 
-    _connection: socket.socket | None = None
-
-    def close(self) -> None:
-        """Close the socket."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
     def _open(self, first: Query | None) -> None:
-        self._connection = self._new_socket(socket.SOCK_DGRAM)
-        self._connection.connect(self._address)
-        self.local_port = self._connection.getsockname()[1]
+        connection = self._new_socket(socket.SOCK_DGRAM)
+        connection.connect(self._address)
+        self.local_port = connection.getsockname()[1]
 
     def _handshake(self) -> None:
         """UDP has none: `handshake_ms` is 0."""
 
     def _ask(self, query: Query) -> bytes:
-        connection = self._connection
-        assert connection is not None, "query before connect"
+        connection = self._socket
         stray: bytes | None = None
         while True:
             connection.send(query.wire)

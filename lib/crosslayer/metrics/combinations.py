@@ -33,10 +33,7 @@ _NAME = pl.format("{} + H3 {}", pl.col("protocol"), pl.col("h3").str.to_uppercas
 def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
     """PLT of the combinations TNSM24 shows: DNS exchange plus browser PLT of the same round of the same cell.
 
-    Parameters
-    ----------
-    exchanges, page_loads
-        Successful rows, from the functions of the same names in `observations`.
+    Takes the rows of `observations.exchanges` and `observations.page_loads`.
 
     Returns
     -------
@@ -60,12 +57,7 @@ def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """How many rounds of each combination count, and why the others do not.
-
-    Parameters
-    ----------
-    dns_exchanges, page_loads
-        Whole tables of a dataset, failures included.
+    """How many rounds of each combination count, and why the others do not; from whole tables, failures included.
 
     Returns
     -------
@@ -101,14 +93,7 @@ def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.Lazy
 
 
 def relative_increase(combinations: pl.LazyFrame, *, baseline: str = BASELINE) -> pl.LazyFrame:
-    """PLT of every observation relative to the baseline's median in its cell (TNSM24 section IV-C).
-
-    Parameters
-    ----------
-    combinations
-        From `combine`.
-    baseline
-        Combination whose median is 0 %.
+    """PLT of every observation of `combine` relative to the baseline's median in its cell (TNSM24 section IV-C).
 
     Returns
     -------

@@ -15,23 +15,13 @@ MAX_POINTS = 200
 
 
 def curves(frame: pl.LazyFrame, value: str, by: Sequence[str], *, points: int = MAX_POINTS) -> pl.DataFrame:
-    """Empirical CDF of each group, thinned to exact order statistics.
-
-    Parameters
-    ----------
-    frame
-        Observations.
-    value
-        Column to draw; its nulls are left out.
-    by
-        Columns that name a curve.
-    points
-        Points per curve at most; the smallest and the greatest observation are always among them.
+    """Empirical CDF of each group, thinned to exact order statistics; nulls are left out.
 
     Returns
     -------
     polars.DataFrame
-        by..., x (observations, ascending), cdf (share of observations at most x), n (observations of the curve).
+        by..., x (observations, ascending), cdf (share of observations at most x), n (observations of the curve). A
+        curve has `points` points at most; its smallest and greatest observation are always among them.
     """
     groups = (
         frame.filter(pl.col(value).is_not_null())
@@ -59,16 +49,7 @@ def _ranks(n: int, points: int) -> NDArray[np.int64]:
 
 
 def summary(frame: pl.LazyFrame, value: str, by: Sequence[str]) -> pl.LazyFrame:
-    """Quantiles of each group, and the interval of its median that needs no bootstrap.
-
-    Parameters
-    ----------
-    frame
-        Observations.
-    value
-        Column to describe; its nulls are left out.
-    by
-        Columns that name a group.
+    """Quantiles of each group, and the interval of its median that needs no bootstrap; nulls are left out.
 
     Returns
     -------

@@ -20,18 +20,7 @@ from crosslayer.metrics.resampling import MIN_ROUNDS, RESAMPLES, Reals, Sample, 
 def medians(
     frame: pl.LazyFrame, value: str, by: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> pl.DataFrame:
-    """Median of each group with its 95 % interval.
-
-    Parameters
-    ----------
-    frame
-        Observations with `campaign` and `round`.
-    value
-        Column whose median is wanted; its nulls are left out.
-    by
-        Columns that name a group.
-    resamples, seed
-        Of the bootstrap (percentile method).
+    """Median of each group with its 95 % interval (percentile method); nulls are left out.
 
     Returns
     -------
@@ -39,12 +28,12 @@ def medians(
         by..., n (observations), rounds, median, low, high. The interval is null under `MIN_ROUNDS` rounds.
     """
     rows = []
-    for key, group in _groups(frame, [value], by):
-        clusters, rounds = _clusters(group)
+    for key, group in groups(frame, [value], by):
+        clusters, rounds = clusters_of(group)
         sample = Sample(group[value].to_numpy(), clusters)
         estimates = [sample.quantiles(0.5, weights) for weights in drawn(rounds, sample.size, resamples, seed)]
         rows.append((*key, sample.size, rounds, sample.quantile(0.5), *_interval(estimates)))
-    return _frame(frame, by, rows, "median")
+    return estimates_frame(frame, by, rows, "median")
 
 
 def relative_medians(
@@ -52,15 +41,8 @@ def relative_medians(
 ) -> pl.DataFrame:
     """Median PLT increase of each combination over the baseline's median, per cell, with its 95 % interval.
 
-    Baseline and combination are resampled together, so the interval holds the uncertainty of both and not what
-    they have in common.
-
-    Parameters
-    ----------
-    combinations
-        From `crosslayer.metrics.combine`.
-    baseline
-        Combination whose median is 0 %.
+    Takes the rows of `combine`. Baseline and combination are resampled together, so the interval holds the uncertainty
+    of both and not what they have in common.
 
     Returns
     -------
@@ -69,8 +51,8 @@ def relative_medians(
         The interval is null for the baseline itself and under `MIN_ROUNDS` rounds.
     """
     rows = []
-    for cell, group in _groups(combinations, ["plt_ms", "combination"], CELL):
-        clusters, rounds = _clusters(group)
+    for cell, group in groups(combinations, ["plt_ms", "combination"], CELL):
+        clusters, rounds = clusters_of(group)
         samples = {
             str(name): Sample(group["plt_ms"].to_numpy()[chosen], clusters[chosen])
             for name in group["combination"].unique().sort()
@@ -88,27 +70,18 @@ def relative_medians(
             enough = name != baseline and min(sample.rounds, samples[baseline].rounds) >= MIN_ROUNDS
             ends = _interval(estimates[name]) if enough else (None, None)
             rows.append((*cell, name, sample.size, sample.rounds, increase, *ends))
-    return _frame(combinations, [*CELL, "combination"], rows, "increase_percent")
+    return estimates_frame(combinations, [*CELL, "combination"], rows, "increase_percent")
 
 
 def paired(frame: pl.LazyFrame, value: str, condition: str, first: str, second: str) -> pl.LazyFrame:
-    """Difference of two conditions within each round.
+    """Difference of two conditions within each round, `first` minus `second`; give it to `medians`.
 
-    Parameters
-    ----------
-    frame
-        Observations, at most one of each condition in a round.
-    value
-        Column to subtract.
-    condition
-        Column that names the condition.
-    first, second
-        The difference is first minus second.
+    The frame has at most one observation of each condition in a round.
 
     Returns
     -------
     polars.LazyFrame
-        campaign, round, link, page, difference (unit of the value); rounds that have both. Give it to `medians`.
+        campaign, round, link, page, difference (unit of the value); rounds that have both.
     """
     one, other = (
         frame.filter(pl.col(condition) == name).select(*ROUND, pl.col(value).alias(column))
@@ -121,8 +94,8 @@ def _interval(estimates: list[Reals]) -> tuple[float | None, float | None]:
     return interval(np.concatenate(estimates)) if estimates else (None, None)
 
 
-def _groups(
-    frame: pl.LazyFrame, columns: list[str], by: Sequence[str]
+def groups(
+    frame: pl.LazyFrame, columns: Sequence[str], by: Sequence[str]
 ) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
     """Each group's observations, in an order that does not depend on the order of the frame."""
     wanted = frame.filter(pl.col(columns[0]).is_not_null()).select(*by, "campaign", "round", *columns)
@@ -133,13 +106,16 @@ def _groups(
         yield (), rows
 
 
-def _clusters(group: pl.DataFrame) -> tuple[NDArray[np.intp], int]:
+def clusters_of(group: pl.DataFrame) -> tuple[NDArray[np.intp], int]:
     """Number of the round each observation belongs to, and how many rounds there are."""
     numbers = group.select(pl.struct("campaign", "round").rank("dense") - 1).to_series().to_numpy()
     return numbers.astype(np.intp), int(numbers.max()) + 1
 
 
-def _frame(source: pl.LazyFrame, by: Sequence[str], rows: list[tuple[Any, ...]], estimate: str) -> pl.DataFrame:
+def estimates_frame(
+    source: pl.LazyFrame, by: Sequence[str], rows: list[tuple[Any, ...]], estimate: str
+) -> pl.DataFrame:
+    """One row a group: by..., n, rounds, the estimate, low, high."""
     kinds = source.collect_schema()
     schema: dict[str, pl.DataType] = {name: kinds[name] for name in by}
     schema |= {"n": pl.Int64(), "rounds": pl.Int64()}

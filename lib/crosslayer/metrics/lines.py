@@ -18,20 +18,9 @@ from crosslayer.metrics.resampling import RESAMPLES, Estimate, Reals, Sample, dr
 def line(
     frame: pl.LazyFrame, x: str, y: str, by: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Estimate, Estimate] | None:
-    """Least-squares line through the medians of groups.
+    """Least-squares line through the medians of groups; the rounds of all groups are resampled together.
 
-    Parameters
-    ----------
-    frame
-        Observations with `campaign` and `round`; the rounds of all groups are resampled together.
-    x
-        Column of the abscissa; its median in a group is where the group stands.
-    y
-        Column of the observations.
-    by
-        Columns that name a group.
-    resamples, seed
-        Of the bootstrap.
+    A group stands where the median of its x is.
 
     Returns
     -------

@@ -8,17 +8,9 @@ import polars as pl
 
 
 def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
-    """Nominal RTT of every link of a dataset that has one.
+    """Nominal RTT of every link of `link_checks` that has one: link, nominal_rtt_ms.
 
-    Parameters
-    ----------
-    link_checks
-        Table `link_checks`.
-
-    Returns
-    -------
-    polars.LazyFrame
-        link, nominal_rtt_ms. A link without delay (`local`) is left out: no time is a multiple of 0 ms.
+    A link without delay (`local`) is left out: no time is a multiple of 0 ms.
     """
     return (
         link_checks.filter(pl.col("nominal_rtt_ms") > 0)
@@ -29,21 +21,9 @@ def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def in_rtts(frame: pl.LazyFrame, rtts: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
-    """Times as multiples of the link's nominal RTT.
+    """Times as multiples of the link's nominal RTT: beside each column `X_ms` a column `X_rtt`.
 
-    Parameters
-    ----------
-    frame
-        Rows with `link` and the columns, in ms.
-    rtts
-        From `nominal_rtts`.
-    columns
-        Columns to normalise; each ends in `_ms`.
-
-    Returns
-    -------
-    polars.LazyFrame
-        Rows of links with an RTT, and beside each `X_ms` a column `X_rtt`.
+    Rows of links without an RTT are left out. `rtts` is that of `nominal_rtts`.
     """
     multiples = [(pl.col(name) / pl.col("nominal_rtt_ms")).alias(f"{name.removesuffix('_ms')}_rtt") for name in columns]
     return frame.join(rtts, on="link").with_columns(multiples)

@@ -15,20 +15,7 @@ _UNPROVEN = (pl.col("h3") == "0-rtt") & ~pl.col("early_data_accepted").fill_null
 
 
 def exchanges(table: pl.LazyFrame, *, resumption: str = "none") -> pl.LazyFrame:
-    """Successful DNS exchanges of a campaign.
-
-    Parameters
-    ----------
-    table
-        `dns_exchanges`.
-    resumption
-        Value of that column.
-
-    Returns
-    -------
-    polars.LazyFrame
-        The same columns; exchanges that only fetched a ticket are left out.
-    """
+    """Successful rows of `dns_exchanges`; exchanges that only fetched a ticket are left out."""
     return table.filter(
         pl.col("resumption") == resumption,
         ~pl.col("warming").fill_null(False),
@@ -42,22 +29,11 @@ def tcp_rtts(table: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def page_loads(table: pl.LazyFrame, *, variant: str = "main") -> pl.LazyFrame:
-    """Successful page loads, with the browser's connect time.
+    """Successful rows of `page_loads`, with the browser's connect time.
 
-    A load counts as H3 0-RTT only where the server says that the request came as early data; in an imported campaign,
-    which has no word of the server on anything, where 0-RTT was asked for.
-
-    Parameters
-    ----------
-    table
-        `page_loads`.
-    variant
-        Value of that column.
-
-    Returns
-    -------
-    polars.LazyFrame
-        The same columns and `connect_duration_ms`, `connectEnd - connectStart` as in TNSM24 section IV-A.
+    `connect_duration_ms` is `connectEnd - connectStart` as in TNSM24 section IV-A. A load counts as H3 0-RTT only where
+    the server says that the request came as early data; in an imported campaign, which has no word of the server on
+    anything, where 0-RTT was asked for.
     """
     return table.filter(pl.col("variant") == variant, pl.col("error").is_null(), ~_UNPROVEN).with_columns(
         (pl.col("connect_ms") - pl.col("connect_start_ms")).alias("connect_duration_ms")

@@ -9,25 +9,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from crosslayer.metrics.intervals import clusters_of, estimates_frame, groups
 from crosslayer.metrics.resampling import MIN_ROUNDS, Counts, Estimate, drawn
 
 STATISTICS = ("mean", "variance")
 
 
 def paced(table: pl.LazyFrame, connection: str = "kept") -> pl.LazyFrame:
-    """Queries that count as what they were meant to be.
+    """Rows of `paced_queries` that count as what they were meant to be.
 
-    Parameters
-    ----------
-    table
-        `paced_queries`.
-    connection
-        `kept`: the connection stood; `new`: the query paid for one; `0-rtt`: the server took it as early data.
-
-    Returns
-    -------
-    polars.LazyFrame
-        The same columns and `net_ms`, the response time without what BIND takes.
+    `kept`: the connection stood; `new`: the query paid for one; `0-rtt`: the server took it as early data. `net_ms` is
+    the response time without what BIND takes.
     """
     proof = {
         "kept": ~pl.col("new_connection"),
@@ -45,16 +37,12 @@ def paced(table: pl.LazyFrame, connection: str = "kept") -> pl.LazyFrame:
 def estimate(
     values: NDArray[np.float64], clusters: NDArray[np.intp], statistic: str, weights: Counts | None
 ) -> Estimate:
-    """Mean or variance of observations, and in every resample of the rounds.
+    """Mean or variance (unbiased; in the square of the unit) of observations, and in every resample of the rounds.
 
     Parameters
     ----------
-    values
-        Observations.
     clusters
-        Number of the round each of them belongs to.
-    statistic
-        `mean`, or `variance` (unbiased; in the square of the unit).
+        Number of the round each observation belongs to.
     weights
         How often each round was drawn, shape (resamples, rounds); None gives no interval.
     """
@@ -75,18 +63,7 @@ def estimate(
 
 
 def moments(frame: pl.LazyFrame, value: str, by: Sequence[str], statistic: str) -> pl.DataFrame:
-    """Mean or variance of each group with its 95 % interval.
-
-    Parameters
-    ----------
-    frame
-        Observations with `campaign` and `round`.
-    value
-        Column, e.g. `net_ms`.
-    by
-        Columns that name a group.
-    statistic
-        One of `STATISTICS`.
+    """Mean or variance of each group with its 95 % interval; `statistic` is one of `STATISTICS`.
 
     Returns
     -------
@@ -94,15 +71,10 @@ def moments(frame: pl.LazyFrame, value: str, by: Sequence[str], statistic: str) 
         by..., n (observations), rounds, value, low, high. The interval (rounds resampled) is null under `MIN_ROUNDS`.
     """
     rows: list[tuple[Any, ...]] = []
-    wanted = frame.filter(pl.col(value).is_not_null()).select(*by, "campaign", "round", value)
-    for key, group in (
-        wanted.collect(engine="streaming").sort(*by, "campaign", "round", value).group_by(by, maintain_order=True)
-    ):
-        numbers = group.select(pl.struct("campaign", "round").rank("dense") - 1).to_series().to_numpy().astype(np.intp)
-        drawings = list(drawn(int(numbers.max()) + 1, group.height))
+    for key, group in groups(frame, [value], by):
+        clusters, rounds = clusters_of(group)
+        drawings = list(drawn(rounds, group.height))
         weights = np.concatenate(drawings) if drawings else None
-        found = estimate(group[value].to_numpy(), numbers, statistic, weights)
+        found = estimate(group[value].to_numpy(), clusters, statistic, weights)
         rows.append((*key, found.n, found.rounds, found.value, *(found.interval or (None, None))))
-    kinds = frame.collect_schema()
-    schema: dict[str, Any] = {name: kinds[name] for name in by} | {"n": pl.Int64(), "rounds": pl.Int64()}
-    return pl.DataFrame(rows, schema=schema | dict.fromkeys(("value", "low", "high"), pl.Float64()), orient="row")
+    return estimates_frame(frame, by, rows, "value")

@@ -13,19 +13,12 @@ _Z10 = -1.281552
 
 
 def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.DataFrame:
-    """Rounds after which the 95 % interval of the median PLT is as narrow as asked for.
+    """Rounds after which the 95 % interval of the median PLT is as narrow as asked for, from the rows of `combine`.
 
     The pilot's own interval is the bootstrap's; from there on the half-width falls with the square root of the rounds,
     as that of a median does asymptotically. A pilot knows its own interval only roughly: its width rests on the
     observations between its ends, about `1.96 sqrt(rounds)` of them, and scatters like a gamma variable of that shape.
     `rounds_enough` allows for that.
-
-    Parameters
-    ----------
-    combinations
-        From `crosslayer.metrics.combine`.
-    precision_percent
-        Half-width of the interval wanted, percent of the median.
 
     Returns
     -------
@@ -42,15 +35,7 @@ def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.Da
     return (
         medians(combinations, "plt_ms", [*CELL, "combination"])
         .with_columns(half_width_percent=(pl.col("high") - pl.col("low")) / 2 / pl.col("median") * 100)
-        .select(
-            *CELL,
-            "combination",
-            "rounds",
-            "half_width_percent",
-            median_ms="median",
-            rounds_needed=_whole(needed),
-            rounds_enough=_whole(needed / least.pow(2)),
-        )
+        .with_columns(median_ms="median", rounds_needed=_whole(needed), rounds_enough=_whole(needed / least.pow(2)))
         .select(*CELL, "combination", "rounds", "median_ms", "half_width_percent", "rounds_needed", "rounds_enough")
     )
 

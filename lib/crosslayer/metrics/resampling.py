@@ -36,19 +36,10 @@ Clusters = NDArray[np.intp]
 
 
 def drawn(rounds: int, observations: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Counts]:
-    """How often each round is drawn, in blocks that fit in memory; nothing where there are too few rounds.
+    """How often each round is drawn, in blocks of shape (resamples of the block, rounds); none for too few rounds.
 
-    Parameters
-    ----------
-    rounds
-        Rounds to draw from, with replacement, as many as there are.
-    observations
-        Observations of the largest sample the counts are used for: what bounds a block.
-
-    Yields
-    ------
-    numpy.ndarray
-        Counts of shape (resamples of the block, rounds).
+    As many rounds are drawn, with replacement, as there are. A block fits in memory for samples of so many
+    observations.
     """
     if rounds < MIN_ROUNDS:
         return
@@ -85,12 +76,7 @@ def interval(draws: Reals) -> tuple[float, float]:
 class Sample:
     """Observations of one condition, sorted once, so that each resample is a cumulative sum and no sorting.
 
-    Parameters
-    ----------
-    values
-        Observations.
-    clusters
-        Number of the round each of them belongs to.
+    `clusters` is the number of the round each of them belongs to.
     """
 
     def __init__(self, values: Reals, clusters: Clusters) -> None:
@@ -106,19 +92,9 @@ class Sample:
         return float(np.quantile(self.values, q))
 
     def quantiles(self, q: float, weights: Counts) -> Reals:
-        """The quantile in each resample.
+        """The quantile in each resample, shape (resamples,); NaN where one has none of this sample's rounds.
 
-        Parameters
-        ----------
-        q
-            Level, 0 to 1.
-        weights
-            How often each round was drawn, shape (resamples, rounds); as often in all as there are rounds.
-
-        Returns
-        -------
-        numpy.ndarray
-            Shape (resamples,); NaN where a resample has none of this sample's rounds.
+        `weights` is how often each round was drawn, shape (resamples, rounds); as often in all as there are rounds.
         """
         # Ranks of a resample's quantile scatter by at most this much (1 sigma, were the observations of a round equal),
         # so in a large sample it is enough to look around it; should one lie outside, all of it is looked at.
@@ -193,14 +169,9 @@ class Estimate:
 
 
 def derived(function: Callable[..., Any], *estimates: Estimate) -> Estimate:
-    """A statistic computed from others that were drawn together.
+    """A statistic computed from others that were drawn together, from the same rounds.
 
-    Parameters
-    ----------
-    function
-        Takes as many numbers as there are estimates, or as many arrays of the same shape, elementwise.
-    estimates
-        At least one; all from the same rounds.
+    The function takes as many numbers as there are estimates, or as many arrays of the same shape, elementwise.
     """
     draws = [e.draws for e in estimates if e.draws is not None]
     return Estimate(

@@ -14,7 +14,7 @@ The program is `emulation/stub` (Go); here it is started, waited for, commanded 
 from crosslayer.stub.errors import StubError
 from crosslayer.stub.metrics import QueryMetrics, parse_metrics
 from crosslayer.stub.settings import StubSettings
-from crosslayer.stub.stub import Stats, Stub, find_stub_binary, stub_version
+from crosslayer.stub.stub import Stats, Stub, stub_version
 
 __all__ = [
     "QueryMetrics",
@@ -22,7 +22,6 @@ __all__ = [
     "Stub",
     "StubError",
     "StubSettings",
-    "find_stub_binary",
     "parse_metrics",
     "stub_version",
 ]

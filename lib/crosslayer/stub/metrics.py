@@ -61,13 +61,7 @@ class QueryMetrics:
 
 
 def parse_metrics(line: str) -> QueryMetrics:
-    """One line of the stub's metrics as its dataclass.
-
-    Raises
-    ------
-    StubError
-        Where the line is not one this version knows.
-    """
+    """One line of the stub's metrics as its dataclass; `StubError` where this version does not know it."""
     try:
         values = json.loads(line)
         values["time_ns"] = values.pop("time")

@@ -32,63 +32,30 @@ class Stats:
     """There is a session ticket for the next connection."""
 
 
-def find_stub_binary() -> Path:
-    """The stub's program; `places.PlaceError` where it is not built."""
-    return places.find("stub").path
-
-
 def stub_version() -> str:
-    """What the stub says of itself: versions of its libraries and of Go.
-
-    Raises
-    ------
-    PlaceError
-        Where it is not built.
-    """
-    words = [str(find_stub_binary()), "--version"]
+    """What the stub says of itself: versions of its libraries and of Go; `PlaceError` where it is not built."""
+    words = [str(places.find("stub").path), "--version"]
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
 class Stub(Process):
-    """A running stub. Made by `Stub.start`.
-
-    Attributes
-    ----------
-    settings
-        What it was told at its start.
-    listen
-        Address and port it answers on, also where the settings left the port to the system.
-    metrics_file
-        Where it writes one JSON line per query.
-    """
+    """A running stub. Made by `Stub.start`."""
 
     name = "the stub"
     fault = StubError
     settings: StubSettings
     listen: str
+    """Address and port it answers on, also where the settings left the port to the system."""
     metrics_file: Path
+    """Where it writes one JSON line per query."""
 
     @classmethod
     def start(cls, spawn: Spawn, settings: StubSettings, folder: Path, *, metrics_file: Path | None = None) -> Self:
-        """Start a stub and wait until it answers.
+        """Start a stub in the client's namespace and wait until it answers; `StubError` with its last lines otherwise.
 
-        Parameters
-        ----------
-        spawn
-            Starts a program in the client's namespace.
-        settings
-            What to forward, and where to.
-        folder
-            Private folder for the control socket, the log and the metrics.
-        metrics_file
-            File the metrics are appended to, where it is not to be one in `folder`.
-
-        Raises
-        ------
-        StubError
-            With the stub's own last lines, where it does not start.
+        Control socket, log and metrics are in the private folder, unless another file is told for the metrics.
         """
-        binary = find_stub_binary()
+        binary = places.find("stub").path
         metrics = metrics_file or folder / "stub.jsonl"
         control = folder / "stub.control"
         words = [str(binary), *settings.words(), "--control", str(control), "--metrics", str(metrics)]

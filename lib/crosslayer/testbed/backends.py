@@ -9,8 +9,9 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pyroute2 import IPRoute
 
@@ -21,8 +22,8 @@ from crosslayer.testbed import network, private
 from crosslayer.testbed.errors import TestbedError
 
 
-class Backend(Protocol):
-    """What joins the two bridges."""
+class Backend:
+    """What joins the two bridges; here what all do whose link is made by the host's kernel."""
 
     name: str
     version: str
@@ -30,15 +31,16 @@ class Backend(Protocol):
 
     def apply(self, down: Qdisc | None, up: Qdisc | None) -> None:
         """Shape both directions anew; None takes a direction's discipline away."""
+        raise NotImplementedError
 
     def raise_if_dead(self) -> None:
-        """Raise `ProcessDied` where a program that makes the link has ended."""
+        """Raise `ProcessDied` where a program that makes the link has ended; the kernel has none."""
 
     def close(self) -> None:
-        """Take the link down."""
+        """Take the link down; the kernel's devices go with their namespace."""
 
 
-class Netem:
+class Netem(Backend):
     """netem of the host's kernel on a veth pair between the bridges."""
 
     name = "netem"
@@ -63,31 +65,15 @@ class Netem:
                         next_step="Try --backend uml, or see `crosslayer doctor`.",
                     )
 
-    def raise_if_dead(self) -> None:
-        """Nothing to do: the kernel makes this link."""
 
-    def close(self) -> None:
-        """Nothing to do: the devices go with their namespace."""
-
-
-class Plain:
+class Plain(Netem):
     """No emulation: a bare veth pair, for a profile that shapes nothing."""
 
     name = "none"
 
-    def __init__(self) -> None:
-        self.version = os.uname().release
-        _join_bridges()
-
     def apply(self, down: Qdisc | None, up: Qdisc | None) -> None:
         if down is not None or up is not None:
             raise TestbedError("a bare wire cannot shape", where="plain backend", next_step="Use --backend auto.")
-
-    def raise_if_dead(self) -> None:
-        """Nothing to do: the kernel makes this link."""
-
-    def close(self) -> None:
-        """Nothing to do: the devices go with their namespace."""
 
 
 _SOL_PACKET = 263
@@ -98,7 +84,7 @@ _LOOK_S = 0.1
 _POWER_OFF_S = 5.0
 
 
-class Uml:
+class Uml(Backend):
     """netem of a User-Mode Linux guest that bridges the client's and the server's side.
 
     The guest is an ordinary process: no root, no module in the host's kernel. Its init is `emulation/wire`.
@@ -161,15 +147,7 @@ class _Guest(Process):
             os.close(console)
 
     def tc(self, words: list[str], *, may_fail: bool = False) -> None:
-        """Run `tc` in the guest.
-
-        Raises
-        ------
-        ProcessDied
-            Where the guest has ended.
-        TestbedError
-            Where `tc` refuses.
-        """
+        """Run `tc` in the guest; `ProcessDied` where that has ended, `TestbedError` where `tc` refuses."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write((" ".join(words) + "\n").encode())
@@ -183,15 +161,7 @@ class _Guest(Process):
             )
 
     def read_until(self, mark: str) -> str:
-        """What it says up to the line with a mark.
-
-        Raises
-        ------
-        ProcessDied
-            Where it has ended.
-        TestbedError
-            Where it does not say it in time.
-        """
+        """What it says up to the line with a mark; `ProcessDied` where it has ended, `TestbedError` if it is slow."""
         self._said = ""
         deadline = time.monotonic() + self.ready_timeout_s
         while not (self._said.endswith("\n") and mark in self._said.splitlines()[-1]):
@@ -224,10 +194,7 @@ class _Guest(Process):
 def open_backend(name: str) -> Backend:
     """The backend of that name; `auto` takes netem where the kernel has it, else uml; `plain` shapes nothing.
 
-    Raises
-    ------
-    TestbedError
-        Where none can run, saying what is missing and how to get it.
+    `TestbedError` where none can run, saying what is missing and how to get it.
     """
     if name == "plain":
         return Plain()
@@ -245,12 +212,8 @@ def netem_works() -> bool:
 def find_uml() -> tuple[Path, Path, Path]:
     """Kernel, module folder and guest init of the `uml` backend.
 
-    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_WIRE` the init.
-
-    Raises
-    ------
-    TestbedError, PlaceError
-        Naming the part that is missing and the package that has it.
+    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_WIRE` the init. The part that is
+    missing is named in the `TestbedError` or `PlaceError`, with the package that has it.
     """
     kernel = os.environ.get("CROSSLAYER_UML") or shutil.which("linux.uml") or shutil.which("linux")
     if kernel is None or not os.access(kernel, os.X_OK):
@@ -304,12 +267,18 @@ def _tool(name: str) -> str:
 def _join_bridges() -> None:
     """A veth pair from bridge to bridge; a discipline on one of its ends acts on what leaves there."""
     with private.namespace(network.LINK), IPRoute() as ip:
-        ip.link("add", ifname="wire-client", kind="veth", peer={"ifname": "wire-server"})
-        for side in (network.CLIENT, network.SERVER):
-            device = network.index(ip, f"wire-{side}")
-            network.real_packets(f"wire-{side}")
-            ip.link("set", index=device, master=network.index(ip, network.bridge_of(side)))
-            ip.link("set", index=device, state="up")
+        _veth(ip, "wire-client", "wire-server", {"wire-client": network.CLIENT, "wire-server": network.SERVER})
+
+
+def _veth(ip: IPRoute, one: str, other: str, plugged: Mapping[str, str]) -> None:
+    """A veth pair that is up, its ends plugged into the bridges of sides."""
+    ip.link("add", ifname=one, kind="veth", peer={"ifname": other})
+    for end in (one, other):
+        network.real_packets(end)
+        device = network.index(ip, end)
+        if end in plugged:
+            ip.link("set", index=device, master=network.index(ip, network.bridge_of(plugged[end])))
+        ip.link("set", index=device, state="up")
 
 
 def _port(side: str) -> int:
@@ -320,13 +289,7 @@ def _port(side: str) -> int:
     """
     inner = f"guest-{side}"
     with private.namespace(network.LINK), IPRoute() as ip:
-        ip.link("add", ifname=f"wire-{side}", kind="veth", peer={"ifname": inner})
-        for name in (f"wire-{side}", inner):
-            network.real_packets(name)
-        device = network.index(ip, f"wire-{side}")
-        ip.link("set", index=device, master=network.index(ip, network.bridge_of(side)))
-        for name in (f"wire-{side}", inner):
-            ip.link("set", index=network.index(ip, name), state="up")
+        _veth(ip, f"wire-{side}", inner, {f"wire-{side}": side})
         port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         port.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # as far as the host's limit lets it

@@ -21,13 +21,7 @@ class BindError(TestbedError):
 
 
 def find_named() -> Path:
-    """BIND's program `named`: `CROSSLAYER_NAMED`, the PATH, or /usr/sbin, which is not in everybody's PATH.
-
-    Raises
-    ------
-    BindError
-        Naming the package that has it.
-    """
+    """BIND's program `named` as `places.find` has it, or `BindError` naming the package."""
     try:
         return places.find("named").path
     except places.PlaceError as error:
@@ -62,8 +56,6 @@ class Bind(Process):
             Starts a program at the far end.
         folder
             Private folder for its configuration, the zone and the log.
-        origin
-            Name of the zone.
         zone
             Text of the zone file (RFC 1035, section 5).
         certificates

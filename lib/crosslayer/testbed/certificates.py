@@ -41,26 +41,10 @@ class Certificates:
 def make_certificates(
     folder: Path, names: Iterable[str], addresses: Iterable[str], *, at_least_bytes: int = 0
 ) -> Certificates:
-    """Make a CA and a leaf certificate signed by it.
+    """Make a CA and a leaf certificate for names and addresses, signed by it, in an existing private folder.
 
-    Both keys are P-256: signing is cheap, and the leaf fits into a first QUIC flight unless it is told not to.
-
-    Parameters
-    ----------
-    folder
-        Existing private folder to write to.
-    names
-        DNS names of the leaf.
-    addresses
-        IP addresses of the leaf, as text.
-    at_least_bytes
-        Smallest size of the leaf, DER: names nobody asks for are added until it is reached, as in a certificate that
-        many sites share.
-
-    Raises
-    ------
-    OSError
-        Where the folder cannot be written to.
+    Both keys are P-256: signing is cheap, and the leaf fits into a first QUIC flight unless it is told not to: up to
+    `at_least_bytes` (DER), names nobody asks for are added, as in a certificate that many sites share.
     """
     now = datetime.now(UTC)
     ca_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())

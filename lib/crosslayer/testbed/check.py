@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from crosslayer.links import FRAME_BYTES, Profile
+from crosslayer.sockets import receive, stamp_arrivals
 from crosslayer.testbed import network, private
 from crosslayer.testbed.errors import TestbedError
 
@@ -24,7 +25,6 @@ RATE_TOLERANCE = 0.03
 _TRAIN_S = 0.12
 _TRAIN_FRAMES = (32, 1500)
 _HEADERS = FRAME_BYTES - 1500 + 28  # Ethernet, IP and UDP
-_SO_TIMESTAMPNS = 35
 _CALIBRATION_STEPS = 4
 _CALIBRATION_ATTEMPTS = 6
 _FEW = 10
@@ -106,7 +106,7 @@ class Prober:
         while len(samples) < probes and (left := deadline - time.monotonic()) > 0:
             self._near.settimeout(left)
             try:
-                data, when = _receive(self._near)
+                data, when = receive(self._near)
             except TimeoutError:
                 break
             if len(data) != 12:
@@ -117,17 +117,10 @@ class Prober:
         return [samples[number] for number in sorted(samples)]
 
     def rate_mbit(self, direction: str, nominal_mbit: float) -> float | None:
-        """Rate at which a train of full frames leaves the link, Mbit/s; None where too few arrived.
+        """Rate at which a train of full frames leaves the link `down` or `up`, Mbit/s; None where too few arrived.
 
-        The train is offered faster than the link's rate, so the spacing at its end is the link's own
-        (packet-pair dispersion). The median of slopes over half the train ignores single stalls of the host.
-
-        Parameters
-        ----------
-        direction
-            `down` or `up`.
-        nominal_mbit
-            Rate of the profile, to size and pace the train.
+        The train is offered faster than the nominal rate, so the spacing at its end is the link's own (packet-pair
+        dispersion). The median of slopes over half the train ignores single stalls of the host.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
         _drain(receiver)
@@ -144,7 +137,7 @@ class Prober:
             while len(arrivals) < frames and (left := deadline - time.monotonic()) > 0:
                 receiver.settimeout(left)
                 try:
-                    data, when = _receive(receiver)
+                    data, when = receive(receiver)
                 except TimeoutError:
                     break
                 if len(data) == len(payload) + 4:
@@ -166,14 +159,9 @@ class Prober:
 
 
 def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float, float], *, rates: bool) -> LinkCheck:
-    """Measure the link as it is and compare it with its profile.
+    """Measure the link as it is, with `rates` those too (up to 0.5 s each on slow links), and judge it by its profile.
 
-    Parameters
-    ----------
-    delays_ms
-        The netem delays that are configured, towards client and server.
-    rates
-        Measure the rates too (up to 0.5 s each on slow links).
+    `delays_ms` are the netem delays that are configured, towards client and server.
     """
     when = time.time()
     samples = prober.rtt_samples_ms(profile.rtt_ms)
@@ -232,18 +220,8 @@ def calibrated_delays(
     """Find the netem delays with which the measured idle RTT is the profile's, towards client and server, ms.
 
     The path's own share (bridges, guest, the serialisation of the small probe) is taken off half and half. A
-    measurement the host disturbed (its middle half is spread wider than the tolerance) is taken again, so that a
-    stall is not calibrated into the link.
-
-    Parameters
-    ----------
-    apply
-        Called with (down, up) delays in ms to configure the link.
-
-    Raises
-    ------
-    TestbedError
-        Where no probe comes back at all.
+    measurement the host disturbed (its middle half is spread wider than the tolerance) is taken again, so that a stall
+    is not calibrated into the link. `apply` configures the link. `TestbedError` where no probe comes back.
     """
     delays = (profile.rtt_ms / 2, profile.rtt_ms / 2)
     goal = tolerance_ms(profile) / 5
@@ -279,18 +257,8 @@ def _undisturbed_rtt_ms(prober: Prober, profile: Profile) -> float:
 def _socket() -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-    made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    stamp_arrivals(made)
     return made
-
-
-def _receive(end: socket.socket) -> tuple[bytes, int]:
-    """A datagram and the kernel's receive time, ns since the Unix epoch."""
-    data, ancillary, _flags, _sender = end.recvmsg(2048, 64)
-    for level, kind, value in ancillary:
-        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
-            seconds, nanoseconds = struct.unpack("qq", value)
-            return data, seconds * 1_000_000_000 + nanoseconds
-    return data, time.time_ns()
 
 
 def _drain(end: socket.socket) -> None:

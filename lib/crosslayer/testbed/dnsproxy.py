@@ -26,13 +26,7 @@ class DnsproxyError(TestbedError):
 
 
 def find_dnsproxy() -> str:
-    """The program `dnsproxy` on the PATH.
-
-    Raises
-    ------
-    DnsproxyError
-        Saying where to have it from.
-    """
+    """The program `dnsproxy` on the PATH, or `DnsproxyError` saying where to have it from."""
     found = shutil.which("dnsproxy")
     if found is None:
         raise DnsproxyError(
@@ -72,23 +66,10 @@ class Dnsproxy(Process):
 
     @classmethod
     def start(cls, spawn: Spawn, arguments: list[str], log: Path, *, ca_file: Path | None = None) -> Self:
-        """Start it; `wait_until` says when it answers.
+        """Start it with the arguments of `far_end` or `near_end`; `wait_until` says when it answers.
 
-        Parameters
-        ----------
-        spawn
-            Starts a program where it belongs: `spawn(arguments, **options of subprocess.Popen)`.
-        arguments
-            From `far_end` or `near_end`.
-        log
-            File for its words.
-        ca_file
-            CA that its upstream's certificate is checked against.
-
-        Raises
-        ------
-        DnsproxyError
-            Where it is missing, or its log cannot be written.
+        `ca_file` is the CA that its upstream's certificate is checked against. `DnsproxyError` where it is missing, or
+        its log cannot be written.
         """
         program = find_dnsproxy()
         trusted = {"SSL_CERT_FILE": str(ca_file)} if ca_file else {}

@@ -64,22 +64,9 @@ def remove() -> None:
 
 @contextlib.contextmanager
 def machine(number: int) -> Iterator[tuple[str, str]]:
-    """One more machine at the far end, beside the server, for the time of the block.
+    """One more machine at the far end, beside the server, for the time of the block: its namespace and IPv4 address.
 
-    Parameters
-    ----------
-    number
-        From 0; each at most once at a time.
-
-    Yields
-    ------
-    tuple of str
-        Its namespace and its IPv4 address.
-
-    Raises
-    ------
-    FileExistsError
-        Where there is a machine of that number.
+    Numbers count from 0; one that is there already is a `FileExistsError`.
     """
     name, address = f"machine-{number}", str(_MACHINES[number])
     mac = f"02:00:00:00:01:{number:02x}"

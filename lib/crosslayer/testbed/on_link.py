@@ -16,10 +16,7 @@ from crosslayer.testbed.testbed import Testbed
 def run_on_link(profile: Profile, command: list[str], *, backend: str, with_server: bool, retry: bool) -> int:
     """Run a command in the client's namespace and return its exit status (128 + signal where one ended it).
 
-    Raises
-    ------
-    CrosslayerError
-        Where the testbed, the pages or the server cannot be had. A link that fails its check only warns.
+    Where the testbed, the pages or the server cannot be had, `CrosslayerError`. A link that fails its check only warns.
     """
     environment = dict(os.environ, CROSSLAYER_SERVER=network.SERVER_ADDRESS)
     del environment[private.MARK]  # a `crosslayer` that the command starts makes namespaces of its own

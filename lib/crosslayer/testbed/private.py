@@ -43,10 +43,7 @@ def inside() -> bool:
 def enter(command: list[str]) -> None:
     """Re-execute `command` in private namespaces; returns only inside them, where it is called a second time.
 
-    Raises
-    ------
-    TestbedError
-        Where the machine has no `unshare` or refuses user namespaces.
+    `TestbedError` where the machine has no `unshare` or refuses user namespaces.
     """
     if inside():
         _settle()
@@ -89,13 +86,7 @@ def _settle() -> None:
 
 
 def mount(source: str, target: str, kind: str | None = None, *, bind: bool = False) -> None:
-    """mount(2), since the mount program is not always there or not always ours to run.
-
-    Raises
-    ------
-    TestbedError
-        With the kernel's reason.
-    """
+    """mount(2), since the mount program is not always there or not always ours to run; `TestbedError` if refused."""
     result = _libc.mount(
         source.encode(), target.encode(), kind.encode() if kind else None, _MS_BIND if bind else 0, None
     )

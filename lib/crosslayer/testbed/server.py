@@ -96,20 +96,10 @@ Event = ConnectionEvent | RequestEvent | QueryEvent
 _EVENTS: dict[str, type[Event]] = {"connection": ConnectionEvent, "request": RequestEvent, "query": QueryEvent}
 
 
-def find_server_binary() -> Path:
-    """The server's program; `places.PlaceError` where it is not built."""
-    return places.find("server").path
-
-
 def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> str:
     """A root zone with one A record per name, so that every other name does not exist.
 
-    Parameters
-    ----------
-    addresses
-        IPv4 address of each host name.
-    https_records
-        Add an HTTPS record (RFC 9460) per name that offers HTTP/3, then HTTP/2.
+    With `https_records`, an HTTPS record (RFC 9460) per name offers HTTP/3, then HTTP/2.
     """
     lines = [
         "$ORIGIN .",
@@ -124,13 +114,7 @@ def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> s
 
 
 def parse_event(line: str) -> Event:
-    """One line of the server's event file as its dataclass.
-
-    Raises
-    ------
-    ServerError
-        Where the line is not an event this version knows.
-    """
+    """One line of the server's event file as its dataclass; `ServerError` where this version does not know it."""
     try:
         values = json.loads(line)
         kind = _EVENTS[values.pop("event")]
@@ -146,28 +130,18 @@ def parse_event(line: str) -> Event:
 
 
 class Server(Process):
-    """A running server. Made by `Server.start`.
-
-    Attributes
-    ----------
-    addresses
-        IPv4 address of each host name it serves.
-    ca_file
-        Certificate of the run's CA, PEM.
-    spki
-        Base64 SHA-256 of the leaf's SubjectPublicKeyInfo, for Chromium.
-    zone
-        The zone file it answers from.
-    control_path
-        Its control socket.
-    """
+    """A running server. Made by `Server.start`."""
 
     name = "the server"
     fault = ServerError
     addresses: dict[str, str]
+    """IPv4 address of each host name it serves."""
     ca_file: Path
+    """Certificate of the run's CA, PEM."""
     spki: str
+    """Base64 SHA-256 of the leaf's SubjectPublicKeyInfo, for Chromium."""
     zone: Path
+    """The zone file it answers from."""
     control_path: Path
 
     @classmethod
@@ -186,12 +160,10 @@ class Server(Process):
         idle_timeout_s: float = 30.0,
         https_records: bool = False,
     ) -> Self:
-        """Start the server and wait until every listener is bound.
+        """Start the server and wait until every listener is bound; `ServerError` with its own last lines otherwise.
 
         Parameters
         ----------
-        spawn
-            Starts a program in the server's namespace.
         pages_dir
             Built pages (`crosslayer.pages.build`); None serves none.
         addresses
@@ -209,17 +181,10 @@ class Server(Process):
         certificate_bytes
             Smallest size of the certificate. Above three times a client's first flight (1200 bytes at least), a full
             QUIC handshake takes one more round-trip (RFC 9000, section 8.1).
-        idle_timeout_s
-            Idle timeout of connections, s.
         https_records
             Tell clients of HTTP/3 by an HTTPS record of every name.
-
-        Raises
-        ------
-        ServerError
-            With the server's own last lines, where it does not start.
         """
-        binary = find_server_binary()
+        binary = places.find("server").path
         zone, corefile, control, events = (folder / name for name in ("zone", "Corefile", "control", "events.jsonl"))
         properties = ({} if pages_dir is None else {"pages": _quoted(pages_dir)}) | {
             "https": ":443",
@@ -259,13 +224,10 @@ class Server(Process):
         self.command("rotate-ticket-keys")
 
     def set_early_data(self, mode: str) -> None:
-        """What becomes of early data on connections from now on.
+        """What becomes of early data on connections from now on: `on`, `off` or `late`.
 
-        Parameters
-        ----------
-        mode
-            `on` answers it as it arrives; `off` refuses it, and tickets offer none; `late` accepts it and answers when
-            the handshake is complete.
+        `on` answers it as it arrives; `off` refuses it, and tickets offer none; `late` accepts it and answers when the
+        handshake is complete.
         """
         self.command("early-data", mode=mode)
 
@@ -290,12 +252,10 @@ def corefile_text(
 
     Parameters
     ----------
-    certificates, zone
-        What it shows and answers from.
     properties
-        Of the plugin `coalesce`.
+        Of the plugin `coalesce`, which listens on what they say.
     addresses
-        What CoreDNS itself listens on, unless told otherwise 53 and DoT; the plugin listens on what its properties say.
+        What CoreDNS itself listens on, unless told otherwise 53 and DoT.
     upstream
         Where queries are forwarded to instead of answering from the zone.
     """

@@ -25,18 +25,9 @@ _PAUSES_S = (0.0, 0.5, 2.0, 5.0)
 class Testbed:
     """Client and server namespaces with an emulated link between them.
 
-    Only inside private namespaces (`private.enter`). The opening process itself moves into the client's
-    namespace, so everything it opens or starts from then on is the client's.
-
-    Parameters
-    ----------
-    backend
-        `netem`, `uml` or `auto`; a profile without any shaping needs neither.
-
-    Raises
-    ------
-    TestbedError
-        Where namespaces or the backend cannot be had.
+    Only inside private namespaces (`private.enter`). The opening process itself moves into the client's namespace, so
+    everything it opens or starts from then on is the client's. The backend is `netem`, `uml` or `auto`; a profile
+    without any shaping needs neither (`plain`). `TestbedError` where namespaces or the backend cannot be had.
     """
 
     __test__ = False
@@ -72,12 +63,9 @@ class Testbed:
         network.remove()
 
     def raise_if_dead(self) -> None:
-        """Do nothing while the link's programs and the servers of `serve` run.
+        """Raise `ProcessDied` where a program of the link or a server of `serve` has ended by itself.
 
-        Raises
-        ------
-        ProcessDied
-            Where one has ended by itself: close this testbed and open a new one.
+        Then close this testbed and open a new one.
         """
         self.backend.raise_if_dead()
         for server in self._servers:
@@ -86,13 +74,8 @@ class Testbed:
     def set_link(self, profile: Profile) -> LinkCheck:
         """Make the link that of `profile`, calibrate its delay the first time, and check RTT and rates.
 
-        A check that fails is repeated after a new calibration, four times at most and later each time: the host may
-        be busy.
-
-        Raises
-        ------
-        ProcessDied
-            Where a program of the link or a server has ended: at once, not after the checks.
+        A check that fails is repeated after a new calibration, four times at most and later each time: the host may be
+        busy. Where a program has ended, `ProcessDied` at once, not after the checks.
         """
         self.raise_if_dead()
         self.profile = profile
@@ -111,13 +94,7 @@ class Testbed:
         return result
 
     def check_link(self, *, rates: bool = False) -> LinkCheck:
-        """Check the link as it is; without `rates` only its idle RTT (about 0.1 s and one RTT).
-
-        Raises
-        ------
-        ProcessDied
-            As `set_link`.
-        """
+        """Check the link as it is; without `rates` only its idle RTT (about 0.1 s and one RTT)."""
         assert self.profile is not None
         self.raise_if_dead()
         return check(self._prober, self.profile, self.backend.name, self._delays[self.profile.name], rates=rates)
@@ -142,21 +119,10 @@ class Testbed:
     def serve(
         self, specs: Iterable[PageSpec], *, spec_dir: Path, **options: Any
     ) -> Iterator[tuple[Server, dict[str, str]]]:
-        """Build the pages and serve them, and DNS for their names, at the far end.
+        """Build the pages of `spec_dir` and serve them, and DNS for their names and aliases, at the far end.
 
-        Parameters
-        ----------
-        specs
-            Pages whose host names and aliases exist at the far end.
-        spec_dir
-            Folder the pages are built from.
-        **options
-            Passed to `Server.start`: retry, early_data, idle_timeout_s, https_records.
-
-        Yields
-        ------
-        tuple of Server and dict
-            The running server, and the IPv4 address of every host name.
+        Yields the running server, and the IPv4 address of every host name. `options` are further ones of
+        `Server.start`.
         """
         built = _built_sites(spec_dir)
         pages.build(spec_dir, built)

@@ -65,27 +65,10 @@ _NOTES = (
 
 
 def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile]) -> Path:
-    """Write a dataset from a database of the harness.
+    """Write a dataset from a database of the harness, which is only read, into a folder that is empty or missing.
 
-    Parameters
-    ----------
-    database
-        SQLite file with the tables `measurements`, `dns_metrics`, `web_performance_metrics` and `lookups`. It is
-        only read.
-    folder
-        Folder of the new dataset; must be empty or missing.
-    profiles
-        Link profiles, by name: their RTTs and rates are what the harness emulated.
-
-    Returns
-    -------
-    Path
-        `folder`.
-
-    Raises
-    ------
-    CampaignError
-        Naming the file, what is wrong with it and the next step.
+    The link profiles' RTTs and rates are what the harness emulated. Returns `folder`. `CampaignError` names the file,
+    what is wrong with it and the next step.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CampaignError("is not an empty folder", where=str(folder), next_step="Name a new folder for the dataset.")
@@ -164,11 +147,8 @@ def _rounds(frames: Mapping[str, pl.DataFrame], database: Path) -> tuple[pl.Data
     def refuse(rows: pl.DataFrame, fault: str) -> None:
         if rows.height:
             named = ", ".join(str(name) for name in rows["msm_id"].head(3))
-            raise CampaignError(
-                f"{rows.height} measurements {fault}, e.g. {named}",
-                where=str(database),
-                next_step="Mend or delete them.",
-            )
+            what = f"{rows.height} measurements {fault}, e.g. {named}"
+            raise CampaignError(what, where=str(database), next_step="Mend or delete them.")
 
     if measurements.is_empty():
         raise CampaignError("holds no measurement", where=str(database), next_step="Name the harness's database.")
@@ -209,24 +189,18 @@ def duration_ms(text: str) -> float | None:
 def _phases(metrics: pl.DataFrame) -> pl.DataFrame:
     """Handshake and query of each exchange: msm_id, protocol, handshake_ms, query_ms."""
     found: dict[tuple[str, str], dict[str, float]] = {}
-    for identifier, line, protocol, warmup in metrics.select(
-        "msm_id", "metric", "transport_protocol", "is_warmup"
-    ).iter_rows():
+    told = metrics.select("msm_id", "metric", "transport_protocol", "is_warmup")
+    for identifier, line, protocol, warmup in told.iter_rows():
         parts = _METRIC.search(line or "")
         took = duration_ms(parts[3]) if parts else None
         if not parts or parts[1] != protocol or took is None or warmup:
             continue
         # The first of each kind: a second one belongs to a retry on a connection that is already there.
         found.setdefault((identifier, protocol), {}).setdefault(parts[2], took)
-    rows = [
-        (
-            identifier,
-            protocol,
-            0.0 if protocol == "DoUDP" and "query" in kinds else kinds.get("QUIC handshake"),
-            kinds.get("query"),
-        )
-        for (identifier, protocol), kinds in found.items()
-    ]
+    rows = []
+    for (identifier, protocol), kinds in found.items():
+        handshake = 0.0 if protocol == "DoUDP" and "query" in kinds else kinds.get("QUIC handshake")
+        rows.append((identifier, protocol, handshake, kinds.get("query")))
     schema = {"msm_id": pl.String, "protocol": pl.String, "handshake_ms": pl.Float64, "query_ms": pl.Float64}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -238,12 +212,8 @@ def _exchanges(rounds: pl.DataFrame, frames: Mapping[str, pl.DataFrame]) -> pl.D
         .unique(["msm_id", "transport_protocol"], keep="first", maintain_order=True)
         .select("msm_id", "elapsed", "status", "answer", protocol="transport_protocol")
     )
-    asked = rounds.join(
-        pl.DataFrame(
-            {"protocol": PROTOCOLS, "position": range(len(PROTOCOLS))}, schema_overrides={"position": pl.Int64}
-        ),
-        how="cross",
-    )
+    order = pl.DataFrame({"protocol": PROTOCOLS}).with_columns(position=pl.int_range(pl.len()))
+    asked = rounds.join(order, how="cross")
     answered = (pl.col("status") == "NOERROR") & (pl.col("elapsed") > 0)
     cause = pl.when(pl.col("answer").fill_null("") == "").then(pl.lit("no cause recorded")).otherwise("answer")
     unanswered = pl.format("{}: {}", pl.col("status").fill_null("no status"), cause)
@@ -311,23 +281,21 @@ def _loads(rounds: pl.DataFrame, timings: pl.DataFrame) -> pl.DataFrame:
 
 
 def _links(rounds: pl.DataFrame, profiles: Mapping[str, Profile]) -> pl.DataFrame:
-    rows = [
-        {
-            "round": -1,
-            "link": link,
-            "when_s": started_s,
-            "backend": "netem",
-            "nominal_rtt_ms": profiles[link].rtt_ms,
-            "nominal_down_mbit": profiles[link].download_mbit,
-            "nominal_up_mbit": profiles[link].upload_mbit,
-            "configured_down_delay_ms": profiles[link].rtt_ms / 2,
-            "configured_up_delay_ms": profiles[link].rtt_ms / 2,
-            "verdict": "not checked by this harness",
-        }
-        for link, started_s in rounds.group_by("link").agg(pl.col("started_s").min()).sort("link").iter_rows()
-        if link in profiles
-    ]
-    return pl.DataFrame(rows, schema_overrides={"round": pl.Int64})
+    emulated = pl.DataFrame(
+        [(name, profile.rtt_ms, profile.download_mbit, profile.upload_mbit) for name, profile in profiles.items()],
+        schema={"link": pl.String}
+        | dict.fromkeys(("nominal_rtt_ms", "nominal_down_mbit", "nominal_up_mbit"), pl.Float64),
+        orient="row",
+    )
+    first = rounds.group_by("link").agg(when_s=pl.col("started_s").min()).sort("link")
+    half_ms = pl.col("nominal_rtt_ms") / 2
+    return first.join(emulated, on="link", maintain_order="left").with_columns(
+        round=pl.lit(-1, pl.Int64),
+        backend=pl.lit("netem"),
+        configured_down_delay_ms=half_ms,
+        configured_up_delay_ms=half_ms,
+        verdict=pl.lit("not checked by this harness"),
+    )
 
 
 def _write(table: type[Table], rows: pl.DataFrame, folder: Path) -> None:
