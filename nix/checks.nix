@@ -1,27 +1,21 @@
-# `nix flake check`: every output builds with its own tests, and the rest of the tests run on a copy of the tree.
+# `nix flake check`: every output builds, and the tests run on a copy of the tree. What wants KVM is in `nix run .#check`.
 {
+  go,
   lib,
   pkgs,
-  scope,
+  programs,
+  python,
+  sources,
 }:
 let
-  inherit (scope)
-    command
-    crosslayer
-    env
-    programs
-    server
-    sites
-    sources
-    stub
-    wire
-    ;
   inTree =
     name: inputs: script:
     pkgs.runCommand "crosslayer-${name}"
       {
-        nativeBuildInputs = [ env ] ++ inputs;
-        env.CROSSLAYER_SERVER_BIN = lib.getExe server;
+        nativeBuildInputs = [ python.env ] ++ inputs;
+        env = {
+          inherit (programs.variables.here) CROSSLAYER_SHARE;
+        };
       }
       ''
         cp --recursive ${sources.everything} tree
@@ -31,36 +25,70 @@ let
         ${script}
         touch "$out"
       '';
+  format = lib.genAttrs [ "go_1_26" "nixfmt" "ruff" ] (name: pkgs.${name});
 in
 {
-  # Go: vet and tests are part of the build.
-  inherit server stub wire;
+  everywhere = {
+    inherit (programs) command lab;
+    inherit (python) library;
 
-  # Python: the build compares nixpkgs with the ranges in pyproject.toml.
-  inherit command crosslayer sites;
+    # The analysis notebooks run on the committed campaigns, cell by cell.
+    notebooks = inTree "notebooks" [ ] ''
+      pytest -p no:cacheprovider --nbval $(find notebooks -name '*.ipynb' ! -name run_all.ipynb)
+    '';
+  };
 
-  inherit (programs) lab reproduce test;
+  onLinux = {
+    inherit (go) server stub wire;
+    inherit (programs) reproduce share test;
 
-  unit = inTree "unit-tests" [ ] "pytest -p no:cacheprovider tests/unit";
+    # Format, vet, staticcheck and tests.
+    go = go.tests;
 
-  # The analysis notebooks run on the committed campaigns, cell by cell.
-  notebooks = inTree "notebooks" [ ] ''
-    pytest -p no:cacheprovider tests/notebooks
-    pytest -p no:cacheprovider --nbval $(find notebooks -name '*.ipynb' ! -name run_all.ipynb)
-  '';
+    unit = inTree "unit-tests" [ ] "pytest -p no:cacheprovider tests/unit tests/notebooks";
 
-  format = inTree "format" [ pkgs.go_1_26 pkgs.nixfmt ] ''
-    nixfmt --check flake.nix nix/*.nix
-    ruff format --check lib tests data nix
-    test -z "$(gofmt -l emulation | tee /dev/stderr)"
-  '';
+    format = inTree "format" [ format.nixfmt ] ''
+      nixfmt --check flake.nix nix/*.nix
+      ruff format --check lib tests data
+    '';
 
-  lint = inTree "lint" [ pkgs.shellcheck ] ''
-    ruff check lib tests data nix
-    mypy
-    mypy --strict nix/versions.py tests/vm
-    shellcheck nix/*.sh
-  '';
+    lint =
+      inTree "lint"
+        [
+          pkgs.import-linter
+          pkgs.shellcheck
+        ]
+        ''
+          ruff check lib tests data
+          mypy
+          mypy --strict tests/vm
+          lint-imports
+          shellcheck .ci/run nix/*.sh setup/{as-user,environments,go,lint,system-packages,test}
+        '';
+  };
 
-  smoke = pkgs.callPackage ./vm-test.nix { inherit command env; };
+  # `nix fmt`: Nix, Python and Go.
+  formatter = pkgs.treefmt.withConfig {
+    name = "crosslayer-format";
+    runtimeInputs = lib.attrValues format;
+    settings = {
+      on-unmatched = "info";
+      formatter = {
+        nixfmt = {
+          command = "nixfmt";
+          includes = [ "*.nix" ];
+        };
+        ruff = {
+          command = "ruff";
+          options = [ "format" ];
+          includes = [ "*.py" ];
+        };
+        gofmt = {
+          command = "gofmt";
+          options = [ "-w" ];
+          includes = [ "*.go" ];
+        };
+      };
+    };
+  };
 }

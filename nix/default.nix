@@ -2,75 +2,100 @@
 { pkgs, revision }:
 let
   inherit (pkgs) lib;
-  scope = lib.makeScope pkgs.newScope (self: {
-    inherit revision;
-    sources = import ./sources.nix { inherit lib; };
-    requirements = import ./requirements.nix { inherit lib; };
-    versions = import ./versions.nix {
-      inherit lib pkgs;
-      inherit (self) requirements;
-    };
-    variables = import ./variables.nix {
-      inherit lib pkgs revision;
-      inherit (self)
-        server
-        sources
-        stub
-        uml
-        wire
-        ;
-    };
-    tools = import ./tools.nix { inherit lib pkgs; };
+  inherit (pkgs.stdenv.hostPlatform) isLinux isx86_64;
+  # Linux measures; elsewhere there is the analysis. User-Mode Linux runs on x86-64 only.
+  onLinux = lib.optionalAttrs isLinux;
+  onX86 = lib.optionalAttrs (isLinux && isx86_64);
 
-    server = self.callPackage ./server.nix { };
-    stub = self.callPackage ./stub.nix { };
-    wire = self.callPackage ./wire.nix { };
-    uml = self.callPackage ./uml.nix { };
-    crosslayer = self.callPackage ./crosslayer.nix { };
-    env = self.callPackage ./env.nix { };
-    sites = self.callPackage ./sites.nix { };
-    command = self.callPackage ./command.nix { };
-    papermill = self.callPackage ./papermill.nix { };
-    programs = import ./programs.nix {
-      inherit lib;
-      inherit (pkgs) writeShellApplication;
-      inherit (self)
-        env
-        papermill
-        sources
-        tools
-        variables
-        ;
-    };
-  });
-  # User-Mode Linux runs on nothing else; other machines need sch_netem in their kernel.
-  onlyX86 = lib.optionalAttrs pkgs.stdenv.hostPlatform.isx86_64;
+  inherit (lib.importTOML ../pyproject.toml) project;
+  listed = lib.importJSON ./packages.json;
+  sources = import ./sources.nix { inherit lib; };
+  python = import ./python.nix {
+    inherit
+      lib
+      listed
+      pkgs
+      project
+      sources
+      ;
+  };
+  go = pkgs.callPackage ./go.nix { inherit project sources; };
+  uml = pkgs.callPackage ./uml.nix { };
+  programs = import ./programs.nix {
+    inherit
+      go
+      lib
+      listed
+      pkgs
+      python
+      revision
+      sources
+      uml
+      ;
+  };
+  shell = import ./shell.nix {
+    inherit
+      lib
+      pkgs
+      programs
+      python
+      ;
+  };
+  vmTest = pkgs.callPackage ./vm-test.nix {
+    inherit (programs) command reproduce;
+    inherit (python) env;
+  };
+  checking = import ./checks.nix {
+    inherit
+      go
+      lib
+      pkgs
+      programs
+      python
+      sources
+      ;
+  };
+  app = program: {
+    type = "app";
+    program = lib.getExe program;
+    meta = { inherit (program.meta) description; };
+  };
 in
 {
   packages = {
-    inherit (scope)
-      crosslayer
-      env
-      server
-      sites
-      stub
-      wire
-      ;
-    default = scope.command;
+    inherit (python) env library;
+    crosslayer = programs.command;
+    default = programs.command;
   }
-  // onlyX86 { inherit (scope) uml; };
+  // onLinux {
+    inherit (go) server stub wire;
+    inherit (programs) share;
+    # Wants KVM, so it is in no `nix flake check`: `nix run .#check` builds it where there is one.
+    vm-test = vmTest;
+  }
+  // onX86 { inherit uml; };
 
   devShells = {
-    default = scope.callPackage ./shell.nix { };
+    analysis = shell { };
+    default = shell { measuring = isLinux; };
   }
-  // onlyX86 { uml = scope.callPackage ./shell.nix { extraVariables = scope.variables.uml; }; };
-
-  apps = import ./apps.nix {
-    inherit lib;
-    inherit (scope) programs;
+  // onX86 {
+    uml = shell {
+      measuring = true;
+      variables = programs.variables.uml;
+    };
   };
 
-  checks = import ./checks.nix { inherit lib pkgs scope; };
+  apps = {
+    default = app programs.command;
+    lab = app programs.lab;
+  }
+  // onLinux {
+    check = app programs.check;
+    reproduce = app programs.reproduce;
+    test = app programs.test;
+  };
 
-  formatter = scope.callPackage ./formatter.nix { };
+  inherit (checking) formatter;
+  checks = checking.everywhere // onLinux checking.onLinux;
 }

@@ -1,22 +1,45 @@
 #!/usr/bin/env bash
-# papermill NOTEBOOK [-p NAME VALUE]...: as papermill, with an output path where none is given.
+# papermill NOTEBOOK [OPTION]...: as papermill, with an output path where none is given.
 # Stock papermill refuses that on a terminal, and in a pipe it writes the notebook to standard output.
 # Every other command line is passed on as it is.
 set -euo pipefail
 
-only_input() { # only_input ARGUMENT...: is it one notebook, and nothing else but parameters?
-  [[ ${1-} == *.ipynb ]] || return 1
-  shift
-  while [[ ${1-} == -p || ${1-} == --parameters ]]; do
-    [ $# -ge 3 ] || return 1
-    shift 3
+# papermill's options by the number of words that follow; those of no word need not be known, but these ask for no run.
+two=' -p --parameters -r --parameters_raw '
+one=' -b --parameters_base64 -f --parameters_file -k --kernel -l --language -y --parameters_yaml
+  --autosave-cell-every --cwd --engine --execution-timeout --log-level --start-timeout --start_timeout --stderr-file --stdout-file '
+no_run=' -h --help --help-notebook --version '
+
+only_input() { # only_input ARGUMENT...: is it one notebook, and nothing else but options with all their words?
+  local given=0 all=$#
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --*=*) shift 1 ;;
+      -?*)
+        if [[ $no_run == *[[:space:]]"$1"[[:space:]]* ]]; then return 1; fi
+        if [[ $two == *[[:space:]]"$1"[[:space:]]* ]]; then
+          [ $# -ge 3 ] || return 1
+          shift 3
+        elif [[ $one == *[[:space:]]"$1"[[:space:]]* ]]; then
+          [ $# -ge 2 ] || return 1
+          shift 2
+        else
+          shift 1
+        fi
+        ;;
+      *.ipynb)
+        input=$1
+        at=$((all - $# + 1))
+        given=$((given + 1))
+        shift
+        ;;
+      *) return 1 ;;
+    esac
   done
-  [ $# -eq 0 ]
+  [ $given -eq 1 ]
 }
 
 if only_input "$@"; then
-  input=$1
-  shift
   # Beside the folder of the notebooks, where `make reproduce` puts it; for any other notebook, here.
   folder=$(dirname "$input")
   root=.
@@ -24,6 +47,8 @@ if only_input "$@"; then
   output=$(realpath --canonicalize-missing --relative-to=. "$root/build/notebooks/$(basename "$input")")
   mkdir -p "$(dirname "$output")"
   echo "papermill: writing $output" >&2
-  exec papermill "$input" "$output" --cwd "$folder" "$@"
+  own=("$output")
+  case " $*" in *" --cwd"*) ;; *) own+=(--cwd "$folder") ;; esac
+  exec papermill "${@:1:at}" "${own[@]}" "${@:at+1}"
 fi
 exec papermill "$@"

@@ -1,20 +1,90 @@
-# The programs behind `nix run`: shell scripts beside this file, with their surroundings filled in.
+# What is run: the `crosslayer` command and the programs behind `nix run`, with tools, files and variables around them.
 {
+  go,
   lib,
-  env,
-  papermill,
+  listed,
+  pkgs,
+  python,
+  revision,
   sources,
-  tools,
-  variables,
-  writeShellApplication,
+  uml,
 }:
 let
+  inherit (pkgs) chromedriver chromium writeShellApplication;
+  inherit (pkgs.stdenv.hostPlatform) isLinux;
+  inherit (python) env;
+
+  # Programs by purpose, as tests/unit/test_flake.py compares them with what the code calls.
+  tools = lib.mapAttrs (_purpose: packages: map (name: pkgs.${name}) (lib.attrNames packages)) listed.tools;
+  measuring = lib.optionals isLinux (tools.measuring ++ tools.looking);
+
+  # Laid out like a checkout, and used where there is none (lib/crosslayer/places.py).
+  share = pkgs.runCommand "crosslayer-share" { } ''
+    mkdir --parents "$out"/{build,data,emulation}
+    ln --symbolic ${sources.specifications}/sites "$out"
+    ln --symbolic ${sources.specifications}/data/published "$out/data"
+    ln --symbolic ${sources.specifications}/emulation/profiles.toml "$out/emulation"
+    ln --symbolic ${
+      lib.concatMapStringsSep " " lib.getExe [
+        go.server
+        go.stub
+        go.wire
+      ]
+    } "$out/build"
+  '';
+
+  variables = {
+    # The user's own must not come before the pinned: neither a kernel named python3, nor packages.
+    python = {
+      JUPYTER_PREFER_ENV_PATH = "1";
+      PYTHONNOUSERSITE = "1";
+    };
+    analysis = {
+      CROSSLAYER_REVISION = revision;
+      CROSSLAYER_SHARE = "${sources.specifications}";
+    };
+    measuring =
+      assert lib.assertMsg (
+        lib.versions.major chromium.version == lib.versions.major chromedriver.version
+      ) "ChromeDriver ${chromedriver.version} does not fit Chromium ${chromium.version}";
+      {
+        CROSSLAYER_CHROMEDRIVER = lib.getExe' chromedriver "chromedriver";
+        CROSSLAYER_CHROMIUM = lib.getExe' chromium "chromium";
+        CROSSLAYER_NAMED = lib.getExe' pkgs.bind "named";
+        CROSSLAYER_REVISION = revision;
+        CROSSLAYER_SHARE = "${share}";
+        # Headless Chromium has no text without a font.
+        FONTCONFIG_FILE = "${pkgs.makeFontsConf { fontDirectories = [ pkgs.dejavu_fonts ]; }}";
+      };
+    # netem for a kernel without it: built from source, so only the shell `uml` has it.
+    uml = {
+      CROSSLAYER_UML = lib.getExe uml;
+      CROSSLAYER_UML_MODULES = "${uml}/lib/modules";
+    };
+    here = variables.python // (if isLinux then variables.measuring else variables.analysis);
+  };
+
+  defaults = lib.concatLists (
+    lib.mapAttrsToList (name: value: [
+      "--set-default"
+      name
+      value
+    ]) variables.here
+  );
+
+  # papermill, with an output path where the user gives none.
+  papermill = writeShellApplication {
+    name = "papermill";
+    runtimeInputs = [ env ];
+    text = builtins.readFile ./papermill.sh;
+  };
+
   program =
     name:
     {
       description,
-      scripts,
-      environment,
+      text,
+      environment ? { },
     }:
     writeShellApplication {
       name = "crosslayer-${name}";
@@ -22,38 +92,83 @@ let
         papermill # before the environment, whose own papermill it calls
         env
       ]
-      ++ tools.measuring
-      ++ tools.looking;
-      runtimeEnv = variables.programs // environment;
-      text = lib.concatMapStringsSep "\n" builtins.readFile scripts;
+      ++ measuring;
+      runtimeEnv = variables.here // environment;
+      text = "unset PYTHONHOME PYTHONPATH\n" + text;
       meta = { inherit description; };
     };
-  reading = variables.files // {
-    WORKPLACE = "${sources.workplace}";
+  atWorkplace = description: text: {
+    inherit description;
+    text = builtins.readFile ./workplace.sh + text;
+    environment.WORKPLACE = "${sources.workplace}";
   };
 in
-lib.mapAttrs program {
-  reproduce = {
-    description = "Measure on this machine, draw every figure and check every claim, into the current folder";
-    scripts = [
-      ./workplace.sh
-      ./reproduce.sh
-    ];
-    environment = reading;
-  };
-  lab = {
-    description = "Open the notebooks in JupyterLab";
-    scripts = [
-      ./workplace.sh
-      ./lab.sh
-    ];
-    environment = reading;
-  };
-  test = {
+{
+  inherit
+    papermill
+    share
+    tools
+    variables
+    ;
+
+  # `nix run . -- doctor`
+  command =
+    pkgs.runCommand "crosslayer-${python.library.version}"
+      {
+        nativeBuildInputs = [ pkgs.makeWrapper ];
+        meta = {
+          inherit (python.library.meta)
+            description
+            license
+            mainProgram
+            platforms
+            ;
+        };
+      }
+      ''
+        makeWrapper ${env}/bin/crosslayer "$out/bin/crosslayer" \
+          --unset PYTHONHOME --unset PYTHONPATH \
+          --prefix PATH : ${lib.makeBinPath measuring} \
+          ${lib.escapeShellArgs defaults}
+      '';
+
+  reproduce = program "reproduce" (
+    atWorkplace "Measure on this machine, draw every figure and check every claim, into the current folder" (
+      builtins.readFile ./reproduce.sh
+    )
+  );
+
+  # Options are JupyterLab's.
+  lab = program "lab" (
+    atWorkplace "Open the notebooks in JupyterLab" ''
+      exec jupyter lab notebooks "$@"
+    ''
+  );
+
+  # Options are pytest's. Tests write beside themselves, so they get a copy of their own.
+  test = program "test" {
     description = "Run the tests of this revision: unit, integration, notebooks";
-    scripts = [ ./test.sh ];
-    environment = {
-      TREE = "${sources.everything}";
-    };
+    text = ''
+      folder=$(mktemp --directory)
+      trap 'rm --recursive "$folder"' EXIT
+      cp --recursive "$TREE/." "$folder"
+      chmod --recursive u+w "$folder"
+      cd "$folder"
+      PYTHONPATH="$folder/lib" python -m pytest "$@"
+    '';
+    environment.TREE = "${sources.everything}";
+  };
+
+  # Evaluation cannot ask whether the builder has KVM, so this does.
+  check = program "check" {
+    description = "nix flake check and, where there is KVM, the virtual machine that measures";
+    text = ''
+      nix flake check --print-build-logs "$@"
+      if [ -w /dev/kvm ]; then
+        nix build --no-link --print-build-logs .#vm-test "$@"
+      else
+        echo "Left out: the virtual machine that measures (.#vm-test), for want of a writable /dev/kvm." >&2
+      fi
+    '';
   };
 }

@@ -1,30 +1,35 @@
-# `nix develop`: everything a reader and a developer call, at the pinned versions.
+# `nix develop`: everything a reader and a developer call, at the pinned versions. `.#analysis`: without what measures.
 {
   lib,
-  env,
-  mkShellNoCC,
-  papermill,
-  tools,
-  variables,
-  extraVariables ? { },
+  pkgs,
+  programs,
+  python,
 }:
-mkShellNoCC {
+{
+  measuring ? false,
+  variables ? { },
+}:
+let
+  own = programs.variables;
+in
+pkgs.mkShellNoCC {
   packages = [
-    papermill # before the environment, whose own papermill it calls
-    env
+    programs.papermill # before the environment, whose own papermill it calls
+    python.env
   ]
-  ++ lib.concatLists (lib.attrValues tools);
+  ++ lib.optionals measuring (lib.concatLists (lib.attrValues programs.tools));
 
-  env = variables.programs // extraVariables;
+  env = own.python // (if measuring then own.measuring else own.analysis) // variables;
 
   shellHook = ''
-    if [ -d lib/crosslayer ]; then
-      # In a checkout its own files count, not those of the last build.
-      export PYTHONPATH="$PWD/lib''${PYTHONPATH:+:$PYTHONPATH}"
-    else
-      ${lib.toShellVars variables.files}
-      export ${toString (lib.attrNames variables.files)}
-    fi
+    # In a checkout, also below its top, its own library counts; the host's packages count nowhere.
+    unset PYTHONHOME PYTHONPATH
+    crosslayer_top=$PWD
+    while [ "$crosslayer_top" != / ] && [ ! -d "$crosslayer_top/lib/crosslayer" ]; do
+      crosslayer_top=$(dirname "$crosslayer_top")
+    done
+    if [ "$crosslayer_top" != / ]; then export PYTHONPATH="$crosslayer_top/lib"; fi
+    unset crosslayer_top
     case $- in
       *i*)
         echo "The pinned environment of crosslayer is ready. Next:"

@@ -8,18 +8,13 @@ let
       inherit root;
       fileset = fileset.unions files;
     };
-  goModule =
-    root:
-    from root [
-      (root + "/go.mod")
-      (fileset.maybeMissing (root + "/go.sum"))
-      (fileset.fileFilter (file: file.hasExt "go") root)
-    ];
 in
 {
-  server = goModule ../emulation/server;
-  stub = goModule ../emulation/stub;
-  wire = goModule ../emulation/wire;
+  emulation = from ../emulation [
+    ../emulation/go.mod
+    ../emulation/go.sum
+    (fileset.fileFilter (file: file.hasExt "go") ../emulation)
+  ];
 
   # The Python distribution.
   library = from ../. [
@@ -29,7 +24,7 @@ in
     ../pyproject.toml
   ];
 
-  # What the library reads besides itself, and what it is judged against.
+  # What the library reads besides itself, and what it is judged against; where a checkout has it.
   specifications = from ../. [
     ../data/published
     ../emulation/profiles.toml
@@ -44,7 +39,9 @@ in
 
   # What the tests and linters read.
   everything = from ../. [
+    ../.ci
     ../data
+    ../docs
     ../emulation
     ../flake.lock
     ../flake.nix
@@ -59,5 +56,9 @@ in
     ../setup
     ../sites
     ../tests
+    (fileset.maybeMissing ../ARCHITECTURE.md)
+    (fileset.maybeMissing ../CITATION.cff)
+    (fileset.maybeMissing ../CONTRIBUTING.md)
+    (fileset.maybeMissing ../figures)
   ];
 }

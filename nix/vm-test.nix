@@ -1,27 +1,35 @@
-# A machine with sch_netem measures a smoke campaign in Chromium as an ordinary user, without network.
+# A machine with sch_netem is used by an ordinary user as the README says, without network: a smoke campaign in Chromium
+# by `reproduce`, a client of the user's own on a link, and BIND and Knot Resolver found by `discover`.
 {
   command,
   env,
+  reproduce,
   testers,
 }:
 testers.runNixOSTest {
   name = "crosslayer-smoke";
 
-  nodes.machine = {
-    # An ordinary user's namespace cannot load modules.
-    boot.kernelModules = [
-      "bridge"
-      "sch_netem"
-      "veth"
-    ];
-    environment.systemPackages = [ command ];
-    users.users.reviewer.isNormalUser = true;
-    virtualisation = {
-      cores = 2;
-      diskSize = 2048; # MiB
-      memorySize = 4096; # MiB
+  nodes.machine =
+    { pkgs, ... }:
+    {
+      # An ordinary user's namespace cannot load modules.
+      boot.kernelModules = [
+        "bridge"
+        "sch_netem"
+        "veth"
+      ];
+      environment.systemPackages = [
+        command
+        pkgs.curl
+        reproduce
+      ];
+      users.users.reviewer.isNormalUser = true;
+      virtualisation = {
+        cores = 2;
+        diskSize = 4096; # MiB
+        memorySize = 4096; # MiB
+      };
     };
-  };
 
   testScript = ''
     def as_reviewer(command: str, timeout: int = 120) -> str:
@@ -30,7 +38,17 @@ testers.runNixOSTest {
 
     machine.wait_for_unit("multi-user.target")
     print(as_reviewer("crosslayer doctor"))
-    print(as_reviewer("crosslayer measure --profile smoke --backend netem --out smoke", timeout=1200))
-    print(as_reviewer("${env}/bin/python ${../tests/vm/check_smoke_campaign.py} smoke"))
+
+    # curl is found at /run/current-system, which the private namespaces keep.
+    page = as_reviewer('crosslayer link dsl -- curl --silent --cacert "\\$CROSSLAYER_CA" https://www.example.org/')
+    assert "</html>" in page.lower(), page
+
+    matrix = as_reviewer("crosslayer discover bind9 knot-resolver --json", timeout=300)
+    assert "bind9" in matrix and "knot-resolver" in matrix, matrix
+
+    said = as_reviewer("mkdir work && cd work && crosslayer-reproduce -p size smoke", timeout=1800)
+    assert "over the netem of its kernel" in said, said
+    as_reviewer("${env}/bin/python ${../tests/vm/check_smoke_campaign.py} work/data/raw/coalescing-smoke")
+    assert int(as_reviewer("grep --count --fixed-strings \"<figure\" work/figures/index.html")) > 10
   '';
 }

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crosslayer.campaign.schema import SCHEMA_VERSION, TABLES, arrow_schema
+from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES
 
 REFERENCE = Path(__file__).parents[1] / "data" / "published"
 LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
@@ -118,7 +118,7 @@ def write(
                     if name not in writers:
                         target = folder / name / f"link={link}"
                         target.mkdir(parents=True, exist_ok=True)
-                        writers[name] = pq.ParquetWriter(target / "part-0.parquet", arrow_schema(name))
+                        writers[name] = pq.ParquetWriter(target / "part-0.parquet", TABLES[name].arrow_schema())
                     writers[name].write_table(table)
         for writer in writers.values():
             writer.close()
@@ -249,10 +249,10 @@ def _link_check(cell: _Cell) -> dict[str, Any]:
 
 def _table(name: str, columns: dict[str, Any]) -> pa.Table:
     """Arrow table of a part: scalars are repeated, columns not given are null."""
-    schema = arrow_schema(name)
+    schema = TABLES[name].arrow_schema()
     height = len(columns["round"])
     arrays = []
-    for column in TABLES[name]:
+    for column in TABLES[name].columns:
         kind, value = schema.field(column.name).type, columns.get(column.name)
         if isinstance(value, np.ma.MaskedArray):
             arrays.append(pa.array(value.data, kind, mask=np.ma.getmaskarray(value), from_pandas=True))

@@ -31,6 +31,7 @@ METRICS = {
     "DNS exchange duration minus expected round trips (DoUDP 1, DoQ 2, DoH 3)": "exchange minus expected round-trips",
     "PLT relative increase over DoUDP + H3 1-RTT median": "relative PLT increase",
 }
+PAPERS = {"SLIDES (seed 001/002)": "TNSM24 talk"}
 UNITS = {"RTT multiples": "RTT", "percent": "%", "ms": "ms"}
 STATISTICS = {"min": 0.0, "p10": 0.1, "p20": 0.2, "p25": 0.25, "median": 0.5, "p75": 0.75, "max": 1.0}
 QUANTILES = ["min", *(f"p{q}" for q in (1, 5, 10, 20, 25, 30, 40, 50, 60, 70, 75, 80, 90, 95, 99)), "max"]
@@ -186,6 +187,7 @@ def _point(claim: dict[str, str]) -> dict[str, object] | None:
 def main(source: Path) -> None:
     """Write every table of this folder."""
     claims = pl.read_csv(source / "claims.csv", infer_schema=False).fill_null("")
+    claims = claims.with_columns(pl.col("paper").replace(PAPERS))
     tables = {
         "absolute_plt": absolute_plt(source),
         "claims": claims,

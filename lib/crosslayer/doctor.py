@@ -44,6 +44,7 @@ _TOOLS = {
     "ip": ("iproute2", "measuring", "the guest's bridge"),
     "tc": ("iproute2", "measuring", "netem"),
     "kdig": ("knot-dnsutils (Nix: knot-dns)", "comfort", "an independent DNS client"),
+    "curl": ("curl", "comfort", "a web client to put on a link"),
     "tcpdump": ("tcpdump", "comfort", "packet captures"),
     "named": ("bind9 (Nix: bind)", "comfort", "BIND 9, an authoritative server; `crosslayer discover`"),
     "kresd": ("knot-resolver (Nix: knot-resolver_5)", "comfort", "Knot Resolver, another one"),
@@ -69,7 +70,23 @@ def examine() -> list[Finding]:
 
 def can_measure(findings: list[Finding]) -> bool:
     """True where nothing that measuring needs is missing."""
-    return not any(f.state is State.MISSING and f.needed_for in ("measuring", "analysis") for f in findings)
+    return not _in_the_way(findings)
+
+
+def verdict(findings: list[Finding]) -> str:
+    """One line: whether this machine measures, how, and how to get the other."""
+    if missing := _in_the_way(findings):
+        items = ", ".join(finding.item for finding in missing)
+        return (
+            f"This machine cannot measure ({items}): it shows the committed campaigns. To measure: {missing[0].way_out}"
+        )
+    netem = any(finding.item == "netem" and finding.state is State.OK for finding in findings)
+    over = "the netem of its kernel" if netem else "netem in a User-Mode Linux guest"
+    return f"This machine can measure, over {over}. The committed campaigns instead: `crosslayer report`."
+
+
+def _in_the_way(findings: list[Finding]) -> list[Finding]:
+    return [f for f in findings if f.state is State.MISSING and f.needed_for in ("measuring", "analysis")]
 
 
 def _python() -> Finding:

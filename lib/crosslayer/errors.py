@@ -1,6 +1,16 @@
-"""The one shape of every foreseeable fault. Rooms subclass it; nothing else may live here."""
+"""The one shape of every foreseeable fault, which rooms subclass, and how what others say is shown in it."""
 
 from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """Text of a peer or of another program as it may be shown: what is no plain character is escaped, as in Python.
+
+    A terminal obeys control characters, a new line forges a row, and marks of direction turn words around.
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
 
 
 class CrosslayerError(Exception):
@@ -24,4 +34,4 @@ class CrosslayerError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{text}. {self.next_step}" if self.next_step else text
+        return printable(f"{text}. {self.next_step}" if self.next_step else text)

@@ -64,7 +64,8 @@ def main() -> None:
 
                 def load(alias: str, browser: Browser = browser) -> float:
                     close = partial(server.close_connections, "h3")
-                    return browser.load(page.host, prime_host=alias, close_connections=close).plt_ms
+                    load = browser.load(page.host, prime_host=alias, close_connections=close)
+                    return float(load.navigation["loadEventStart"])
 
                 load(page.aliases[0])  # the first of a process is not recorded
                 while browser.loads < LOADS_PER_PROCESS:

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.campaign.schema import TABLES
+from crosslayer.campaign.tables import TABLES
 from tests.integration.conftest import CROSSLAYER, Run
 
 SMOKE = ["measure", "--size", "smoke", "--rounds", "2"]

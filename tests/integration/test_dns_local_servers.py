@@ -591,10 +591,20 @@ def test_a_server_that_speaks_no_http2(folder: Path) -> None:
 # DoH3, DoQ
 
 
+Reply = Callable[[QuicConnection, StreamDataReceived], None]
+
+
+def answer_stream(quic: QuicConnection, event: StreamDataReceived) -> None:
+    if event.end_stream:
+        quic.send_stream_data(event.stream_id, framed(answer_to(event.data[2:])), end_stream=True)
+
+
 @contextmanager
 def doq_server(
     folder: Path,
     *,
+    alpn: str = "doq",
+    reply: Reply = answer_stream,
     lose: Callable[[int], bool] = lambda number: False,
     overhear: Callable[[int], bool] = lambda number: False,
 ) -> Iterator[int]:
@@ -602,7 +612,7 @@ def doq_server(
 
     It loses the datagrams that `lose` says, and does not hear those that `overhear` says, by their number from 1.
     """
-    configuration = QuicConfiguration(is_client=False, alpn_protocols=["doq"])
+    configuration = QuicConfiguration(is_client=False, alpn_protocols=[alpn])
     configuration.load_cert_chain(folder / "server.pem", folder / "server.key")
     tickets: dict[bytes, SessionTicket] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
@@ -637,8 +647,8 @@ def doq_server(
                         client = address
                     quic.receive_datagram(data, client, time.monotonic())
                 while (event := quic.next_event()) is not None:
-                    if isinstance(event, StreamDataReceived) and event.end_stream:
-                        quic.send_stream_data(event.stream_id, framed(answer_to(event.data[2:])), end_stream=True)
+                    if isinstance(event, StreamDataReceived):
+                        reply(quic, event)
                 for datagram, _ in quic.datagrams_to_send(time.monotonic()):
                     sent += 1
                     if not lose(sent):

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from crosslayer.claims.batenburg22 import CHECKS
 
 from crosslayer import claims, dns, metrics, published
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import changed, check_names
-from crosslayer.campaign.schema import TABLES, Kind
-from crosslayer.figures import FIGURES, Inputs, draw, of_study
+from crosslayer.campaign.tables import TABLES
+from crosslayer.figures import Inputs, draw
 from crosslayer.pages import find_spec_dir, load_pages
-from crosslayer.studies import sized
+from crosslayer.studies import STUDIES, sized
+from crosslayer.studies.authoritative.claims import CLAIMS
 from crosslayer.studies.authoritative.measure import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
 from crosslayer.testbed.bind import BindError, find_named
 
@@ -30,6 +30,7 @@ PROCESSING_MS = {"DoUDP": 0.5, "DoTCP": 0.55, "DoT": 0.6, "DoH": 0.9, "DoH3": 1.
 ROUNDS = 8
 PLAN = sized("authoritative", "quick")
 ORDER = range(len(STREAMS) + 1)
+FIGURES = {figure.name: figure for figure in STUDIES["authoritative"].figures}
 
 # --- the load --------------------------------------------------------------------------------------------------------
 
@@ -175,15 +176,7 @@ def test_a_missing_bind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def frame(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    kinds: dict[Kind, Any] = {
-        Kind.INTEGER: pl.Int64(),
-        Kind.REAL: pl.Float64(),
-        Kind.TEXT: pl.String(),
-        Kind.BOOLEAN: pl.Boolean(),
-        Kind.JSON: pl.String(),
-        Kind.REAL_LIST: pl.List(pl.Float64()),
-    }
-    return pl.LazyFrame(rows, schema={column.name: kinds[column.kind] for column in TABLES[name]})
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
 
 
 def queries(*, authority_ms: float = 0.3, noise_ms: float = 0.1) -> pl.LazyFrame:
@@ -254,13 +247,13 @@ def test_only_queries_that_were_what_they_were_meant_to_be_count() -> None:
 
 def test_every_figure_draws_and_the_deviation_from_rtt_and_processing_is_nothing() -> None:
     of = inputs(queries())
-    assert len(of_study("authoritative")) == 6
-    for figure in of_study("authoritative").values():
+    assert len(FIGURES) == 6
+    for figure in FIGURES.values():
         drawing = draw(figure, of, "Campaign synthetic.")
         drawing.chart.to_dict()
-        assert drawing.frame.height
-        if figure.table is not None:
-            assert figure.table(drawing.frame).height
+        assert drawing.rows.height
+        if drawing.table is not None:
+            assert drawing.table.height
     pace = FIGURES["paced-link"]
     said = pace.verdict(pace.data(of)) if pace.verdict else ""
     assert said.startswith("18 of 18 means")
@@ -285,7 +278,7 @@ def test_a_transport_that_is_too_slow_is_told_of() -> None:
 
 def test_a_dataset_without_this_study_gives_figures_that_say_so() -> None:
     of = inputs(frame("paced_queries", []))
-    for figure in of_study("authoritative").values():
+    for figure in FIGURES.values():
         draw(figure, of, "Campaign synthetic.").chart.to_dict()
 
 
@@ -293,16 +286,19 @@ def test_a_dataset_without_this_study_gives_figures_that_say_so() -> None:
 
 
 def verdicts(paced: pl.LazyFrame) -> dict[str, dict[str, Any]]:
-    none = {name: frame(name, []) for name in ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")}
-    table = claims.check(**none, claims=published.load().claims, study="authoritative", paced_queries=paced)
+    class Paced:
+        def table(self, name: str) -> pl.LazyFrame:
+            return {"paced_queries": paced}[name]
+
+    table = claims.check(Paced(), CLAIMS, published.load().claims, elsewhere={})
     return {row["claim_id"]: row for row in table.iter_rows(named=True)}
 
 
 def test_every_result_of_the_paper_has_its_check() -> None:
     results = published.load().claims.filter(paper="BATENBURG22", kind="result")["claim_id"]
-    assert set(results) == set(CHECKS)
+    assert set(results) == set(CLAIMS.checks)
     table = verdicts(queries())
-    for identifier in CHECKS:
+    for identifier in CLAIMS.checks:
         assert table[identifier]["verdict"] != "not measured"
     assert table["T079"]["verdict"] == "not measured"
 

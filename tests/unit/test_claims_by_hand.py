@@ -16,6 +16,7 @@ import pytest
 
 from crosslayer import claims, published
 from crosslayer.campaign.dataset import Dataset
+from crosslayer.studies.coalescing.claims import CLAIMS
 
 REFERENCE = Path(__file__).parents[2] / "data/raw/coalescing"
 pytestmark = pytest.mark.skipif(not REFERENCE.is_dir(), reason="there is no data/raw/coalescing here")
@@ -28,8 +29,7 @@ Observations = dict[tuple[str, str, int], float]
 def table() -> pl.DataFrame:
     """The claims table, as `crosslayer claims data/raw/coalescing` makes it."""
     dataset = Dataset.open(REFERENCE)
-    tables = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")
-    return claims.check(**{name: dataset.table(name) for name in tables}, claims=published.load().claims)
+    return claims.check(dataset, CLAIMS, published.load().claims, elsewhere={})
 
 
 def rows(name: str, *columns: str) -> list[dict[str, Any]]:

@@ -16,7 +16,9 @@ import pytest
 
 import synthetic
 from crosslayer.campaign.dataset import Dataset, DatasetError
-from crosslayer.campaign.schema import TABLES, arrow_schema
+from crosslayer.campaign.tables import TABLES
+
+PLAN = {"study": "coalescing", "links": ["fiber"], "pages": ["example.org"], "rounds": 4}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,9 @@ def test_open_reads_rows_and_metadata(good: Path) -> None:
     assert dataset.rounds_per_cell == (4, 4)
     assert dataset.table("dns_exchanges").collect().height == 3 * 4
     assert dataset.table("page_loads").filter(pl.col("variant") == "main").collect().height == 2 * 4
-    assert dataset.table("page_loads").collect_schema().names() == [column.name for column in TABLES["page_loads"]]
+    assert dataset.table("page_loads").collect_schema().names() == [
+        column.name for column in TABLES["page_loads"].columns
+    ]
 
 
 def test_caption_says_campaign_rounds_backend_and_host(good: Path) -> None:
@@ -97,11 +101,12 @@ def test_missing_campaign_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "cannot be read"),
+        ("{", "is not JSON"),
         ("[]", "schema version None"),
         ('{"schema_version": 99}', "schema version 99"),
-        ('{"schema_version": 1, "plan": {}, "host": {}}', "lacks the key 'campaign'"),
-        ('{"schema_version": 1, "plan": 3, "host": {}, "campaign": "x"}', "wrong value"),
+        ('{"schema_version": 1, "plan": {}, "campaign": "x"}', "key 'study': is missing"),
+        (json.dumps({"schema_version": 2, "plan": PLAN}), "key 'campaign': is missing"),
+        ('{"schema_version": 1, "plan": 3, "host": {}, "campaign": "x"}', "key 'plan': must be a table"),
     ],
 )
 def test_broken_campaign_file(folder: Path, text: str, message: str) -> None:
@@ -111,22 +116,40 @@ def test_broken_campaign_file(folder: Path, text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("changed", "message"),
     [
-        {"plan": {"study": "coalescing", "links": "fiber", "pages": ["example.org"], "rounds": 4}},
-        {"plan": {"study": "coalescing", "links": ["fiber"], "pages": [1], "rounds": 4}},
-        {"plan": {"study": "coalescing", "links": ["fiber"], "pages": ["example.org"], "rounds": "many"}},
-        {"host": "here"},
-        {"notes": "one"},
-        {"versions": "3.11"},
-        {"git": "main"},
+        ({"plan": PLAN | {"links": "fiber"}}, r"key 'links': must be a list"),
+        ({"plan": PLAN | {"pages": [1]}}, r"key 'pages\[0\]': must be text"),
+        ({"plan": PLAN | {"rounds": "many"}}, "key 'rounds': must be a whole number"),
+        ({"host": "here"}, "key 'host': must be a table"),
+        ({"notes": "one"}, "key 'notes': must be a list"),
+        ({"versions": "3.11"}, "key 'versions': must be a table"),
+        ({"git": "main"}, "key 'git': must be a table"),
     ],
 )
-def test_campaign_file_with_a_value_of_another_type(folder: Path, changed: dict[str, object]) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_campaign_file_with_a_value_of_another_type(
+    folder: Path, changed: dict[str, object], message: str, version: int
+) -> None:
     content = json.loads((folder / "campaign.json").read_text())
-    (folder / "campaign.json").write_text(json.dumps(content | changed))
-    with pytest.raises(DatasetError, match="wrong value"):
+    (folder / "campaign.json").write_text(json.dumps(content | changed | {"schema_version": version}))
+    with pytest.raises(DatasetError, match=message):
         Dataset.open(folder)
+
+
+def test_campaign_of_version_1_has_the_options_of_every_study_in_its_plan(folder: Path) -> None:
+    content = json.loads((folder / "campaign.json").read_text())
+    old = {"aa_cell": False, "clients": 4, "interval_ms": 500, "queries": 4, "proxy": "dnsproxy"}
+    content |= {"schema_version": 1, "plan": content["plan"] | old, "ended": None}
+    (folder / "campaign.json").write_text(json.dumps(content))
+    for table in TABLES:
+        if parquet(folder, table).exists():
+            change(folder, table, lambda rows: rows.replace_schema_metadata({"schema_version": "1"}))
+    dataset = Dataset.open(folder)
+    assert dataset.campaign.options == old
+    assert dataset.campaign.plan.items() >= (old | {"study": "coalescing", "rounds": 4}).items()
+    assert "link by uml, interval ms 500, proxy dnsproxy, measured on" in dataset.caption
+    assert not dataset.campaign.ended
 
 
 def test_file_that_is_not_parquet(folder: Path) -> None:
@@ -146,7 +169,9 @@ def test_file_that_is_damaged_inside(folder: Path) -> None:
     """Its footer is whole, its columns are not."""
     path = parquet(folder, "page_loads")
     content = path.read_bytes()
-    column = pq.ParquetFile(path).metadata.row_group(0).column(arrow_schema("page_loads").get_field_index("plt_ms"))
+    column = (
+        pq.ParquetFile(path).metadata.row_group(0).column(TABLES["page_loads"].arrow_schema().get_field_index("plt_ms"))
+    )
     start = column.dictionary_page_offset or column.data_page_offset
     end = start + column.total_compressed_size
     path.write_bytes(content[:start] + b"\xff" * (end - start) + content[end:])
@@ -170,6 +195,12 @@ def test_rows_in_the_folder_of_another_link(folder: Path) -> None:
 def test_rows_of_another_campaign(folder: Path, table: str) -> None:
     change(folder, table, lambda rows: with_column(rows, "campaign", pa.array(["other"] * len(rows))))
     with pytest.raises(DatasetError, match="holds rows of campaign other, expected synthetic"):
+        Dataset.open(folder)
+
+
+def test_rows_of_another_study(folder: Path) -> None:
+    change(folder, "tcp_rtts", lambda rows: with_column(rows, "study", pa.array(["web"] * len(rows))))
+    with pytest.raises(DatasetError, match="holds rows of study web, expected coalescing"):
         Dataset.open(folder)
 
 
@@ -200,7 +231,7 @@ def test_column_of_another_type(folder: Path, kind: pa.DataType) -> None:
 
 
 def test_column_in_another_unit(folder: Path) -> None:
-    seconds = arrow_schema("tcp_rtts").field("rtt_ms").with_metadata({"description": "RTT", "unit": "s"})
+    seconds = TABLES["tcp_rtts"].arrow_schema().field("rtt_ms").with_metadata({"description": "RTT", "unit": "s"})
     change(folder, "tcp_rtts", lambda rows: with_column(rows, "rtt_ms", rows["rtt_ms"], seconds))
     with pytest.raises(DatasetError, match="rtt_ms is in s, expected ms"):
         Dataset.open(folder)
@@ -229,7 +260,9 @@ def test_duration_below_zero(folder: Path) -> None:
 def test_required_column_without_a_value(folder: Path, column: str) -> None:
     def edit(rows: pa.Table) -> pa.Table:
         values = pa.array([None, *rows[column].to_pylist()[1:]])
-        return with_column(rows, column, values, arrow_schema("dns_exchanges").field(column).with_nullable(True))
+        return with_column(
+            rows, column, values, TABLES["dns_exchanges"].arrow_schema().field(column).with_nullable(True)
+        )
 
     change(folder, "dns_exchanges", edit)
     with pytest.raises(DatasetError, match=f"{column} has 1 rows without a value"):
@@ -272,7 +305,7 @@ def test_half_of_the_evidence_for_early_data(folder: Path) -> None:
 
 def test_observation_that_is_there_twice(folder: Path) -> None:
     change(folder, "dns_exchanges", lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]))
-    with pytest.raises(DatasetError, match="more than once, first in synthetic, coalescing, fiber"):
+    with pytest.raises(DatasetError, match="more than once, first in synthetic, fiber, coalescing"):
         Dataset.open(folder)
 
 
@@ -300,10 +333,10 @@ def test_no_rows_at_all(folder: Path) -> None:
 
 
 def test_arrow_schema_carries_units_and_refuses_null_in_a_required_column(tmp_path: Path) -> None:
-    schema = arrow_schema("tcp_rtts")
+    schema = TABLES["tcp_rtts"].arrow_schema()
     assert schema.field("rtt_ms").metadata[b"unit"] == b"ms"
     assert schema.field("campaign").metadata[b"description"]
-    assert schema.metadata[b"schema_version"] == b"1"
-    row = {column.name: None for column in TABLES["tcp_rtts"]}
+    assert schema.metadata[b"schema_version"] == b"2"
+    row = {column.name: None for column in TABLES["tcp_rtts"].columns}
     with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
         pq.write_table(pa.Table.from_pylist([row], schema=schema), tmp_path / "x.parquet")

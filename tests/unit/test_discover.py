@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import random
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,15 @@ from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import StreamDataReceived
 from aioquic.quic.packet import encode_quic_version_negotiation, pull_quic_header
 
-from crosslayer import discover_command
-from crosslayer.discover import DiscoverError, Support, Target, parse_targets, read_targets, table
+from crosslayer.discover import DiscoverError, ProbedHost, Support, Target, parse_targets, read_targets, support, table
+from crosslayer.discover import run as discovery
 from crosslayer.discover.doq import DRAFTS, AnyDoQCore
 from crosslayer.discover.emulated import IMPLEMENTATIONS, Absent, Population, bound_ports
 from crosslayer.discover.pace import Pace
 from crosslayer.discover.probe import FORCING_VERSION, decode_version_negotiation, encode_probe, version_names
 from crosslayer.dns import ClientSettings, DnsError, Protocol, Question, Resolver, Session, build_query, client_for
 from crosslayer.dns.message import framed
+from crosslayer.errors import printable
 from crosslayer.testbed.certificates import make_certificates
 
 DESTINATION, SOURCE = b"\x01" * 8, b"\x02" * 8
@@ -355,6 +357,38 @@ def test_the_table_shows_what_is_there_and_says_where_nothing_is() -> None:
     assert said[1].index("DoT") == said[0].index("transport")
 
 
+def test_what_a_server_says_forges_no_row_and_reaches_no_terminal() -> None:
+    evil = "\x1b]0;owned\x07\nbind9 (10.53.0.68)  DoQ \u202e 853"
+    row = support._row(
+        ProbedHost("evil", "10.53.0.67"), Protocol.DOQ, 853, quic_versions=("v1",), error=evil, certificate_subject=evil
+    )
+    said = table.text([row])
+    assert len(said.splitlines()) == 3
+    assert all(line.isprintable() for line in said.splitlines())
+    assert r"\x1b]0;owned\x07\nbind9 (10.53.0.68)  DoQ \u202e 853" in said
+    assert str(DiscoverError(evil, where="\x9b")) == printable(f"\x9b: {evil}")
+
+
+def test_what_was_found_is_written_before_all_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "matrix.parquet"
+    seen: list[int] = []
+
+    def found(*_hosts: object, **_options: object) -> Iterator[list[Support]]:
+        yield [ROW]
+        seen.append(pq.read_table(file).num_rows)
+        yield [WEB]
+        raise RuntimeError("a fault of our own")
+
+    monkeypatch.setattr(discovery, "discover", found)
+    request = discovery.request(["192.0.2.1", "192.0.2.2"], **GOOD | {"outside": True, "out": file})
+    hosts = [ProbedHost(row.target, row.address) for row in (ROW, WEB)]
+    with pytest.raises(RuntimeError):
+        discovery._found(request, hosts)
+    assert seen == [1]
+    assert pq.read_table(file).to_pylist() == table.records([ROW, WEB])
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_a_table_of_nothing_is_a_sentence() -> None:
     assert table.text([SILENT]) == "0 of 1 addresses answer DNS, 0 of them DoQ.\nNothing at 10.53.0.200."
 
@@ -400,10 +434,10 @@ GOOD: dict[str, Any] = {
 
 
 def test_outside_only_what_is_listed_is_looked_at() -> None:
-    assert discover_command.request([], **GOOD).targets == []
+    assert discovery.request([], **GOOD).targets == []
     with pytest.raises(DiscoverError, match="there is no target"):
-        discover_command.request([], **GOOD | {"outside": True})
-    (host,) = discover_command.resolve(parse_targets(["192.0.2.1"]))
+        discovery.request([], **GOOD | {"outside": True})
+    (host,) = discovery.resolve(parse_targets(["192.0.2.1"]))
     assert (host.target, host.address) == ("192.0.2.1", "192.0.2.1")
 
 
@@ -421,10 +455,10 @@ def test_outside_only_what_is_listed_is_looked_at() -> None:
 )
 def test_options_are_looked_at_before_anything_is_sent(option: dict[str, Any], message: str) -> None:
     with pytest.raises((DiscoverError, DnsError), match=message):
-        discover_command.request(["192.0.2.1"], **GOOD | option)
+        discovery.request(["192.0.2.1"], **GOOD | option)
 
 
 def test_an_empty_file_is_not_every_resolver(tmp_path: Path) -> None:
     (tmp_path / "targets").write_text("# none\n", encoding="utf-8")
     with pytest.raises(DiscoverError, match="there is no target"):
-        discover_command.request([], **GOOD | {"file": tmp_path / "targets"})
+        discovery.request([], **GOOD | {"file": tmp_path / "targets"})

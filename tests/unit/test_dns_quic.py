@@ -469,6 +469,23 @@ def test_a_certificate_out_of_its_time(tmp_path: Path, age: timedelta) -> None:
     assert wire.core.error.startswith("certificate: ")
 
 
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_certificate_that_cannot_be_read_is_an_error(folder: Path, verify: bool) -> None:
+    class Weird:
+        """The server's certificate with a version that does not exist: 9."""
+
+        def public_bytes(self, _encoding: Encoding) -> bytes:
+            der = x509.load_pem_x509_certificate((folder / "server.pem").read_bytes()).public_bytes(Encoding.DER)
+            return der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x08")
+
+    far = FarEnd(folder)
+    far.configuration.certificate = Weird()
+    wire = Wire(core_for(DoQCore, Resolver("10.53.0.2", NAME, folder / "ca.pem", verify=verify)), far)
+    wire.handshake()
+    assert wire.core.error == "quic: malformed: InvalidVersion: 8 is not a valid X509 version"
+    assert not wire.core.handshake_complete
+
+
 def test_aioquics_own_check_is_replaced_not_dropped(server: Resolver, folder: Path) -> None:
     """The handshake of a core without a verdict of its own verifier must not complete."""
     core = core_for(DoQCore, server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from dataclasses import replace
@@ -11,17 +12,20 @@ from typing import Any
 import polars as pl
 import pytest
 import vl_convert
-from crosslayer.figures.dns_overhead import SERIES as DNS_SERIES
-from crosslayer.figures.handshakes import SERIES as HANDSHAKE_SERIES
-from crosslayer.figures.page_loads import SERIES as PLT_SERIES
 
 import synthetic
 from crosslayer import metrics, published
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.figures import FIGURES, MAX_ROWS, FigureError, Inputs, cdf, draw, of_study
-from crosslayer.figures import registry as registry_module
-from crosslayer.figures.style import SERIES
-from crosslayer.notebook import QUESTIONS
+from crosslayer.figures import MAX_ROWS, FigureError, Inputs, cdf, draw
+from crosslayer.figures import figure as figure_module
+from crosslayer.figures.style import LOOKS, TRANSPORTS
+from crosslayer.studies import STUDIES
+from crosslayer.studies.coalescing.figures.common import lacks
+from crosslayer.studies.coalescing.figures.dns_overhead import SERIES as DNS_SERIES
+from crosslayer.studies.coalescing.figures.handshakes import SERIES as HANDSHAKE_SERIES
+from crosslayer.studies.coalescing.figures.page_loads import SERIES as PLT_SERIES
+
+FIGURES = {figure.name: figure for figure in STUDIES["coalescing"].figures}
 
 PARTS: dict[str, dict[str, Any]] = {
     "one cell": {"links": ["dsl"], "pages": ["wikipedia.org"]},
@@ -54,10 +58,10 @@ def part(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return request.param, Inputs.of(Dataset.open(folder), published.load())
 
 
-@pytest.mark.parametrize("name", of_study("coalescing"))
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_draws_within_its_limits(whole: Inputs, name: str) -> None:
     drawing = draw(FIGURES[name], whole, "Campaign synthetic.")
-    assert 0 < drawing.frame.height <= MAX_ROWS
+    assert 0 < drawing.rows.height <= MAX_ROWS
     spec = drawing.chart.to_dict()
     assert sum(len(rows) for rows in spec["datasets"].values()) <= MAX_ROWS
     assert spec["vconcat"][0]["title"]["text"][0].startswith(FIGURES[name].heading.split()[0])
@@ -66,7 +70,7 @@ def test_every_figure_draws_within_its_limits(whole: Inputs, name: str) -> None:
     assert "<svg" in vl_convert.vegalite_to_svg(json.dumps(spec))
 
 
-@pytest.mark.parametrize("name", of_study("coalescing"))
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_says_what_is_missing(part: tuple[str, Inputs], name: str) -> None:
     what, inputs = part
     drawing = draw(FIGURES[name], inputs, "Campaign synthetic.")
@@ -88,7 +92,7 @@ def test_what_only_some_cells_lack_is_said_with_the_cells(whole: Inputs) -> None
             ~nothing, (pl.col("h3") == "1-rtt") | (link != "fiber") | (page == "example.org")
         ),
     )
-    assert inputs.lacks() == (
+    assert lacks(inputs) == (
         "Not in this campaign: example.org on 4G, DoQ exchanges (DSL), "
         "H3 0-RTT loads (wikipedia.org on Fiber; instagram.com on Fiber)."
     )
@@ -97,36 +101,52 @@ def test_what_only_some_cells_lack_is_said_with_the_cells(whole: Inputs) -> None
 def test_links_without_an_rtt_are_left_out_and_named(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path, rounds=2)
     shutil.rmtree(folder / "link_checks" / "link=fiber")
-    assert Inputs.of(Dataset.open(folder), published.load()).lacks() == "Left out, no RTT above 0 is known: Fiber."
+    assert lacks(Inputs.of(Dataset.open(folder), published.load())) == "Left out, no RTT above 0 is known: Fiber."
     shutil.rmtree(folder / "link_checks")
-    assert Inputs.of(Dataset.open(folder), published.load()).lacks() == (
+    assert lacks(Inputs.of(Dataset.open(folder), published.load())) == (
         "Left out, no RTT above 0 is known: 4G, 4G medium, Cable, DSL, Fiber."
     )
 
 
 def test_a_chart_with_too_many_rows_is_refused(whole: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "MAX_ROWS", 10)
+    monkeypatch.setattr(figure_module, "MAX_ROWS", 10)
     with pytest.raises(FigureError, match=r"fig05-dns-exchange: .* rows, more than the 10"):
         draw(FIGURES["fig05-dns-exchange"], whole, "")
 
 
-def test_registry_covers_the_paper() -> None:
-    covered = {figure.paper_figure for figure in of_study("coalescing").values()}
+def test_the_figures_cover_the_paper() -> None:
+    covered = {figure.paper_figure for figure in FIGURES.values()}
     assert {"Table II", *(f"Fig. {number}" for number in range(3, 13))} <= covered
-    assert {figure.study for figure in FIGURES.values()} == {"coalescing", *QUESTIONS.values()}
-    assert {figure.notebook for figure in FIGURES.values()} == {
-        "link_check",
-        "handshakes",
-        "dns_overhead",
-        "page_loads",
-        *QUESTIONS,
-    }
+    for study in STUDIES.values():
+        assert {figure.notebook for figure in study.figures} == {section.notebook for section in study.sections}
+        assert len({figure.name for figure in study.figures}) == len(study.figures)
 
 
-@pytest.mark.parametrize("order", [DNS_SERIES, HANDSHAKE_SERIES, PLT_SERIES, metrics.COMBINATIONS])
+def test_bad_data_is_a_figure_error_with_its_cause(whole: Inputs) -> None:
+    broken = replace(whole, dns_exchanges=whole.dns_exchanges.drop("protocol"))
+    with pytest.raises(
+        FigureError, match=r"fig05-dns-exchange: cannot be drawn \(ColumnNotFoundError: .*protocol"
+    ) as told:
+        draw(FIGURES["fig05-dns-exchange"], broken, "")
+    assert isinstance(told.value.__cause__, pl.exceptions.ColumnNotFoundError)
+
+
+def test_a_drawing_shows_itself_with_tooltips_and_as_a_picture(whole: Inputs) -> None:
+    drawing = draw(FIGURES["failures"], whole, "Campaign synthetic.")
+    shown = drawing._repr_mimebundle_()
+    assert base64.b64decode(shown["image/png"]) == drawing.png()
+    assert drawing.png().startswith(b"\x89PNG")
+    spec = shown["application/vnd.vegalite.v5+json"]
+    assert {"$schema": spec["$schema"]} | {k: v for k, v in drawing.vega_lite().items() if k != "$schema"} == spec
+    assert shown["text/plain"].startswith("Failed observations. ")
+    assert drawing.table is not None
+    assert drawing.verdict is None
+
+
+@pytest.mark.parametrize("order", [DNS_SERIES, HANDSHAKE_SERIES, PLT_SERIES, metrics.COMBINATIONS, tuple(TRANSPORTS)])
 def test_series_differ_in_colour_and_in_dash(order: tuple[str, ...]) -> None:
-    assert len({SERIES[name][0] for name in order}) == len(order)
-    assert len({tuple(SERIES[name][1]) for name in order}) == len(order)
+    assert len({LOOKS[name].color for name in order}) == len(order)
+    assert len({tuple(LOOKS[name].dash) for name in order}) == len(order)
 
 
 def test_fig5_draws_the_medians_and_the_published_curve(whole: Inputs) -> None:

@@ -22,6 +22,9 @@ from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
+
+from crosslayer import places
 
 ROOT = Path(__file__).parents[2]
 NIX = ROOT / "nix"
@@ -117,13 +120,12 @@ OUT_OF_REACH = re.compile(
 )
 
 
-@pytest.mark.parametrize("module", ["server", "stub"])
-def test_vendor_hash_is_that_of_go_mod_vendor(tmp_path: Path, module: str) -> None:
+def test_vendor_hash_is_that_of_go_mod_vendor(tmp_path: Path) -> None:
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go") or shutil.which(ROOT / ".venv" / "bin" / "go")
     if go is None:
         pytest.skip("there is no Go on this machine")
-    copy = tmp_path / module
-    shutil.copytree(ROOT / "emulation" / module, copy, ignore=shutil.ignore_patterns("vendor"))
+    copy = tmp_path / "emulation"
+    shutil.copytree(ROOT / "emulation", copy, ignore=shutil.ignore_patterns("vendor"))
     done = subprocess.run(
         [go, "mod", "vendor"],
         cwd=copy,
@@ -135,13 +137,13 @@ def test_vendor_hash_is_that_of_go_mod_vendor(tmp_path: Path, module: str) -> No
     if done.returncode != 0 and OUT_OF_REACH.search(done.stderr):
         pytest.skip(f"the Go modules are out of reach: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
-    written = re.findall(r'vendorHash = "([^"]+)"', (NIX / f"{module}.nix").read_text(encoding="utf-8"))
+    written = re.findall(r'vendorHash = "([^"]+)"', (NIX / "go.nix").read_text(encoding="utf-8"))
     assert written == [nar_hash(copy / "vendor")]
 
 
-def test_the_guest_init_has_no_modules_to_vendor() -> None:
-    assert "require" not in (ROOT / "emulation" / "wire" / "go.mod").read_text(encoding="utf-8")
-    assert "vendorHash = null;" in (NIX / "wire.nix").read_text(encoding="utf-8")
+def test_every_program_of_the_module_is_built() -> None:
+    written = re.findall(r'program "([a-z-]+)"', (NIX / "go.nix").read_text(encoding="utf-8"))
+    assert sorted(written) == sorted(path.name for path in (ROOT / "emulation" / "cmd").iterdir())
 
 
 # Tools and variables
@@ -189,11 +191,11 @@ def started(commands: list[ast.expr]) -> Iterator[ast.expr]:
             yield command.elts[words.index("--") + 1]
 
 
-PROMISED: dict[str, dict[str, list[str]]] = json.loads((NIX / "tools.json").read_text(encoding="utf-8"))
+LISTED: dict[str, Any] = json.loads((NIX / "packages.json").read_text(encoding="utf-8"))
 
 
 def commands_of(*purposes: str) -> set[str]:
-    return {command for purpose in purposes for commands in PROMISED[purpose].values() for command in commands}
+    return {command for purpose in purposes for commands in LISTED["tools"][purpose].values() for command in commands}
 
 
 def test_every_program_the_library_starts_is_in_the_shell() -> None:
@@ -204,23 +206,54 @@ def test_every_program_the_library_starts_is_in_the_shell() -> None:
 
 def test_every_tool_of_the_shell_is_called_somewhere() -> None:
     assert commands_of("measuring") - called_programs() == set()
-    told = (ROOT / "lib/crosslayer/cli.py").read_text(encoding="utf-8") + (ROOT / "lib/crosslayer/doctor.py").read_text(
-        encoding="utf-8"
+    told = "".join(path.read_text(encoding="utf-8") for path in LIBRARY)
+    scripts = "".join(
+        p.read_text(encoding="utf-8") for p in [*(ROOT / "setup").iterdir(), NIX / "checks.nix", NIX / "go.nix"]
     )
-    scripts = "".join(p.read_text(encoding="utf-8") for p in [*(ROOT / "setup").iterdir(), NIX / "checks.nix"])
     for command in commands_of("looking"):
         assert re.search(rf"\b{command}\b", told), f"nothing tells the user of {command}"
     for command in commands_of("developing"):
         assert re.search(rf"\b{command}\b", scripts), f"no check runs {command}"
 
 
-def test_the_flake_sets_the_variables_the_library_reads() -> None:
+def test_the_flake_sets_variables_the_library_reads() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in LIBRARY)
     read = set(re.findall(r"""["'](CROSSLAYER_[A-Z_]+)["']""", text))
-    # The library's own, and one for whoever hunts a fault.
-    read -= {"CROSSLAYER_CA", "CROSSLAYER_DEBUG", "CROSSLAYER_PRIVATE", "CROSSLAYER_SERVER"}
-    written = set(re.findall(r"(CROSSLAYER_[A-Z_]+) =", (NIX / "variables.nix").read_text(encoding="utf-8")))
-    assert written == read
+    written = set(re.findall(r"(CROSSLAYER_[A-Z_]+) =", (NIX / "programs.nix").read_text(encoding="utf-8")))
+    assert written <= read
+    # What a checkout has itself, it must go on having in the shell: that is the user's to set.
+    assert written & {thing.variable for thing in places.THINGS.values() if thing.in_checkout} == set()
+
+
+def test_the_package_has_everything_a_checkout_has() -> None:
+    programs = (NIX / "programs.nix").read_text(encoding="utf-8")
+    share = programs[programs.index("crosslayer-share") : programs.index("variables = {")]
+    for thing in places.THINGS.values():
+        for part in Path(thing.in_checkout).parts[-1:]:
+            assert part in share or part.replace("crosslayer-", "go.") in share
+
+
+@pytest.mark.parametrize("below", [".", "notebooks", "nowhere"])
+def test_the_shell_takes_the_checkouts_library_and_nothing_of_the_hosts(tmp_path: Path, below: str) -> None:
+    hook = re.search(r"shellHook = ''(.*?)'';", (NIX / "shell.nix").read_text(encoding="utf-8"), re.DOTALL)
+    assert hook is not None
+    checkout = tmp_path / "checkout"
+    (checkout / "lib" / "crosslayer").mkdir(parents=True)
+    here = tmp_path / "elsewhere" if below == "nowhere" else checkout / below
+    here.mkdir(exist_ok=True)
+    said = subprocess.run(
+        ["bash", "-euc", f'{hook[1]}\necho "${{PYTHONPATH-none}}"'],
+        cwd=here,
+        env=os.environ | {"PYTHONPATH": "/of/the/host"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said.strip() == ("none" if below == "nowhere" else f"{checkout}/lib")
+
+
+def test_a_kernel_of_the_users_own_does_not_win() -> None:
+    assert 'JUPYTER_PREFER_ENV_PATH = "1";' in (NIX / "programs.nix").read_text(encoding="utf-8")
 
 
 def test_sources_name_files_that_are_there() -> None:
@@ -247,55 +280,53 @@ def written_requirements() -> list[str]:
     return [*pyproject["build-system"]["requires"], *project["dependencies"], *extras]
 
 
-def test_nix_reads_the_names_pip_reads() -> None:
-    pattern = re.search(r'builtins\.match "([^"]+)"', (NIX / "requirements.nix").read_text(encoding="utf-8"))
-    assert pattern is not None
-    for requirement in written_requirements():
-        matched = re.fullmatch(pattern[1], requirement)
-        assert matched is not None
-        assert matched[1] == Requirement(requirement).name
+def versions(name: str) -> dict[str, str]:
+    """Versions by name in a list of requirements or a lock; of several for other Pythons, the newest."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return dict(re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("given_by", ["flake", "requirements.lock"])
+def test_nix_has_a_name_for_every_requirement() -> None:
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, listed = pyproject["project"], LISTED["python"]
+    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
+    wanted = {"build": pyproject["build-system"]["requires"], "runtime": project["dependencies"]}
+    names = {group: {Requirement(text).name for text in requirements} for group, requirements in wanted.items()}
+    for group in names:
+        assert set(listed[group]) == names[group]
+    others = {Requirement(text).name for text in extras} - names["build"]
+    assert set(listed["extras"]) | set(listed["left_out"]) == others
+    assert not set(listed["extras"]) & set(listed["left_out"])
+
+
+def test_our_own_packages_are_the_wheels_of_the_lock() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    for name, wheel in LISTED["own"].items():
+        entry = lock[lock.index(f"\n{name}=={wheel['version']} ") + 1 :].split("\n", 3)
+        digest = base64.b64decode(wheel["hash"].removeprefix("sha256-")).hex()
+        assert any(f"sha256:{digest}" in line for line in entry[1:3]), name
+
+
+@pytest.mark.parametrize("given_by", ["requirements.lock", "setup/pinned.in"])
 def test_versions_satisfy_the_ranges_in_pyproject(given_by: str) -> None:
-    versions = json.loads((NIX / "versions.json").read_text(encoding="utf-8"))["packages"]
+    given = versions(given_by)
     for written in written_requirements():
         requirement = Requirement(written)
-        version = versions[requirement.name][given_by]
-        # What only builds the package is not in the lock of what runs it.
-        assert version is not None, f"{given_by} has no {requirement.name}"
+        if given_by == "setup/pinned.in" and requirement.name not in given:
+            assert requirement.name in {"editables", "hatchling", "jupyterlab", *LISTED["python"]["left_out"]}
+            continue
+        version = given[requirement.name]
         assert version in requirement.specifier, f"{given_by} has {requirement.name} {version}, wanted is {requirement}"
 
 
-def test_versions_are_those_of_the_locks() -> None:
-    script = load(NIX / "versions.py")
-    assert script.table(*script.kept()) == json.loads(script.OUT.read_text(encoding="utf-8")), "run nix/versions.py"
-
-
-def test_without_nix_a_new_lock_renews_only_its_own_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = load(NIX / "versions.py")
-    monkeypatch.setattr(script, "OUT", tmp_path / "versions.json")
-    monkeypatch.setattr(script.shutil, "which", lambda _name: None)
-    shutil.copyfile(NIX / "versions.json", script.OUT)
-    before = script.kept()
-    monkeypatch.setattr(script, "locked", lambda: {"polars": "1.99"})
-    assert script.main([]) == 0
-    assert script.kept() == before
-    assert json.loads(script.OUT.read_text(encoding="utf-8"))["packages"]["polars"]["requirements.lock"] == "1.99"
-
-
-def test_versions_come_from_a_file_where_there_is_no_nix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = load(NIX / "versions.py")
-    monkeypatch.setattr(script, "OUT", tmp_path / "versions.json")
-    given = tmp_path / "flake.json"
-    given.write_text('{"python": "3.13.1", "packages": {"polars": "1.31.0"}}', encoding="utf-8")
-    assert script.main(["--flake", str(given), "--known-from", "a test"]) == 0
-    written = json.loads((tmp_path / "versions.json").read_text(encoding="utf-8"))
-    assert written["packages"]["polars"]["flake"] == "1.31.0"
-    assert written["packages"]["aioquic"]["flake"] is None
-    assert written["known_from"] == "a test"
-    with pytest.raises(SystemExit):
-        script.main(["--flake", str(given)])
+def test_the_locks_in_setup_are_of_what_they_say() -> None:
+    assert versions("setup/pinned.in").items() <= versions("setup/pinned.lock").items(), "run `make lock`"
+    lowest = versions("setup/lowest.lock")
+    tested = [Requirement(text) for text in written_requirements() if Requirement(text).name in lowest]
+    assert {"polars", "aioquic", "pytest", "pandas"} <= {requirement.name for requirement in tested}
+    for requirement in tested:
+        bound = next(part.version for part in requirement.specifier if part.operator == ">=")
+        assert Version(lowest[requirement.name]) == Version(bound), f"run `make lock`: {requirement}"
 
 
 # papermill in the shell
@@ -362,8 +393,40 @@ def test_papermill_gives_an_output_path_where_there_is_none(papermill: Papermill
 
 
 def test_papermill_takes_parameters_without_an_output_path(papermill: Papermill) -> None:
-    parameters = ["-p", "profile", "smoke", "--parameters", "studies", "a b"]
+    parameters = [
+        "-p",
+        "size",
+        "smoke",
+        "--parameters",
+        "studies",
+        "a b",
+        "--log-output",
+        "-k",
+        "python3",
+        "--log-level=INFO",
+    ]
     assert papermill("notebooks/run_all.ipynb", *parameters)[1] == DEFAULT + parameters
+
+
+def test_papermill_takes_options_before_the_notebook_and_a_working_folder(papermill: Papermill) -> None:
+    said = papermill("--no-progress-bar", "-p", "size", "smoke", "notebooks/run_all.ipynb", "--report-mode")
+    assert said[1] == ["--no-progress-bar", "-p", "size", "smoke", *DEFAULT, "--report-mode"]
+    assert papermill("--cwd", ".", "notebooks/run_all.ipynb")[1] == ["--cwd", ".", *DEFAULT[:2]]
+
+
+def test_the_shells_papermill_knows_the_options_of_papermill() -> None:
+    cli = pytest.importorskip("papermill.cli")
+    script = (NIX / "papermill.sh").read_text(encoding="utf-8")
+    for name, words in (("two", 2), ("one", 1)):
+        known = re.search(rf"^{name}='([^']*)'", script, re.MULTILINE)
+        assert known is not None
+        takes = {
+            option
+            for parameter in cli.papermill.params
+            for option in parameter.opts
+            if option.startswith("-") and parameter.nargs == words and not parameter.is_flag
+        }
+        assert takes <= set(known[1].split())
 
 
 def test_papermill_puts_its_output_beside_the_notebooks_from_anywhere(papermill: Papermill, folder: Path) -> None:
@@ -377,9 +440,9 @@ def test_papermill_puts_its_output_beside_the_notebooks_from_anywhere(papermill:
     "words",
     [
         ["notebooks/run_all.ipynb", "out.ipynb"],
-        ["notebooks/run_all.ipynb", "out.ipynb", "-p", "profile", "smoke"],
-        ["notebooks/run_all.ipynb", "-p", "profile", "smoke", "out.ipynb"],
-        ["notebooks/run_all.ipynb", "-p", "profile"],
+        ["notebooks/run_all.ipynb", "out.ipynb", "-p", "size", "smoke"],
+        ["notebooks/run_all.ipynb", "-p", "size", "smoke", "out.ipynb"],
+        ["notebooks/run_all.ipynb", "-p", "size"],
         ["notebooks/run_all.ipynb", "-"],
         ["--help-notebook", "notebooks/run_all.ipynb"],
         ["--version"],
@@ -408,23 +471,29 @@ def reproduce(papermill: Papermill, folder: Path) -> Callable[..., Path]:
     script = "".join((NIX / name).read_text(encoding="utf-8") for name in ("workplace.sh", "reproduce.sh"))
     here = folder / "here"
     here.mkdir()
+    doctor = folder / "programs" / "crosslayer"
+    doctor.write_text(f"#!{shutil.which('bash')}\necho ok\necho\necho It shows.\nexit 1\n", encoding="utf-8")
+    doctor.chmod(0o755)
 
     def run(*words: str) -> Path:
-        subprocess.run(
+        done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script, "reproduce", *words],
             cwd=here,
             env=os.environ | {"PATH": f"{folder / 'programs'}:{os.environ['PATH']}", "WORKPLACE": str(package)},
+            capture_output=True,
+            text=True,
             check=True,
         )
+        assert done.stderr.endswith("It shows.\n"), "it says which way it goes before it starts"
         return here
 
     return run
 
 
 def test_reproduce_works_outside_a_checkout(reproduce: Callable[..., Path], folder: Path) -> None:
-    here = reproduce("-p", "profile", "smoke")
+    here = reproduce("-p", "size", "smoke")
     arguments = (folder / "arguments").read_text(encoding="utf-8").splitlines()
-    assert arguments == [*DEFAULT, "-p", "profile", "smoke"]
+    assert arguments == [*DEFAULT, "-p", "size", "smoke"]
     assert (here / "data/raw/coalescing/campaign.json").read_text(encoding="utf-8") == "from the package"
     assert os.access(here / "notebooks/run_all.ipynb", os.W_OK)
 

@@ -148,6 +148,19 @@ def test_the_doctor_compares_what_is_installed(nowhere: Path, monkeypatch: pytes
     assert doctor._python().detail.endswith("packages as in requirements.lock")
 
 
+def test_the_doctors_last_line_says_which_way_it_goes_and_how_to_get_the_other() -> None:
+    netem, uml = (doctor.Finding(item, doctor.State.OK, "") for item in ("netem", "uml"))
+    no_netem = doctor.Finding("netem", doctor.State.NOTE, "")
+    no_uml = doctor.Finding("uml", doctor.State.MISSING, "", "Use `nix develop .#uml`.")
+    assert "over the netem of its kernel. " in doctor.verdict([netem, uml])
+    guest = doctor.verdict([no_netem, uml])
+    assert "in a User-Mode Linux guest" in guest
+    assert "`crosslayer report`" in guest
+    shown = doctor.verdict([no_netem, no_uml])
+    assert "cannot measure (uml): it shows the committed campaigns" in shown
+    assert shown.endswith("To measure: Use `nix develop .#uml`.")
+
+
 def test_a_checkout_is_known_by_what_is_in_it(nowhere: Path) -> None:
     assert places.checkout() is None
     root = Path(__file__).parents[2]

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import synthetic
-from crosslayer import metrics, plan_command
+from crosslayer import metrics
+from crosslayer.commands import rounds
 from crosslayer.metrics.precision import rounds_needed
 from crosslayer.metrics.resampling import Estimate, Sample, derived, drawn
 
@@ -86,21 +88,26 @@ def test_a_pilot_of_too_few_rounds_gives_no_number() -> None:
 # The command
 
 
+def run(folder: Path) -> list[str]:
+    """What the command says of a pilot, line by line."""
+    said = CliRunner().invoke(rounds.command, [str(folder)], catch_exceptions=False)
+    return said.output.splitlines()
+
+
 @pytest.mark.parametrize(("text", "percent"), [("1%", 1.0), (" 0.5 % ", 0.5), ("12.25%", 12.25)])
 def test_precision_is_a_percentage(text: str, percent: float) -> None:
-    assert plan_command.parse_precision(text) == percent
+    assert rounds.parse_precision(text) == percent
 
 
 @pytest.mark.parametrize("text", ["1", "0.01", "0%", "100%", "-1%", "one", "%", ""])
 def test_another_precision_is_refused(text: str) -> None:
-    with pytest.raises(plan_command.PlanError, match=r"is not a precision.*e\.g\. 1%"):
-        plan_command.parse_precision(text)
+    with pytest.raises(rounds.RoundsError, match=r"is not a precision.*e\.g\. 1%"):
+        rounds.parse_precision(text)
 
 
 def test_command_lists_every_cell_and_the_greatest_number(tmp_path: Path) -> None:
-    lines: list[str] = []
     folder = synthetic.write(tmp_path, links=["4g", "fiber"], pages=["wikipedia.org", "example.org"], rounds=20)
-    plan_command.run(folder, "1%", lines.append)
+    lines = run(folder)
     rows = [line.split() for line in lines if " + H3 " in line]
     assert len(rows) == 2 * 2 * 4
     assert [row[0] for row in rows] == ["4g"] * 8 + ["fiber"] * 8
@@ -112,8 +119,7 @@ def test_command_lists_every_cell_and_the_greatest_number(tmp_path: Path) -> Non
 
 def test_a_cell_with_too_few_rounds_is_marked(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path, links=["fiber"], pages=["example.org"], rounds=8, failures=0.2, seed=5)
-    lines: list[str] = []
-    plan_command.run(folder, "1%", lines.append)
+    lines = run(folder)
     text = "\n".join(lines)
     assert " ?" in text
     assert "fewer than 6 complete rounds" in text
@@ -121,11 +127,11 @@ def test_a_cell_with_too_few_rounds_is_marked(tmp_path: Path) -> None:
 
 def test_command_refuses_a_pilot_that_says_nothing(tmp_path: Path) -> None:
     short = synthetic.write(tmp_path / "short", links=["fiber"], pages=["example.org"], rounds=5)
-    with pytest.raises(plan_command.PlanError, match=r"fewer than 6 complete rounds in every cell.*--rounds 30"):
-        plan_command.run(short, "1%", print)
+    with pytest.raises(rounds.RoundsError, match=r"fewer than 6 complete rounds in every cell.*--rounds 30"):
+        run(short)
     only_dns = synthetic.write(tmp_path / "dns", links=["fiber"], pages=["example.org"], rounds=8, h3=[], aa=False)
-    with pytest.raises(plan_command.PlanError, match="no round with both"):
-        plan_command.run(only_dns, "1%", print)
+    with pytest.raises(rounds.RoundsError, match="no round with both"):
+        run(only_dns)
 
 
 # Estimates: statistics of resampled rounds

@@ -21,16 +21,15 @@ from crosslayer.browser import BrowserError
 from crosslayer.campaign import provenance
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.cli import cli
-from crosslayer.figures import Figure, Inputs
-from crosslayer.report import _until_merged, answer
+from crosslayer.figures import Drawing, Figure, Inputs, draw
+from crosslayer.report import answer
 from crosslayer.report import drawing as drawing_all
-from crosslayer.report._until_merged import Drawing, draw, figures_of
 from crosslayer.report.files import saved_claims
-from crosslayer.studies import STUDIES
+from crosslayer.studies import STUDIES, Study
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("failures", "fig05-dns-exchange")
-FIGURES = {figure.name: figure for study in STUDIES.values() for figure in figures_of(study)}
+FIGURES = {figure.name: figure for study in STUDIES.values() for figure in study.figures}
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +209,7 @@ def test_claims_of_another_study_come_from_its_own_campaign(
 def test_every_figure_has_its_part_of_the_page() -> None:
     for study in STUDIES.values():
         notebooks = {section.notebook for section in study.sections}
-        assert {figure.notebook for figure in figures_of(study)} <= notebooks, study.name
+        assert {figure.notebook for figure in study.figures} <= notebooks, study.name
 
 
 @pytest.mark.parametrize(
@@ -230,8 +229,8 @@ def test_the_page_says_what_its_study_measures(
 def test_figures_of_other_studies_are_shown_whatever_campaign_they_are_of(
     folder: Path, dataset: Dataset, drawings: list[Drawing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = replace(drawings[0].figure, name="asked", study="key-share", notebook="question_key_share", title="Why?")
-    with_figures(monkeypatch, asked)
+    asked = replace(drawings[0].figure, name="asked", notebook="question_key_share", title="Why?")
+    with_figures(monkeypatch, asked, study="key-share")
     other = replace(dataset, campaign=replace(dataset.campaign, study="key-share", campaign="another"))
     report.save_drawing(replace(drawings[0], figure=asked, verdict="Because of <it>."), other, folder)
     page = report.write_index(dataset, folder).read_text()
@@ -245,10 +244,11 @@ def test_figures_of_other_studies_are_shown_whatever_campaign_they_are_of(
 # A figure that fails
 
 
-def with_figures(monkeypatch: pytest.MonkeyPatch, *more: Figure) -> None:
-    """As if a few figures of `NAMES` and some more were all that there are."""
-    known = [*(FIGURES[name] for name in NAMES), *more]
-    monkeypatch.setattr(_until_merged, "FIGURES", {figure.name: figure for figure in known})
+def with_figures(monkeypatch: pytest.MonkeyPatch, *more: Figure, study: str = studies.DEFAULT) -> None:
+    """As if a few figures of `NAMES`, and some more of a study, were all that there are."""
+    known = {studies.DEFAULT: tuple(FIGURES[name] for name in NAMES)}
+    known[study] = (*known.get(study, ()), *more)
+    monkeypatch.setattr(Study, "figures", property(lambda self: known.get(self.name, ())))
 
 
 def broken_figure() -> Figure:
@@ -320,11 +320,11 @@ def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdict
     page = report.write_index(dataset, folder).read_text()
     said = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
     assert said.count("<li>") == 3
-    assert "1.50 % [1.25, 1.75] slower over DoH" in said
-    assert "gives back 1.50 % [1.25, 1.75] of each page load" in said
+    assert "1.5 % [1.25, 1.75] longer over DoH" in said
+    assert "gives back 1.5 % [1.25, 1.75] of each load" in said
     measured = numbered.filter(pl.col("verdict") != "not measured")
     assert f"of the {measured.height} published results that were measured again" in said
-    assert "In brackets are 95 % intervals (rounds resampled, 7 per link and page" in said
+    assert "In brackets: 95 % intervals, 7 rounds of each link and page resampled" in said
     assert page.index('class="answer"') < page.index('id="summary"') < page.index('id="claims"') < page.index("<figure")
 
 

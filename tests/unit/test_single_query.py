@@ -11,12 +11,11 @@ import pytest
 
 from crosslayer import claims, published
 from crosslayer.campaign import NoOptions
-from crosslayer.campaign.schema import TABLES, Kind
-from crosslayer.claims import imc22
-from crosslayer.claims.studies import BY_STUDY
-from crosslayer.figures import FIGURES, Inputs, draw
+from crosslayer.campaign.tables import TABLES
+from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES, sized
 from crosslayer.studies.single_query import vantage
+from crosslayer.studies.single_query.claims import CLAIMS
 from crosslayer.studies.single_query.measure import CONDITIONS, EVERYWHERE, FIRST_ONLY, RESOLVERS
 from crosslayer.studies.single_query.metrics import SIZES, single_queries
 
@@ -24,7 +23,7 @@ ROUNDS = 8
 PLAN = sized("single-query", "quick")
 RTT_MS = {name: profile.rtt_ms for name, profile in vantage.profiles(PLAN.links, PLAN.seed).items()}
 ROUND_TRIPS = {"DoUDP": 0, "DoTCP": 1, "DoQ": 1, "DoH3": 1, "DoT": 2, "DoH": 2}
-OWN = {name: figure for name, figure in FIGURES.items() if figure.study == "single-query"}
+OWN = {figure.name: figure for figure in STUDIES["single-query"].figures}
 
 
 # The model
@@ -121,15 +120,7 @@ def exchanges(links: dict[str, float], seed: int = 1, *, own_bytes: float = 1.0)
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    kinds: dict[Kind, Any] = {
-        Kind.INTEGER: pl.Int64(),
-        Kind.REAL: pl.Float64(),
-        Kind.TEXT: pl.String(),
-        Kind.BOOLEAN: pl.Boolean(),
-        Kind.JSON: pl.String(),
-        Kind.REAL_LIST: pl.List(pl.Float64()),
-    }
-    return pl.LazyFrame(rows, schema={column.name: kinds[column.kind] for column in TABLES[name]})
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
 
 
 def tables(rows: list[dict[str, Any]], links: dict[str, float]) -> dict[str, pl.LazyFrame]:
@@ -143,9 +134,20 @@ def whole() -> dict[str, pl.LazyFrame]:
     return tables(exchanges(RTT_MS), RTT_MS)
 
 
+class Tables:
+    """What claims know of a dataset."""
+
+    def __init__(self, frames: dict[str, pl.LazyFrame]) -> None:
+        self.table = frames.__getitem__
+
+
+def check(frames: dict[str, pl.LazyFrame]) -> pl.DataFrame:
+    return claims.check(Tables(frames), CLAIMS, published.load().claims, elsewhere={"T001": "it is of coalescing"})
+
+
 @pytest.fixture(scope="module")
 def verdicts(whole: dict[str, pl.LazyFrame]) -> pl.DataFrame:
-    return claims.check(**whole, claims=published.load().claims, study="single-query")
+    return check(whole)
 
 
 def inputs(frames: dict[str, pl.LazyFrame], links: dict[str, float]) -> Inputs:
@@ -168,9 +170,8 @@ def test_series_are_the_papers_conditions_and_leave_warming_and_other_resolvers_
 def test_figures_draw_what_there_is_and_say_where_there_is_nothing(name: str, whole: dict[str, pl.LazyFrame]) -> None:
     drawing = draw(OWN[name], inputs(whole, RTT_MS), "Campaign c.")
     drawing.chart.to_dict()
-    make_table = OWN[name].table
-    assert make_table is not None
-    assert make_table(drawing.frame).height
+    assert drawing.table is not None
+    assert drawing.table.height
     empty = tables([], RTT_MS)
     assert "no single queries" in str(draw(OWN[name], inputs(empty, RTT_MS), "").chart.to_dict())
 
@@ -202,7 +203,7 @@ def test_published_bytes_are_reproduced_and_a_tenth_more_is_not(verdicts: pl.Dat
     assert found.height == len(bytes_claims)
     assert found["verdict"].unique().to_list() == ["reproduced"]
     more = tables(exchanges(RTT_MS, own_bytes=1.1), RTT_MS)
-    other = claims.check(**more, claims=published.load().claims, study="single-query")
+    other = check(more)
     found = other.filter(pl.col("claim_id").is_in(bytes_claims))
     assert found["verdict"].unique().to_list() == ["not reproduced"]
 
@@ -217,7 +218,7 @@ def test_round_trips_alone_reproduce_the_papers_comparisons(claim: str, verdicts
 
 def test_medians_over_all_vantage_points_need_all_of_them() -> None:
     links = {name: rtt for name, rtt in RTT_MS.items() if not name.startswith("oc")}
-    found = claims.check(**tables(exchanges(links), links), claims=published.load().claims, study="single-query")
+    found = check(tables(exchanges(links), links))
     row = found.row(by_predicate=pl.col("claim_id") == "I092", named=True)
     assert (row["verdict"], row["why"]) == ("not measured", "This campaign has no vantage point in Oceania.")
     assert found.row(by_predicate=pl.col("claim_id") == "I054", named=True)["verdict"] == "reproduced"
@@ -226,16 +227,16 @@ def test_medians_over_all_vantage_points_need_all_of_them() -> None:
 def test_checks_are_those_of_sections_1_to_3_1_and_no_others(verdicts: pl.DataFrame) -> None:
     results = published.load().claims.filter(kind="result", paper="IMC22")
     other_half = pl.col("section_or_figure").str.starts_with("3.2") | pl.col("claim_id").is_in(["I001", "I002"])
-    assert sorted(imc22.CHECKS) == sorted(results.filter(~other_half)["claim_id"])
+    assert sorted(CLAIMS.checks) == sorted(results.filter(~other_half)["claim_id"])
 
 
 def test_a_claim_belongs_to_one_study_and_others_say_so(verdicts: pl.DataFrame) -> None:
-    owners = [claim for study in BY_STUDY.values() for claim in study.checks]
+    owners = [claim for study in STUDIES.values() if study.claims for claim in study.claims.checks]
     assert len(owners) == len(set(owners))
     row = verdicts.row(by_predicate=pl.col("claim_id") == "T001", named=True)
-    assert row["why"] == "The study coalescing is not in this dataset."
+    assert row["why"] == "It is of coalescing."
 
 
 def test_a_study_without_claims_measures_none(whole: dict[str, pl.LazyFrame]) -> None:
-    found = claims.check(**whole, claims=published.load().claims, study="serialisation")
+    found = claims.check(Tables(whole), STUDIES["serialisation"].claims, published.load().claims, elsewhere={})
     assert found["verdict"].unique().to_list() == ["not measured"]

@@ -7,18 +7,32 @@ import json
 import sqlite3
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 import pytest
 
+from crosslayer.campaign.dataset import Dataset
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.export import export
 from crosslayer.campaign.plan import Cell, Plan
-from crosslayer.campaign.store import FILE_NAME, Store, open_existing
+from crosslayer.campaign.store import FILE_NAME, Store
+from crosslayer.campaign.tables import SCHEMA_VERSION
 
 PLAN = Plan(study="coalescing", links=("fiber", "4g"), pages=("example.org",), rounds=2)
 CELL = Cell("fiber", "example.org")
+
+
+_FACTS = {
+    "campaign": "c",
+    "backend": "uml",
+    "started": "2026-01-01T00:00:00+00:00",
+    "host": {"cpu": "Example CPU", "cores": 2, "memory_bytes": 8, "kernel": "6.1.0", "os": "Debian 12"},
+    "versions": {"crosslayer": "0.1.0", "python": "3.11"},
+    "git": {"revision": "0" * 40, "clean": True},
+}
 
 
 def _rtt(number: int, link: str = "fiber", **more: object) -> dict[str, object]:
@@ -77,9 +91,56 @@ store.add_round(Cell("fiber", "example.org"), 1, {{"tcp_rtts": rows()}})
 def test_another_plan_is_refused_and_more_rounds_of_the_same_are_welcome(tmp_path: Path) -> None:
     Store(tmp_path, PLAN).close()
     with pytest.raises(CampaignError, match=r"another plan.*seed is 1 there and 2 now"):
-        Store(tmp_path, Plan(links=PLAN.links, pages=PLAN.pages, rounds=2, seed=2))
-    with Store(tmp_path, Plan(links=PLAN.links, pages=PLAN.pages, rounds=9)) as store:
+        Store(tmp_path, PLAN.resized(seed=2))
+    with Store(tmp_path, PLAN.resized(rounds=9)) as store:
         assert store.fact("plan")["rounds"] == 9
+
+
+@dataclass(frozen=True)
+class Options:
+    clients: int = 4
+    proxy: str = "ours"
+
+
+def test_another_option_is_another_plan_and_a_younger_one_had_its_default(tmp_path: Path) -> None:
+    plan = PLAN.resized(options=Options(clients=2))
+    Store(tmp_path, plan).close()
+    with pytest.raises(CampaignError, match=r"another plan \(clients is 2 there and 4 now\)"):
+        Store(tmp_path, plan.resized(options=Options()))
+    with Store(tmp_path, plan) as store:
+        assert store.fact("options_changed") == {"clients": 2}
+        store.set_fact("plan", plan.as_dict() | {"options": {"clients": 2}})
+    with pytest.raises(CampaignError, match="proxy is ours there and theirs now"):
+        Store(tmp_path, plan.resized(options=Options(clients=2, proxy="theirs")))
+    Store(tmp_path, plan).close()
+
+
+def test_a_campaign_is_exported_without_its_study(tmp_path: Path) -> None:
+    """Options, of whatever study, are values by then."""
+    with Store(tmp_path, PLAN.resized(options=Options(clients=2))) as store:
+        for name, value in _FACTS.items():
+            store.set_fact(name, value)
+        store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
+    with Store(tmp_path) as store:
+        export(store, tmp_path)
+    dataset = Dataset.open(tmp_path)
+    assert dataset.campaign.plan["clients"] == 2
+    assert "link by uml, clients 2, measured on" in dataset.caption
+
+
+def test_a_store_of_an_older_version_is_left_alone(tmp_path: Path) -> None:
+    """What could go on with it is named: the revision that began it."""
+    with Store(tmp_path, PLAN) as store:
+        store.set_fact("git", {"revision": "0123abc", "clean": True})
+        store.set_fact("schema_version", SCHEMA_VERSION - 1)
+        store.set_fact("plan", {"study": "coalescing", "aa_cell": True})
+    for plan in (PLAN, None):
+        with pytest.raises(CampaignError, match=r"tables of version 1; this one writes 2.*0123abc.*--out"):
+            Store(tmp_path, plan)
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
+        assert db.execute("SELECT value FROM facts WHERE name = 'plan'").fetchone() == (
+            '{"study": "coalescing", "aa_cell": true}',
+        )
 
 
 def test_a_second_run_on_the_same_folder_is_refused(tmp_path: Path) -> None:
@@ -105,7 +166,7 @@ def test_a_full_disk_keeps_what_was_measured(tmp_path: Path) -> None:
 
 def test_export_writes_each_link_once_with_descriptions_and_units(tmp_path: Path) -> None:
     with Store(tmp_path, PLAN) as store:
-        for name, value in (("campaign", "c"), ("backend", "uml"), ("started", "2026-01-01T00:00:00+00:00")):
+        for name, value in _FACTS.items():
             store.set_fact(name, value)
         store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
         store.add_round(Cell("4g", "example.org"), 0, {"tcp_rtts": [_rtt(0, "4g", rtt_ms=None, error="refused")]})
@@ -119,14 +180,18 @@ def test_export_writes_each_link_once_with_descriptions_and_units(tmp_path: Path
     assert campaign["plan"]["links"] == ["fiber", "4g"]
     assert campaign["rows"]["tcp_rtts"] == 2
     crate = json.loads((tmp_path / "ro-crate-metadata.json").read_text(encoding="utf-8"))
-    listed = {entity["@id"] for entity in crate["@graph"]}
+    listed = {unquote(entity["@id"]) for entity in crate["@graph"]}
     assert {"campaign.json", "tcp_rtts/link=fiber/part-0.parquet", "tcp_rtts/link=4g/part-0.parquet"} <= listed
 
 
 def test_exporting_a_folder_without_a_campaign_says_so(tmp_path: Path) -> None:
     with pytest.raises(CampaignError, match="no campaign here"):
-        open_existing(tmp_path)
+        Store(tmp_path)
     assert not (tmp_path / FILE_NAME).exists()
+    sqlite3.connect(tmp_path / FILE_NAME).close()
+    (tmp_path / FILE_NAME).touch()
+    with pytest.raises(CampaignError, match="holds no plan"):
+        Store(tmp_path)
 
 
 def test_a_store_that_is_older_than_a_column_gets_it(tmp_path: Path) -> None:
@@ -135,6 +200,5 @@ def test_a_store_that_is_older_than_a_column_gets_it(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
         db.execute("ALTER TABLE dns_exchanges DROP COLUMN variant")
     with Store(tmp_path, PLAN) as store:
-        export(store, tmp_path)
         assert store.done() == {("fiber", "example.org", 0)}
         assert store.rows("dns_exchanges") == []

@@ -8,7 +8,7 @@ import pytest
 
 from crosslayer.campaign import CampaignError
 from crosslayer.campaign.plan import changed, check_names
-from crosslayer.campaign.schema import TABLES
+from crosslayer.campaign.tables import TABLES
 from crosslayer.dns import Protocol
 from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.stub import QueryMetrics
@@ -67,7 +67,7 @@ def test_lookups_are_numbered_as_they_arrived() -> None:
     assert [row["number"] for row in rows] == list(range(len(LOAD)))
     assert rows[0]["started_s"] == pytest.approx(1_700_000_000, abs=1e-6)
     assert (rows[0]["handshake_ms"], rows[0]["error"]) == (30.0, None)
-    assert set(rows[0]) <= {column.name for column in TABLES["lookups"]}
+    assert set(rows[0]) <= {column.name for column in TABLES["lookups"].columns}
 
 
 def test_the_summary_has_the_lookup_of_the_pages_own_host() -> None:

@@ -10,11 +10,13 @@ import numpy as np
 import polars as pl
 import pytest
 import vl_convert
-from crosslayer.claims.imc22_web import CHECKS
 
 from crosslayer import claims, published
-from crosslayer.campaign.schema import TABLES, Kind
-from crosslayer.figures import FIGURES, MAX_ROWS, Inputs, draw, of_study, web
+from crosslayer.campaign.tables import TABLES
+from crosslayer.figures import MAX_ROWS, Inputs, draw
+from crosslayer.studies import STUDIES
+from crosslayer.studies.web import figures as web
+from crosslayer.studies.web.claims import CLAIMS
 
 RTT_MS = {"fiber": 14.77, "4g": 91.85}
 LOOKUPS = {"login-form": 1, "search-engine": 5, "software-maker": 8}
@@ -23,19 +25,11 @@ BASE_MS = {"login-form": 150.0, "search-engine": 700.0, "software-maker": 1100.0
 ROUND_TRIPS = 4
 """That a page takes at the least."""
 ROUNDS = 30
-FIGURES_OF_WEB = tuple(of_study("web"))
+FIGURES = {figure.name: figure for figure in STUDIES["web"].figures}
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    kinds: dict[Kind, Any] = {
-        Kind.INTEGER: pl.Int64(),
-        Kind.REAL: pl.Float64(),
-        Kind.TEXT: pl.String(),
-        Kind.BOOLEAN: pl.Boolean(),
-        Kind.JSON: pl.String(),
-        Kind.REAL_LIST: pl.List(pl.Float64()),
-    }
-    return pl.LazyFrame(rows, schema={column.name: kinds[column.kind] for column in TABLES[name]})
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
 
 
 def loads(
@@ -90,20 +84,18 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("name", FIGURES_OF_WEB)
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_draws_within_its_limits(name: str) -> None:
     drawing = draw(FIGURES[name], WHOLE, "Campaign c.")
-    assert 0 < drawing.frame.height <= MAX_ROWS
+    assert 0 < drawing.rows.height <= MAX_ROWS
     assert "<svg" in vl_convert.vegalite_to_svg(json.dumps(drawing.chart.to_dict()))
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("name", FIGURES_OF_WEB)
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_draws_what_there_is(name: str, part: str) -> None:
     drawing = draw(FIGURES[name], PARTS[part], "Campaign c.")
     vl_convert.vegalite_to_vega(json.dumps(drawing.chart.to_dict(validate=False)))
-    if FIGURES[name].table:
-        FIGURES[name].table(drawing.frame)  # type: ignore[misc]
 
 
 def test_increases_are_over_the_median_of_doudp_in_the_cell() -> None:
@@ -153,20 +145,19 @@ def test_the_browsers_lookup_is_held_against_the_stubs(browser_ms: float, agrees
 
 def check(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     made = inputs(rows)
-    verdicts = claims.check(
-        dns_exchanges=made.dns_exchanges,
-        tcp_rtts=made.tcp_rtts,
-        page_loads=made.page_loads,
-        link_checks=made.link_checks,
-        claims=made.published.claims,
-        study="web",
-    )
+
+    class Made:
+        def table(self, name: str) -> pl.LazyFrame:
+            frame: pl.LazyFrame = getattr(made, name)
+            return frame
+
+    verdicts = claims.check(Made(), CLAIMS, made.published.claims, elsewhere={})
     return {row["claim_id"]: row for row in verdicts.iter_rows(named=True)}
 
 
 def test_claims_follow_the_numbers() -> None:
     found = check(loads())
-    assert set(CHECKS) <= set(found)
+    assert set(CLAIMS.checks) <= set(found)
     reproduced = ("I113", "I117", "I124", "I126", "I128", "I135", "I138")
     assert {name: found[name]["verdict"] for name in reproduced} == dict.fromkeys(reproduced, "reproduced")
     assert (found["I113"]["ours"], found["I124"]["ours"]) == (pytest.approx(2.02, abs=0.02), 1.0)
@@ -193,6 +184,6 @@ def test_shares_have_intervals_of_their_rounds() -> None:
 @pytest.mark.parametrize("rows", [[], loads(protocols={"DoQ": 2}), loads(pages={"login-form": 1}, rounds=1)])
 def test_what_a_campaign_lacks_is_not_measured(rows: list[dict[str, Any]]) -> None:
     found = check(rows)
-    for name in CHECKS:
+    for name in CLAIMS.checks:
         assert found[name]["verdict"] == "not measured" or found[name]["n"]
     assert found["I126"]["verdict"] == "not measured"

@@ -2,7 +2,7 @@
 
     check_smoke_campaign.py FOLDER
 
-The NixOS test of the flake (nix/vm-test.nix) runs this after `crosslayer measure --profile smoke --backend netem`.
+The NixOS test of the flake (nix/vm-test.nix) runs this after `crosslayer-reproduce -p size smoke`.
 Exits with 1 and one line per fault.
 """
 

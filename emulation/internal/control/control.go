@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 )
 
@@ -32,6 +33,10 @@ type Commands map[string]func(object []byte) any
 type Socket struct {
 	net.Listener
 	path string
+
+	mu     sync.Mutex
+	talks  map[net.Conn]struct{}
+	closed bool
 }
 
 // maxPathBytes is the longest path that clients can connect to.
@@ -53,7 +58,7 @@ func Listen(path, owner string) (*Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &Socket{listener, path}, nil
+	return &Socket{Listener: listener, path: path, talks: map[net.Conn]struct{}{}}, nil
 }
 
 // vacant makes sure that there is nothing at path but, perhaps, a socket that nobody answers on any more.
@@ -100,9 +105,18 @@ func bindPrivately(path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Close ends Serve and removes the socket.
+// Close ends Serve and all conversations, and removes the socket.
 func (s *Socket) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
 	_ = os.Remove(s.path) // before the end: whoever finds the path is answered
+	for conn := range s.talks {
+		_ = conn.Close()
+	}
 	return s.Listener.Close()
 }
 
@@ -113,7 +127,18 @@ func (s *Socket) Serve(commands Commands) {
 		if err != nil {
 			return
 		}
-		go commands.converse(conn)
+		s.mu.Lock()
+		if s.closed {
+			_ = conn.Close()
+		}
+		s.talks[conn] = struct{}{}
+		s.mu.Unlock()
+		go func() {
+			commands.converse(conn)
+			s.mu.Lock()
+			delete(s.talks, conn)
+			s.mu.Unlock()
+		}()
 	}
 }
 

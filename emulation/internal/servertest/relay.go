@@ -23,6 +23,7 @@ type Relay struct {
 	mu     sync.Mutex
 	client *net.UDPAddr
 	held   [][]byte
+	passed [][]byte            // from the client to the server, before the end of the handshake
 	seen   map[PacketType]bool // of packets either way
 }
 
@@ -87,6 +88,7 @@ func (r *Relay) upstream() {
 		if ends {
 			r.held = append(r.held, append([]byte(nil), buffer[:n]...))
 		} else {
+			r.passed = append(r.passed, append([]byte(nil), buffer[:n]...))
 			_, _ = r.back.Write(buffer[:n])
 		}
 		r.mu.Unlock()
@@ -123,6 +125,23 @@ func (r *Relay) Release() {
 // RequestSent is called once the client has handed its request to QUIC; its packets follow at once.
 func (r *Relay) RequestSent() {
 	time.AfterFunc(30*time.Millisecond, func() { close(r.sent) })
+}
+
+// Replay sends what the client sent before the end of its handshake to the server again, from an address of its own.
+func (r *Relay) Replay(t *testing.T) {
+	t.Helper()
+	again, err := net.DialUDP("udp", nil, r.back.RemoteAddr().(*net.UDPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, datagram := range r.passed {
+		if _, err := again.Write(datagram); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Saw tells whether a packet of that type has passed.

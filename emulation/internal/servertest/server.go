@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,10 +21,12 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
-	_ "github.com/coredns/coredns/plugin/bind"   // tests write Corefiles with it
-	_ "github.com/coredns/coredns/plugin/errors" // and with it
-	_ "github.com/coredns/coredns/plugin/file"   // and with it
-	_ "github.com/coredns/coredns/plugin/tls"    // and with it
+	_ "github.com/coredns/coredns/plugin/bind" // tests write Corefiles with them
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/file"
+	_ "github.com/coredns/coredns/plugin/tls"
+	_ "github.com/coredns/coredns/plugin/transfer"
+	_ "github.com/coredns/coredns/plugin/tsig"
 
 	"github.com/miekg/dns"
 )
@@ -37,7 +40,7 @@ var Zone = "$ORIGIN .\n@ 300 IN SOA ns. mail. 1 3600 600 86400 300\n@ 300 IN NS 
 
 // Main runs the tests with these plugins at the place where ours stand in the chain.
 func Main(m *testing.M, plugins ...string) {
-	dnsserver.Directives = append(append([]string{"tls", "bind", "errors"}, plugins...), "acknowledge", "file")
+	dnsserver.Directives = append(append([]string{"tls", "bind", "errors"}, plugins...), "acknowledge", "transfer", "file")
 	plugin.Register("acknowledge", func(c *caddy.Controller) error {
 		dnsserver.GetConfig(c).AddPlugin(acknowledge)
 		return nil
@@ -62,6 +65,8 @@ type Folder struct {
 	t     *testing.T
 	path  string
 	Roots *x509.CertPool
+
+	instance *caddy.Instance
 }
 
 // NewFolder makes a folder with cert.pem, key.pem and zone.
@@ -94,15 +99,43 @@ func (f *Folder) Start(corefile string) *caddy.Instance {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	f.instance = instance
 	f.t.Cleanup(func() {
-		for _, err := range instance.ShutdownCallbacks() {
+		for _, err := range f.instance.ShutdownCallbacks() {
 			f.t.Error(err)
 		}
-		if err := instance.Stop(); err != nil {
+		if err := f.instance.Stop(); err != nil {
 			f.t.Error(err)
 		}
 	})
 	return instance
+}
+
+// Reload reads a Corefile anew, as CoreDNS does at SIGUSR1.
+func (f *Folder) Reload(corefile string) (err error) {
+	f.instance, err = f.instance.Restart(f.Input(corefile))
+	return err
+}
+
+// NewCertificate takes the place of the one before, which clients trust as well.
+func (f *Folder) NewCertificate() { f.writeCertificate() }
+
+// FreePort is one that nobody listens on, over TCP or UDP.
+func FreePort(t *testing.T) string {
+	t.Helper()
+	for range 20 {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tcp.Close()
+		if udp, err := net.ListenPacket("udp", tcp.Addr().String()); err == nil {
+			defer udp.Close()
+			return tcp.Addr().String()
+		}
+	}
+	t.Fatal("no port")
+	return ""
 }
 
 // Input is a Corefile with the folder before the names of its files.
@@ -120,7 +153,7 @@ func (f *Folder) writeCertificate() {
 		f.t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: Host},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: Host},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		DNSNames: []string{Host, "alias.example.org", "cdn.example.org", "other.example.net"},
 		IsCA:     true, BasicConstraintsValid: true,

@@ -27,6 +27,7 @@ const (
 	errNotResponse   = badAnswer("not a response")
 	errWrongQuestion = badAnswer("wrong question")
 	errOversized     = badAnswer("oversized")
+	errKeepalive     = badAnswer("edns-tcp-keepalive over DoQ")
 )
 
 // parse reads a message and, unlike Unpack, refuses one that ends before all that its header announces.
@@ -44,6 +45,17 @@ func parse(wire []byte) (*dns.Msg, error) {
 		}
 	}
 	return m, nil
+}
+
+// twoOPTs says whether a message has more than the one OPT record it may have (RFC 6891, section 6.1.1).
+func twoOPTs(m *dns.Msg) bool {
+	n := 0
+	for _, record := range m.Extra {
+		if record.Header().Rrtype == dns.TypeOPT {
+			n++
+		}
+	}
+	return n > 1
 }
 
 // upstreamQuery makes the query for the upstream from the client's, with ID 0: the same question under the same flags.

@@ -1,6 +1,7 @@
 package stub
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -9,11 +10,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 )
@@ -40,8 +43,9 @@ type quicDialer struct {
 	early   bool
 }
 
-// connect returns once the handshake is complete or, with a ticket that allows it, early data can be sent.
-func (d quicDialer) connect(ctx context.Context, kept *keepsake, alpn string) (*quicConn, error) {
+// connect returns once the handshake is complete or, with a ticket that allows it, early data can be sent. The server may
+// open so many unidirectional streams.
+func (d quicDialer) connect(ctx context.Context, kept *keepsake, alpn string, uniStreams int64) (*quicConn, error) {
 	// A socket of its own, as every other client has.
 	network := "udp4"
 	if d.address.Addr().Is6() {
@@ -63,6 +67,7 @@ func (d quicDialer) connect(ctx context.Context, kept *keepsake, alpn string) (*
 		InitialPacketSize:       datagramBytes,
 		DisablePathMTUDiscovery: true, // its probes would share the link with what is measured
 		MaxIncomingStreams:      -1,
+		MaxIncomingUniStreams:   uniStreams,
 	}
 	secured := d.tls.Clone()
 	secured.NextProtos = []string{alpn}
@@ -179,7 +184,7 @@ func (c *quicConn) taken(ctx context.Context, early bool) error {
 type doqConn struct{ *quicConn }
 
 func (d quicDialer) dialDoQ(ctx context.Context, kept *keepsake) (conn, error) {
-	c, err := d.connect(ctx, kept, "doq")
+	c, err := d.connect(ctx, kept, "doq", -1) // it has none (RFC 9250, section 4.2)
 	if err != nil {
 		return nil, err
 	}
@@ -212,13 +217,14 @@ func (c doqConn) exchange(ctx context.Context, query []byte) ([]byte, error) {
 	if err == nil {
 		wire, ended, err = readAnswer(stream)
 	}
-	if err == nil && binary.BigEndian.Uint16(wire) != 0 {
-		err = errWrongID
+	if err == nil {
+		err = checkDoQ(wire)
 	}
 	_, breach := err.(badAnswer)
 	switch {
 	case err == nil:
 		if !ended {
+			_ = stream.SetReadDeadline(time.Now().Add(endPatience))
 			go c.awaitEnd(stream)
 		}
 	case breach:
@@ -230,15 +236,43 @@ func (c doqConn) exchange(ctx context.Context, query []byte) ([]byte, error) {
 	return wire, err
 }
 
-// awaitEnd reads the end of a stream that did not come with its answer, so that the stream is over for both sides.
+// endPatience is how long the end of a stream may come after its answer.
+const endPatience = 3 * time.Second
+
+// awaitEnd reads the end of a stream that did not come with its answer, so that the stream is over for both sides. Where
+// it does not come, the connection is closed (RFC 9250, section 4.3.3).
 func (c doqConn) awaitEnd(stream *quic.Stream) {
 	n, err := stream.Read(make([]byte, 1))
 	switch {
 	case n > 0:
 		_ = c.CloseWithError(doqProtocolError, errOversized.Error())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		_ = c.CloseWithError(doqProtocolError, "no end of the stream after the answer")
 	case err != io.EOF:
 		stream.CancelRead(doqRequestCancelled)
 	}
+}
+
+// checkDoQ looks for what must not be in a message on DoQ (RFC 9250, sections 4.2.1 and 5.5.2).
+func checkDoQ(wire []byte) error {
+	if binary.BigEndian.Uint16(wire) != 0 {
+		return errWrongID
+	}
+	if !bytes.Contains(wire, []byte{0, dns.EDNS0TCPKEEPALIVE}) {
+		return nil // most answers, which need not be read twice
+	}
+	m, err := parse(wire)
+	if err != nil {
+		return nil // told as malformed, which costs no connection
+	}
+	if opt := m.IsEdns0(); opt != nil {
+		for _, option := range opt.Option {
+			if option.Option() == dns.EDNS0TCPKEEPALIVE {
+				return errKeepalive
+			}
+		}
+	}
+	return nil
 }
 
 // readAnswer reads the one message of a stream, and tells whether the stream has ended with it.
@@ -269,6 +303,9 @@ func readAnswer(stream io.Reader) (wire []byte, ended bool, err error) {
 
 func (c doqConn) close() { _ = c.CloseWithError(doqNoError, "") }
 
+// h3UniStreams is for the control stream, those of QPACK, and a few that mean nothing (RFC 9114, section 6.2).
+const h3UniStreams = 8
+
 // h3Conn is DNS over HTTP/3.
 type h3Conn struct {
 	*quicConn
@@ -283,7 +320,7 @@ var h3Transport = http3.Transport{DisableCompression: true, MaxResponseHeaderByt
 
 func (d quicDialer) dialH3(url string) dialer {
 	return func(ctx context.Context, kept *keepsake) (conn, error) {
-		c, err := d.connect(ctx, kept, http3.NextProtoH3)
+		c, err := d.connect(ctx, kept, http3.NextProtoH3, h3UniStreams)
 		if err != nil {
 			return nil, err
 		}

@@ -104,6 +104,8 @@ func parseUpstream(text string) (upstream, error) {
 		up.port = uint16(port)
 	}
 	switch {
+	case up.protocol == doQ && up.port == 53:
+		return fail("port 53 must not be used for DNS over QUIC (RFC 9250, section 4.1.1)")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return fail("only host, port and, over HTTP, a path can be given")
 	case up.protocol.overHTTP() && (up.path == "" || up.path == "/"):

@@ -66,6 +66,7 @@ func TestWrongOptionsAreOneClearLine(t *testing.T) {
 		"--upstream quic://":                                                "no host",
 		"--upstream quic://192.0.2.1:0":                                     "the port must be",
 		"--upstream quic://192.0.2.1:70000":                                 "the port must be",
+		"--upstream quic://192.0.2.1:53":                                    "port 53 must not be used",
 		"--upstream quic://192.0.2.1:x":                                     "not a URL",
 		"--upstream tls://192.0.2.1/path":                                   "a path is for",
 		"--upstream https://192.0.2.1/?dns=x":                               "only host, port and",

@@ -224,7 +224,7 @@ func (s *stub) resolve(query arrival, r *row) (answer *dns.Msg, limit int) {
 		return nil, 0 // to answer an answer makes a loop
 	}
 	client, err := parse(query.wire)
-	if err != nil || client.Opcode == dns.OpcodeQuery && len(client.Question) != 1 {
+	if err != nil || client.Opcode == dns.OpcodeQuery && len(client.Question) != 1 || twoOPTs(client) {
 		r.Error = "malformed query"
 		header := new(dns.Msg)
 		header.Id = binary.BigEndian.Uint16(query.wire)

@@ -519,9 +519,13 @@ func TestBadQueries(t *testing.T) {
 		"no question":                  {counted(0, 0), dns.RcodeFormatError, "malformed query"},
 		"two questions":                {packed(func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) }), dns.RcodeFormatError, "malformed query"},
 		"announces records it has not": {counted(3, 2), dns.RcodeFormatError, "malformed query"},
-		"NOTIFY":                       {packed(func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }), dns.RcodeNotImplemented, "opcode NOTIFY"},
-		"zone transfer":                {packed(func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAXFR }), dns.RcodeNotImplemented, "zone transfer"},
-		"EDNS version 1":               {packed(func(m *dns.Msg) { m.SetEdns0(1232, false); m.IsEdns0().SetVersion(1) }), dns.RcodeBadVers, "EDNS version is not 0"},
+		"two OPT records": {packed(func(m *dns.Msg) {
+			m.SetEdns0(1232, false)
+			m.Extra = append(m.Extra, m.Extra[0])
+		}), dns.RcodeFormatError, "malformed query"},
+		"NOTIFY":         {packed(func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }), dns.RcodeNotImplemented, "opcode NOTIFY"},
+		"zone transfer":  {packed(func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAXFR }), dns.RcodeNotImplemented, "zone transfer"},
+		"EDNS version 1": {packed(func(m *dns.Msg) { m.SetEdns0(1232, false); m.IsEdns0().SetVersion(1) }), dns.RcodeBadVers, "EDNS version is not 0"},
 	} {
 		for _, network := range []string{"udp", "tcp"} {
 			t.Run(name+" over "+network, func(t *testing.T) {
@@ -583,7 +587,9 @@ func TestBadQueries(t *testing.T) {
 
 func TestEarlyDataThatIsRefusedIsSentAgain(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
-		r := startStub(t, s.start().url(), c, "--resumption", "early-data")
+		// Without a delay, the handshake may be over before the early data leaves.
+		url := s.scheme + "://" + newRelay(t, s.start().address, 10*time.Millisecond).address
+		r := startStub(t, url, c, "--resumption", "early-data")
 		r.good("www.example.org")
 		r.commandReset("reset-sessions", 1)
 		s.stop()
@@ -746,6 +752,15 @@ func TestStreamsOfDoQ(t *testing.T) {
 			_, _ = stream.Write(answer[50:])
 			<-t.Context().Done()
 		}, "", false},
+		"keepalive": {func(t *testing.T, stream *quic.Stream, answer []byte) {
+			m := new(dns.Msg)
+			if err := m.Unpack(answer[2:]); err != nil {
+				t.Error(err)
+			}
+			m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_TCP_KEEPALIVE{Code: dns.EDNS0TCPKEEPALIVE}}
+			_, _ = stream.Write(framed(pack(t, m)))
+			_ = stream.Close()
+		}, "edns-tcp-keepalive over DoQ", true},
 		"two answers": {func(_ *testing.T, stream *quic.Stream, answer []byte) {
 			_, _ = stream.Write(append(answer, answer...))
 			_ = stream.Close()
@@ -788,6 +803,51 @@ func TestStreamsOfDoQ(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An end that never comes, or a stream of the server's own, is no DoQ (RFC 9250, section 4.3.3).
+func TestServerThatBreaksDoQ(t *testing.T) {
+	c := newCredentials(t)
+	t.Run("no end", func(t *testing.T) {
+		t.Parallel() // it waits more than it works
+		s := newServer(t, "quic", c)
+		closed := make(chan error, 1)
+		s.stream = func(conn *quic.Conn, stream *quic.Stream) {
+			if query, err := readMessage(stream); err == nil {
+				_, _ = stream.Write(framed(s.answer(query)))
+				<-conn.Context().Done()
+				closed <- context.Cause(conn.Context())
+			}
+		}
+		r := startStub(t, s.start().url(), c)
+		r.good("www.example.org")
+		select {
+		case err := <-closed:
+			if !strings.Contains(err.Error(), "0x2") {
+				t.Errorf("closed with %v", err)
+			}
+		case <-time.After(endPatience + 5*time.Second):
+			t.Error("the stream stands for ever")
+		}
+	})
+	t.Run("unidirectional stream", func(t *testing.T) {
+		s := newServer(t, "quic", c)
+		opened := make(chan error, 1)
+		s.stream = func(conn *quic.Conn, stream *quic.Stream) {
+			query, err := readMessage(stream)
+			if err != nil {
+				return
+			}
+			_, err = conn.OpenUniStream()
+			opened <- err
+			_, _ = stream.Write(framed(s.answer(query)))
+			_ = stream.Close()
+		}
+		startStub(t, s.start().url(), c).good("www.example.org")
+		if err := <-opened; err == nil {
+			t.Error("the stub lets servers open unidirectional streams")
+		}
+	})
 }
 
 func TestControlSocket(t *testing.T) {

@@ -19,9 +19,10 @@ func TestMain(m *testing.M) { servertest.Main(m, pluginName) }
 // running is a whole CoreDNS instance with the plugin, and what tests need to talk to it.
 type running struct {
 	*servertest.Folder
-	t       *testing.T
-	control net.Conn
-	answers *bufio.Reader
+	t        *testing.T
+	corefile string
+	control  net.Conn
+	answers  *bufio.Reader
 	// addresses by listener and network, e.g. "h3/udp", "dns/tcp"
 	addresses map[string]string
 }
@@ -44,6 +45,14 @@ func start(t *testing.T, properties map[string]string, blocks string) *running {
 	s.Write("sites/page/manifest.json", `{"page": "page", "host": "www.example.org", "aliases": ["alias.example.org"], "resources": [
 		{"path": "/", "file": "body/0", "content_type": "text/html; charset=utf-8", "content_encoding": "gzip", "wire_bytes": 20},
 		{"path": "/elsewhere", "file": "body/0", "content_type": "text/plain", "content_encoding": "", "wire_bytes": 20, "host": "cdn.example.org"}]}`)
+	s.corefile = s.block(properties) + blocks
+	s.Start(s.corefile)
+	s.connect()
+	return s
+}
+
+// block is the Corefile's first.
+func (s *running) block(properties map[string]string) string {
 	all := map[string]string{
 		"pages": s.Path("sites"), "https": "127.0.0.1:0", "h3": "127.0.0.1:0", "doq": "127.0.0.1:0",
 		"control": s.Path("control"), "events": s.Path("events"),
@@ -55,20 +64,23 @@ func start(t *testing.T, properties map[string]string, blocks string) *running {
 	for name, value := range all {
 		fmt.Fprintf(&block, "\t\t%s %s\n", name, value)
 	}
-	corefile := ".:0 tls://.:0 {\n\tbind 127.0.0.1\n\ttls cert.pem key.pem\n\terrors\n\tcoalesce {\n" + block.String() + "\t}\n\tacknowledge\n\tfile zone .\n}\n" + blocks
-	s.Start(corefile)
-	var err error
-	if s.control, err = net.Dial("unix", all["control"]); err != nil {
-		t.Fatal(err)
+	return ".:0 tls://.:0 {\n\tbind 127.0.0.1\n\ttls cert.pem key.pem\n\terrors\n\tcoalesce {\n" + block.String() + "\t}\n\tacknowledge\n\tfile zone .\n}\n"
+}
+
+// connect opens the control socket and learns the addresses.
+func (s *running) connect() {
+	s.t.Helper()
+	conn, err := net.Dial("unix", s.Path("control"))
+	if err != nil {
+		s.t.Fatal(err)
 	}
-	t.Cleanup(func() { s.control.Close() })
-	s.answers = bufio.NewReader(s.control)
+	s.t.Cleanup(func() { conn.Close() })
+	s.control, s.answers = conn, bufio.NewReader(conn)
 	var ready struct{ Listeners []listening }
 	s.command(`{"command": "ready"}`, &ready)
 	for _, l := range ready.Listeners {
 		s.addresses[l.Listener+"/"+l.Network] = l.Address
 	}
-	return s
 }
 
 // command sends one line to the control socket and decodes the answer.

@@ -8,6 +8,7 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"crosslayer.example/emulation/internal/control"
@@ -24,22 +25,23 @@ import (
 
 var log = clog.NewWithPlugin(pluginName)
 
-const h3NoError = quic.ApplicationErrorCode(http3.ErrCodeNoError)
-
 // server is the plugin's own listeners and its control socket.
 type server struct {
 	options
 	policy      *early.Policy
-	config      *dnsserver.Config
+	configs     []*dnsserver.Config
 	tls         *tls.Config // nil without certificate
 	tickets     *early.TicketKeys
 	events      *eventLog
 	connections *early.Conns
 
-	chain     *early.Chain
 	listening []listening
 	closers   []func() error // in the order of opening
+	quic      []*early.Listener
+	tcp       *net.TCPListener
 	control   *control.Socket
+	replaced  bool // by a successor, in a reload
+	left      bool // its control socket as well
 }
 
 // listening is one bound address, as `ready` reports it.
@@ -50,13 +52,13 @@ type listening struct {
 }
 
 // newServer makes a server of a block's options; nothing is opened before start.
-func newServer(opts options, config *dnsserver.Config, common *shared) *server {
+func newServer(opts options, configs []*dnsserver.Config, secured *tls.Config, common *shared) *server {
 	s := &server{
-		options: opts, policy: early.NewPolicy(opts.Options), config: config, tickets: common.tickets, events: common.events,
+		options: opts, policy: early.NewPolicy(opts.Options, common.tickets), configs: configs, tickets: common.tickets, events: common.events,
 		connections: &early.Conns{HandshakeOver: func(c *early.Conn) { reportQUICConnection(c, common.events) }},
 	}
-	if config.TLSConfig != nil {
-		s.tls = config.TLSConfig.Clone()
+	if secured != nil {
+		s.tls = secured.Clone()
 	}
 	return s
 }
@@ -69,6 +71,9 @@ func (s *server) start() (err error) {
 			err = plugin.Error(pluginName, err)
 		}
 	}()
+	if old := predecessor.Load(); old != nil {
+		old.replaced = true
+	}
 	if s.options.events != "" {
 		if err := s.events.open(s.options.events); err != nil {
 			return fmt.Errorf("events: %w", err)
@@ -80,9 +85,6 @@ func (s *server) start() (err error) {
 		if pages, err = loadSite(s.pages); err != nil {
 			return err
 		}
-	}
-	if s.chain, err = early.NewChain(pluginName+"://", s.config); err != nil {
-		return err
 	}
 	if s.https != "" {
 		if err := s.startHTTPS(pages); err != nil {
@@ -99,12 +101,50 @@ func (s *server) start() (err error) {
 			return fmt.Errorf("doq: %w", err)
 		}
 	}
-	if s.options.control != "" {
-		if s.control, err = control.Listen(s.options.control, "server"); err != nil {
-			return fmt.Errorf("control: %w", err)
-		}
-		s.closers = append(s.closers, s.control.Close)
+	if err := s.openControl(); err != nil {
+		return fmt.Errorf("control: %w", err)
 	}
+	early.IfReloadFails(func() { _ = s.stop() })
+	return nil
+}
+
+// predecessor is the server that is being reloaded, if there is one.
+var predecessor atomic.Pointer[server]
+
+// openControl binds the control socket, after the server that this one succeeds has left it.
+func (s *server) openControl() (err error) {
+	if s.options.control == "" {
+		return nil
+	}
+	if old := predecessor.Load(); old != nil && old != s && old.control != nil {
+		_ = old.control.Close()
+		old.left = true
+	}
+	s.control, err = control.Listen(s.options.control, "server")
+	return err
+}
+
+// Offered implements the early.Reloadable interface.
+func (s *server) Offered() (packets []*early.Listener, streams []*net.TCPListener) {
+	predecessor.Store(s)
+	if s.tcp != nil {
+		streams = []*net.TCPListener{s.tcp}
+	}
+	return s.quic, streams
+}
+
+// Resume implements the early.Reloadable interface.
+func (s *server) Resume() error {
+	predecessor.Store(nil)
+	s.replaced = false
+	if !s.left {
+		return nil
+	}
+	s.left = false
+	if err := s.openControl(); err != nil {
+		return err
+	}
+	go s.control.Serve(s.commands())
 	return nil
 }
 
@@ -125,8 +165,12 @@ func (s *server) ready(servers []caddy.ServerListener) {
 
 // stop closes everything, last opened first; clients are told.
 func (s *server) stop() error {
-	s.connections.Close("")
+	predecessor.CompareAndSwap(s, nil)
 	var errs []error
+	if s.control != nil {
+		errs = append(errs, s.control.Close())
+	}
+	s.connections.Close("")
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		errs = append(errs, s.closers[i]())
 	}
@@ -139,50 +183,118 @@ func (s *server) startHTTPS(pages site) error {
 	config.NextProtos = []string{"h2", "http/1.1"}
 	config.MaxVersion = s.maxTLS
 	reportTLSConnections(config, listenerHTTPS, s.events)
-	tcp, err := net.Listen("tcp", s.https)
+	tcp, err := early.ListenTCP(s.https)
 	if err != nil {
 		return err
 	}
+	s.tcp = tcp
+	h, err := s.web(listenerHTTPS, "doh", "https://"+s.https, pages)
+	if err != nil {
+		return err
+	}
+	h.streams = early.NewLimit(s.MaxStreams, s.MaxShare)
 	httpServer := &http.Server{
-		Handler:           &web{listener: listenerHTTPS, dns: "doh", site: pages, resolve: s.chain.Resolve, events: s.events},
+		Handler:           h,
 		TLSConfig:         config,
-		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: 10 * time.Second, // with the handshake
 		IdleTimeout:       s.IdleTimeout,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreamsOfOne},
 		ErrorLog:          stdlog.New(debugLog{}, "", 0),
 	}
-	s.opened(listenerHTTPS, tcp.Addr(), httpServer.Close)
-	go func() { _ = httpServer.ServeTLS(tcp, "", "") }()
+	s.opened(listenerHTTPS, tcp.Addr(), func() error {
+		if !s.replaced {
+			return httpServer.Close()
+		}
+		go func() { // what is on its way may end: new connections are the successor's
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			_ = httpServer.Shutdown(ctx)
+			_ = httpServer.Close()
+		}()
+		return nil
+	})
+	limited := early.LimitConns(tcp, early.NewLimit(s.MaxConnections, s.MaxShare))
+	go func() { _ = httpServer.ServeTLS(limited, "", "") }()
 	return nil
 }
 
+// maxStreamsOfOne is how many requests one connection may have open at once.
+const maxStreamsOfOne = 100
+
+// maxHeaderBytes is the largest header of a request, as in CoreDNS.
+const maxHeaderBytes = 16 << 10
+
+// maxUniStreams is for the control stream and those of QPACK, and a few that mean nothing (RFC 9114, section 6.2).
+const maxUniStreams = 8
+
 func (s *server) startH3(pages site) error {
-	listener, err := s.policy.Listen(s.h3, http3.NextProtoH3, s.tls, &quic.Config{})
+	protocol := early.Protocol{
+		Name: listenerH3, ALPN: http3.NextProtoH3,
+		NoError: quic.ApplicationErrorCode(http3.ErrCodeNoError), ExcessiveLoad: quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad),
+	}
+	listener, err := s.policy.Listen(s.h3, protocol, s.tls, &quic.Config{
+		MaxIncomingStreams: maxStreamsOfOne, MaxIncomingUniStreams: maxUniStreams,
+	})
 	if err != nil {
 		return err
 	}
-	s.opened(listenerH3, listener.Addr(), listener.Close)
-	h3Server := &http3.Server{
-		Handler: &web{
-			listener: listenerH3, dns: "doh3", site: pages, resolve: s.chain.Resolve, events: s.events,
-			mayAnswer: s.policy.MayAnswer,
-		},
-		ConnContext: func(ctx context.Context, conn *quic.Conn) context.Context {
-			return context.WithValue(ctx, connectionKey{}, s.connections.Track(listenerH3, conn, h3NoError))
-		},
+	s.openedQUIC(listenerH3, listener)
+	h, err := s.web(listenerH3, "doh3", "https3://"+s.h3, pages)
+	if err != nil {
+		return err
 	}
-	go func() { _ = h3Server.ServeListener(listener) }()
+	listener.Serve(s.connections, func(conn *early.Conn) {
+		h3Server := &http3.Server{
+			Handler:        h,
+			MaxHeaderBytes: maxHeaderBytes,
+			ConnContext: func(ctx context.Context, _ *quic.Conn) context.Context {
+				return context.WithValue(ctx, connectionKey{}, conn)
+			},
+		}
+		// The server's own loop would take every stream at once, and wait for its header for ever.
+		requests, err := h3Server.NewRawServerConn(conn.Conn)
+		if err != nil {
+			return
+		}
+		go func() {
+			for {
+				stream, err := conn.AcceptUniStream(context.Background())
+				if err != nil {
+					return
+				}
+				go requests.HandleUnidirectionalStream(stream)
+			}
+		}()
+		conn.ServeStreams(requests.HandleRequestStream)
+	})
 	return nil
+}
+
+// web is the handler of one listener for HTTP; dns is the name of its queries, address that of the listener in metrics.
+func (s *server) web(listener, dns, address string, pages site) (*web, error) {
+	chain, err := early.NewChain(address, s.configs)
+	return &web{listener: listener, dns: dns, site: pages, chain: chain, events: s.events, policy: s.policy}, err
 }
 
 func (s *server) startDoQ() error {
-	doq := &early.DoQServer{Policy: s.policy, Conns: s.connections, Chain: s.chain}
+	chain, err := early.NewChain("quic://"+s.doq, s.configs)
+	if err != nil {
+		return err
+	}
+	doq := &early.DoQServer{Policy: s.policy, Conns: s.connections, Chain: chain}
 	listener, err := doq.Listen(s.doq, s.tls)
 	if err != nil {
 		return err
 	}
-	s.opened(listenerDoQ, listener.Addr(), listener.Close)
-	go doq.Serve(listener)
+	s.openedQUIC(listenerDoQ, listener)
+	doq.Serve(listener)
 	return nil
+}
+
+func (s *server) openedQUIC(name string, listener *early.Listener) {
+	s.quic = append(s.quic, listener)
+	s.opened(name, listener.Addr(), listener.Close)
 }
 
 func (s *server) opened(listener string, address net.Addr, closer func() error) {

@@ -48,7 +48,7 @@ func TestStartRefuses(t *testing.T) {
 		"events":  {options{events: helper.Path("missing/events")}, []string{"events", "missing/events", "no such file"}},
 	} {
 		c.options.IdleTimeout = time.Second
-		s := newServer(c.options, &dnsserver.Config{TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}},
+		s := newServer(c.options, []*dnsserver.Config{{}}, &tls.Config{Certificates: []tls.Certificate{pair}},
 			&shared{tickets: early.NewTicketKeys(), events: newEventLog()})
 		err := s.start()
 		if err == nil {

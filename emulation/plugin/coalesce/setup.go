@@ -50,12 +50,21 @@ func setup(c *caddy.Controller) error {
 		return plugin.Error(pluginName, c.Err("https, h3 and doq need a certificate: put the tls plugin into the same server block"))
 	}
 	if !bare {
+		for listener, address := range map[string]string{"https": opts.https, "h3": opts.h3, "doq": opts.doq} {
+			if address == "" {
+				continue
+			}
+			if err := early.Claim(c, listener, address); err != nil {
+				return plugin.Error(pluginName, err)
+			}
+		}
 		if common.server != nil {
 			return plugin.Error(pluginName, c.Err("only one server block may have properties, use the bare form in the others"))
 		}
-		common.server = newServer(opts, config, common)
+		common.server = newServer(opts, early.BlockConfigs(c), config.TLSConfig, common)
 		c.OnStartup(common.server.start)
 		c.OnShutdown(common.server.stop)
+		early.OnReload(c, common.server)
 	}
 	if config.TLSConfig != nil {
 		// After newServer took its copy: QUIC has TLS 1.3 and nothing older.
@@ -88,7 +97,7 @@ func (o *options) set(property, value string) (err error) {
 	case "h3":
 		o.h3 = value
 	case "doq":
-		o.doq = value
+		o.doq, err = value, early.CheckDoQAddress(value)
 	case "control":
 		o.control = value
 	case "events":

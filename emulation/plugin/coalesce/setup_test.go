@@ -12,6 +12,8 @@ import (
 )
 
 func TestParse(t *testing.T) {
+	changed := early.DefaultOptions
+	changed.Retry, changed.EarlyData, changed.IdleTimeout = true, early.Late, 2*time.Second
 	defaults := options{Options: early.DefaultOptions, maxTLS: tls.VersionTLS13}
 	for _, c := range []struct {
 		input string
@@ -25,7 +27,7 @@ func TestParse(t *testing.T) {
 			"coalesce {\n pages /sites\n https :443\n h3 :443\n doq :853\n control /c\n events /e\n retry on\n max_tls 1.2\n early_data late\n idle_timeout 2s\n}",
 			options{
 				pages: "/sites", https: ":443", h3: ":443", doq: ":853", control: "/c", events: "/e",
-				maxTLS: tls.VersionTLS12, Options: early.Options{Retry: true, EarlyData: early.Late, IdleTimeout: 2 * time.Second},
+				maxTLS: tls.VersionTLS12, Options: changed,
 			}, false, "",
 		},
 		{"coalesce {\n pages \"/a b\"\n}", options{pages: "/a b", Options: early.DefaultOptions, maxTLS: tls.VersionTLS13}, false, ""},

@@ -1,10 +1,11 @@
 package coalesce
 
 import (
-	"context"
 	"maps"
+	"mime"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,10 +24,10 @@ type web struct {
 	listener string // listenerH3 or listenerHTTPS
 	dns      string // the name of its queries: doh3 or doh
 	site     site
-	resolve  func(context.Context, early.Origin, net.Addr, net.Addr, *dns.Msg) *dns.Msg
+	chain    *early.Chain
 	events   *eventLog
-	// mayAnswer waits until what came over QUIC may be answered; false where that never comes.
-	mayAnswer func(ctx context.Context, conn *early.Conn, safe bool) bool
+	policy   *early.Policy
+	streams  *early.Limit // on TCP; over QUIC the listener has it
 }
 
 type connectionKey struct{}
@@ -46,12 +47,17 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.conn = conn
 		x.handshakeComplete = conn.IsComplete()
 	}
-	status, res := h.respond(x)
+	deadlines := http.NewResponseController(w)
+	if r.Body != nil && r.Body != http.NoBody {
+		_ = deadlines.SetReadDeadline(x.arrival.Add(h.policy.ReadTimeout))
+	}
+	status, res := h.admit(x)
 	maps.Copy(w.Header(), res.header)
-	w.WriteHeader(status)
 	sent := 0
+	_ = deadlines.SetWriteDeadline(time.Now().Add(h.policy.WriteTimeout))
+	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		sent, _ = w.Write(res.body) // a client that went away is told by the bytes in the event
+		sent = h.write(w, deadlines, res.body) // a client that went away is told by the bytes in the event
 	}
 	if x.conn != nil && x.handshakeComplete {
 		x.conn.Announce()
@@ -62,6 +68,35 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Remote: r.RemoteAddr, ServerName: r.TLS.ServerName, Host: r.Host, Method: r.Method, Path: r.URL.Path,
 		Status: status, Bytes: sent, HandshakeComplete: x.handshakeComplete, Resumed: r.TLS.DidResume,
 	})
+}
+
+// chunkBytes is what a client has to take within the write timeout; most resources are smaller.
+const chunkBytes = 256 << 10
+
+// write sends a body to a client that takes it, however slowly, and returns how much of it.
+func (h *web) write(w http.ResponseWriter, deadlines *http.ResponseController, body []byte) (sent int) {
+	for chunk := range slices.Chunk(body, chunkBytes) {
+		_ = deadlines.SetWriteDeadline(time.Now().Add(h.policy.WriteTimeout))
+		n, err := w.Write(chunk)
+		sent += n
+		if err != nil {
+			break
+		}
+	}
+	return sent
+}
+
+// admit responds, unless there are too many requests at once.
+func (h *web) admit(x exchange) (int, *resource) {
+	if h.streams == nil {
+		return h.respond(x)
+	}
+	release := h.streams.Try(remoteAddr(x.RemoteAddr))
+	if release == nil {
+		return failure(http.StatusServiceUnavailable)
+	}
+	defer release()
+	return h.respond(x)
 }
 
 // respond decides on the response, after the handshake where the request must not be replayed (RFC 8470, section 3).
@@ -87,7 +122,15 @@ func (h *web) respond(x exchange) (int, *resource) {
 
 // respondDNS answers DNS over HTTPS (RFC 8484).
 func (h *web) respondDNS(x exchange) (int, *resource) {
-	query, err := doh.RequestToMsg(x.Request)
+	if x.Method != http.MethodGet && x.Method != http.MethodPost {
+		status, res := failure(http.StatusMethodNotAllowed)
+		res.header["Allow"] = []string{"GET, POST"}
+		return status, res
+	}
+	if kind, _, err := mime.ParseMediaType(x.Header.Get("Content-Type")); x.Method == http.MethodPost && (err != nil || kind != doh.MimeType) {
+		return failure(http.StatusUnsupportedMediaType)
+	}
+	query, wire, err := doh.RequestToMsgWire(x.Request)
 	if err != nil {
 		return failure(http.StatusBadRequest)
 	}
@@ -95,30 +138,47 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 		return failure(http.StatusTooEarly)
 	}
 	local, _ := x.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	answer := h.resolve(x.Context(), early.Origin{
+	from := early.Origin{
 		Listener: h.dns, Remote: x.RemoteAddr, Arrival: x.arrival,
 		HandshakeComplete: x.handshakeComplete, Resumed: x.TLS.DidResume,
-	}, local, remoteAddr(x.RemoteAddr), query)
-	if answer == nil {
-		return failure(http.StatusInternalServerError)
 	}
-	body, err := answer.Pack()
-	if err != nil {
+	var body []byte
+	var age time.Duration
+	switch h.chain.Resolve(x.Context(), early.Query{Msg: query, Wire: wire, Origin: from, Local: local, Remote: remoteAddr(x.RemoteAddr)},
+		func(answer *dns.Msg, wire []byte) error {
+			body, age = wire, freshness(answer)
+			return nil
+		}) {
+	case 0:
 		return failure(http.StatusInternalServerError)
+	case 1:
+		return http.StatusOK, &resource{body: body, header: map[string][]string{
+			"Content-Type":   {doh.MimeType},
+			"Content-Length": {strconv.Itoa(len(body))},
+			"Cache-Control":  {"max-age=" + strconv.Itoa(int(age.Seconds()))},
+		}}
 	}
-	// An answer may be cached no longer than its records (RFC 8484, section 5.1).
+	return failure(http.StatusNotImplemented) // a zone transfer has no place in HTTP
+}
+
+// freshness is how long an answer may be cached: no longer than its records, nor, where it says that something does not
+// exist, than the SOA's MINIMUM (RFC 8484, section 5.1; RFC 2308, section 5).
+func freshness(answer *dns.Msg) time.Duration {
 	kind, _ := response.Typify(answer, time.Now().UTC())
 	age := dnsutil.MinimalTTL(answer, kind)
-	return http.StatusOK, &resource{body: body, header: map[string][]string{
-		"Content-Type":   {doh.MimeType},
-		"Content-Length": {strconv.Itoa(len(body))},
-		"Cache-Control":  {"max-age=" + strconv.Itoa(int(age.Seconds()))},
-	}}
+	if kind == response.NameError || kind == response.NoData {
+		for _, record := range answer.Ns {
+			if soa, ok := record.(*dns.SOA); ok {
+				age = min(age, time.Duration(soa.Minttl)*time.Second)
+			}
+		}
+	}
+	return age
 }
 
 // mayAnswerNow waits until a request may be answered; over TCP there is no early data.
 func (h *web) mayAnswerNow(x exchange, safe bool) bool {
-	return x.conn == nil || h.mayAnswer(x.Context(), x.conn, safe)
+	return x.conn == nil || h.policy.MayAnswer(x.Context(), x.conn, safe)
 }
 
 func failure(status int) (int, *resource) {

@@ -105,6 +105,58 @@ func TestDNSOverHTTP(t *testing.T) {
 	}
 }
 
+// Other methods and other media types have codes of their own (RFC 9110, sections 15.5.6 and 15.5.16).
+func TestDNSOverHTTPRefuses(t *testing.T) {
+	s := start(t, nil, "")
+	for listener, transport := range over(s) {
+		for _, c := range []struct {
+			method, kind string
+			status       int
+		}{
+			{http.MethodPost, "text/plain", 415}, {http.MethodPost, "", 415}, {http.MethodPost, "application/dns-message", 400},
+			{http.MethodPut, "application/dns-message", 405}, {http.MethodDelete, "", 405}, {http.MethodHead, "", 405},
+		} {
+			r, err := http.NewRequest(c.method, "https://"+testHost+"/dns-query", strings.NewReader("?"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.method == http.MethodHead {
+				r.Body, r.ContentLength = nil, 0
+			}
+			r.Header.Set("Content-Type", c.kind)
+			response, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if response.StatusCode != c.status || c.status == 405 && response.Header.Get("Allow") != "GET, POST" {
+				t.Errorf("%s: %s %q: %d %v", listener, c.method, c.kind, response.StatusCode, response.Header)
+			}
+		}
+	}
+}
+
+// What does not exist is remembered no longer than the SOA's MINIMUM (RFC 2308, section 5).
+func TestFreshness(t *testing.T) {
+	soa := func(ttl, minimum uint32) *dns.SOA {
+		return &dns.SOA{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl}, Minttl: minimum}
+	}
+	query := servertest.Question(testHost, dns.TypeA)
+	for _, c := range []struct {
+		rcode        int
+		ttl, minimum uint32
+		want         time.Duration
+	}{
+		{dns.RcodeNameError, 3600, 60, time.Minute}, {dns.RcodeSuccess, 3600, 60, time.Minute}, {dns.RcodeNameError, 30, 60, 30 * time.Second},
+	} {
+		answer := new(dns.Msg).SetRcode(query, c.rcode)
+		answer.Ns = []dns.RR{soa(c.ttl, c.minimum)}
+		if got := freshness(answer); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
 // CoreDNS's own listeners are reported too, and pad where they are encrypted.
 func TestOwnListenersOfCoreDNS(t *testing.T) {
 	s := start(t, nil, bare)

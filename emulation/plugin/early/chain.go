@@ -3,8 +3,10 @@ package early
 import (
 	"context"
 	"net"
+	"slices"
 	"time"
 
+	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 
 	"github.com/miekg/dns"
@@ -37,9 +39,22 @@ type Chain struct {
 	server *dnsserver.Server
 }
 
-// NewChain makes the way through the plugins of config. name stands for the listener in logs and metrics.
-func NewChain(name string, config *dnsserver.Config) (*Chain, error) {
-	server, err := dnsserver.NewServer(name, []*dnsserver.Config{config})
+// BlockConfigs are the configurations of all keys of a server block, one for each zone.
+func BlockConfigs(c *caddy.Controller) (configs []*dnsserver.Config) {
+	of := *c
+	for of.ServerBlockKeyIndex = range max(1, len(c.ServerBlockKeys)) {
+		config := dnsserver.GetConfig(&of)
+		if !slices.ContainsFunc(configs, func(other *dnsserver.Config) bool { return other.Zone == config.Zone }) {
+			configs = append(configs, config)
+		}
+	}
+	return configs
+}
+
+// NewChain makes the way through the plugins of a server block, see BlockConfigs. name stands for the listener in logs
+// and metrics, as CoreDNS writes those of its own, e.g. quic://:853.
+func NewChain(name string, configs []*dnsserver.Config) (*Chain, error) {
+	server, err := dnsserver.NewServer(name, configs)
 	if err != nil {
 		return nil, err
 	}
@@ -51,35 +66,104 @@ func WithOrigin(ctx context.Context, from Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, from)
 }
 
-// Resolve sends a query through the plugins; nil where nothing answered.
-func (c *Chain) Resolve(ctx context.Context, from Origin, local, remote net.Addr, query *dns.Msg) *dns.Msg {
-	w := &answerWriter{local: local, remote: remote}
+// Query is a query of a listener of ours.
+type Query struct {
+	*dns.Msg
+	Wire          []byte // as it came: what TSIG has signed
+	Origin        Origin
+	Local, Remote net.Addr
+}
+
+// Resolve sends a query through the plugins and each message of the answer to send. It returns how many there were: more
+// than one for a zone transfer, none where nothing answered.
+func (c *Chain) Resolve(ctx context.Context, q Query, send func(m *dns.Msg, wire []byte) error) int {
+	w := &answerWriter{ctx: ctx, query: q, pad: WantsPadding(q.Msg), edns: q.IsEdns0() != nil, send: send}
+	if tsig := q.IsTsig(); tsig != nil {
+		w.mac = tsig.MAC
+		var known bool
+		if w.secret, known = c.server.TsigSecret[tsig.Hdr.Name]; known {
+			w.tsig = dns.TsigVerify(q.Wire, w.secret, "", false)
+		} else {
+			w.tsig = dns.ErrSecret
+		}
+	}
+	if options(q.Msg) > 1 {
+		_ = w.WriteMsg(new(dns.Msg).SetRcodeFormatError(q.Msg)) // RFC 6891, section 6.1.1
+		return w.sent
+	}
 	ctx = context.WithValue(ctx, dnsserver.Key{}, c.server)
 	ctx = context.WithValue(ctx, dnsserver.LoopKey{}, 0)
-	ctx = WithOrigin(ctx, from)
-	c.server.ServeDNS(ctx, w, query)
-	return w.answer
+	ctx = WithOrigin(ctx, q.Origin)
+	c.server.ServeDNS(ctx, w, q.Msg)
+	return w.sent
 }
 
-// answerWriter keeps the answer for the listener that asked.
+// options counts a message's OPT records.
+func options(m *dns.Msg) (n int) {
+	for _, record := range m.Extra {
+		if record.Header().Rrtype == dns.TypeOPT {
+			n++
+		}
+	}
+	return n
+}
+
+// answerWriter hands answers to the listener that asked.
 type answerWriter struct {
-	local, remote net.Addr
-	answer        *dns.Msg
+	ctx       context.Context
+	query     Query
+	pad, edns bool
+	send      func(m *dns.Msg, wire []byte) error
+	sent      int
+
+	// Of the transaction's signature: what became of the query's, its key, and what the next one is chained to.
+	tsig        error
+	secret, mac string
+	timersOnly  bool
 }
 
-func (w *answerWriter) LocalAddr() net.Addr  { return w.local }
-func (w *answerWriter) RemoteAddr() net.Addr { return w.remote }
+func (w *answerWriter) LocalAddr() net.Addr  { return w.query.Local }
+func (w *answerWriter) RemoteAddr() net.Addr { return w.query.Remote }
+
+// WriteMsg sends a message as it has to be on our transports, whatever the plugins, or a server that they asked, put
+// into it.
 func (w *answerWriter) WriteMsg(m *dns.Msg) error {
-	w.answer = m
-	return nil
+	if err := w.ctx.Err(); err != nil {
+		return err // the query was given up
+	}
+	if !w.edns { // RFC 6891, section 7
+		m.Extra = slices.DeleteFunc(m.Extra, func(record dns.RR) bool { return record.Header().Rrtype == dns.TypeOPT })
+	} else if opt := m.IsEdns0(); opt != nil { // RFC 9250, section 5.5.2
+		opt.Option = slices.DeleteFunc(opt.Option, func(option dns.EDNS0) bool { return option.Option() == dns.EDNS0TCPKEEPALIVE })
+	}
+	if w.pad {
+		Pad(m) // also what CoreDNS answers before its plugins
+	}
+	wire, err := w.pack(m)
+	if err != nil {
+		return err
+	}
+	w.sent++
+	return w.send(m, wire)
+}
+
+func (w *answerWriter) pack(m *dns.Msg) (wire []byte, err error) {
+	if m.IsTsig() == nil {
+		return m.Pack()
+	}
+	wire, w.mac, err = dns.TsigGenerate(m, w.secret, w.mac, w.timersOnly)
+	return wire, err
 }
 
 func (w *answerWriter) Write(wire []byte) (int, error) {
-	w.answer = new(dns.Msg)
-	return len(wire), w.answer.Unpack(wire)
+	m := new(dns.Msg)
+	if err := m.Unpack(wire); err != nil {
+		return 0, err
+	}
+	return len(wire), w.WriteMsg(m)
 }
-func (w *answerWriter) Close() error        { return nil }
-func (w *answerWriter) TsigStatus() error   { return nil }
-func (w *answerWriter) TsigTimersOnly(bool) {}
-func (w *answerWriter) Hijack()             {}
-func (w *answerWriter) Network() string     { return "" }
+func (w *answerWriter) Close() error          { return nil }
+func (w *answerWriter) TsigStatus() error     { return w.tsig }
+func (w *answerWriter) TsigTimersOnly(b bool) { w.timersOnly = b }
+func (w *answerWriter) Hijack()               {}
+func (w *answerWriter) Network() string       { return "" }

@@ -19,17 +19,17 @@ type Conns struct {
 // Conn is one QUIC connection, tracked from before the end of its handshake.
 type Conn struct {
 	*quic.Conn
-	// Listener is the name it was tracked under.
+	// Listener is the name of the listener it came by.
 	Listener string
 
 	conns     *Conns
-	noError   quic.ApplicationErrorCode
+	listener  *Listener
 	announced sync.Once
 }
 
-// Track registers a connection until it closes. noError is the code it is closed with where nothing is wrong.
-func (cs *Conns) Track(listener string, conn *quic.Conn, noError quic.ApplicationErrorCode) *Conn {
-	c := &Conn{Conn: conn, Listener: listener, conns: cs, noError: noError}
+// track registers a connection until it closes.
+func (cs *Conns) track(listener *Listener, conn *quic.Conn) *Conn {
+	c := &Conn{Conn: conn, Listener: listener.protocol.Name, conns: cs, listener: listener}
 	cs.mu.Lock()
 	if cs.open == nil {
 		cs.open = map[*Conn]struct{}{}
@@ -59,7 +59,7 @@ func (cs *Conns) Close(listener string) int {
 	cs.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, c := range closing {
-		wg.Go(func() { _ = c.CloseWithError(c.noError, "") })
+		wg.Go(func() { _ = c.CloseWithError(c.listener.protocol.NoError, "") })
 	}
 	wg.Wait()
 	return len(closing)

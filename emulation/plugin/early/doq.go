@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/coredns/coredns/plugin/pkg/dnsutil"
@@ -17,9 +19,11 @@ import (
 
 // Error codes of DNS over QUIC (RFC 9250, section 4.3).
 const (
-	DoQNoError       = 0x0
-	DoQInternalError = 0x1
-	DoQProtocolError = 0x2
+	DoQNoError          = 0x0
+	DoQInternalError    = 0x1
+	DoQProtocolError    = 0x2
+	DoQRequestCancelled = 0x3
+	DoQExcessiveLoad    = 0x4
 )
 
 // DoQ is the name of DNS over QUIC as a listener, and its application protocol.
@@ -39,79 +43,95 @@ type DoQServer struct {
 
 // Listen opens the UDP socket.
 func (s *DoQServer) Listen(address string, secured *tls.Config) (*Listener, error) {
-	return s.Policy.Listen(address, DoQ, secured, &quic.Config{
+	return s.Policy.Listen(address, Protocol{DoQ, DoQ, DoQNoError, DoQExcessiveLoad}, secured, &quic.Config{
 		MaxIncomingUniStreams: -1, // DoQ has none (RFC 9250, section 4.2)
 		// Answers fit into one packet: searching for a larger one would only add packets to a short exchange.
 		DisablePathMTUDiscovery: true,
 	})
 }
 
-// Serve accepts connections before their handshake is complete, until the listener closes.
+// Serve answers, without waiting, until the listener closes.
 func (s *DoQServer) Serve(listener *Listener) {
-	for {
-		conn, err := listener.Accept(context.Background())
-		if err != nil {
-			return
-		}
-		go s.serveConn(s.Conns.Track(DoQ, conn, DoQNoError))
-	}
-}
-
-func (s *DoQServer) serveConn(conn *Conn) {
-	for {
-		stream, err := conn.AcceptStream(context.Background())
-		if err != nil {
-			return
-		}
-		from := Origin{
-			Listener: DoQ, Remote: conn.RemoteAddr().String(), Arrival: time.Now(),
-			HandshakeComplete: conn.IsComplete(), Resumed: conn.ConnectionState().TLS.DidResume,
-		}
-		go func() {
+	listener.Serve(s.Conns, func(conn *Conn) {
+		conn.ServeStreams(func(stream *quic.Stream) {
+			from := Origin{
+				Listener: DoQ, Remote: conn.RemoteAddr().String(), Arrival: time.Now(),
+				HandshakeComplete: conn.IsComplete(), Resumed: conn.ConnectionState().TLS.DidResume,
+			}
 			err := s.serveStream(conn, stream, from)
 			var wrong breach
 			switch {
 			case errors.As(err, &wrong):
 				_ = conn.CloseWithError(DoQProtocolError, wrong.Error())
-			case err != nil:
-				stream.CancelRead(DoQInternalError)
-				stream.CancelWrite(DoQInternalError)
+			case errors.Is(err, os.ErrDeadlineExceeded):
+				// A stream cannot be given up alone: STOP_SENDING is the client's only (RFC 9250, section 4.3.1).
+				_ = conn.CloseWithError(DoQExcessiveLoad, "a stream took too long")
 			}
-		}()
-	}
+		})
+	})
 }
 
-// serveStream reads the one query of a stream and answers it.
+// serveStream reads the one query of a stream, answers it, and sees to the end of the stream on both sides.
 func (s *DoQServer) serveStream(conn *Conn, stream *quic.Stream, from Origin) error {
-	query, err := readQuery(stream)
+	wire, ended, err := readMessage(stream)
+	if err != nil {
+		stream.CancelWrite(DoQRequestCancelled) // reset by the client: so is the answer (RFC 9250, section 4.3.1)
+		return err
+	}
+	query, err := parseQuery(wire)
 	if err != nil {
 		return err
 	}
-	if !s.Policy.MayAnswer(stream.Context(), conn, query.Opcode == dns.OpcodeQuery) {
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	watched := make(chan error, 1)
+	if ended {
+		watched <- nil
+	} else {
+		go func() {
+			err := awaitEnd(stream)
+			if err != nil {
+				stream.CancelWrite(DoQRequestCancelled)
+				cancel(err)
+			}
+			watched <- err
+		}()
+	}
+	if err := s.answer(ctx, conn, stream, Query{query, wire, from, conn.LocalAddr(), streamAddr(conn.RemoteAddr())}); err != nil && ctx.Err() == nil {
+		stream.CancelWrite(DoQInternalError)
+	}
+	return <-watched
+}
+
+// answer writes the messages of the answer to a query and the end of the stream behind them.
+func (s *DoQServer) answer(ctx context.Context, conn *Conn, stream *quic.Stream, query Query) error {
+	if !s.Policy.MayAnswer(ctx, conn, query.Opcode == dns.OpcodeQuery) {
 		return errors.New("the handshake failed")
 	}
-	if from.HandshakeComplete {
+	if query.Origin.HandshakeComplete {
 		conn.Announce()
 	}
-	answer := s.Chain.Resolve(stream.Context(), from, conn.LocalAddr(), streamAddr(conn.RemoteAddr()), query)
-	if answer == nil {
+	var last []byte
+	write := func() error {
+		_ = stream.SetWriteDeadline(time.Now().Add(s.Policy.WriteTimeout))
+		_, err := stream.Write(last)
+		return err
+	}
+	n := s.Chain.Resolve(ctx, query, func(_ *dns.Msg, wire []byte) (err error) {
+		if last != nil {
+			err = write()
+		}
+		last = append(binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(wire)), uint16(len(wire))), wire...) // #nosec G115
+		return err
+	})
+	if n == 0 {
 		return errors.New("no answer")
 	}
-	wire, err := packWithLength(answer)
-	if err != nil {
+	// The last message and the end of the stream right after it, so that both leave in the same packet.
+	if err := write(); err != nil {
 		return err
 	}
-	// One write, and the end of the stream right after it, so that both leave in the same packet.
-	if _, err := stream.Write(wire); err != nil {
-		return err
-	}
-	if err := stream.Close(); err != nil {
-		return err
-	}
-	if n, _ := stream.Read(make([]byte, 1)); n > 0 {
-		return breach("more than one query on a stream")
-	}
-	return nil
+	return stream.Close()
 }
 
 // streamAddr is a client's address as the plugins get it: of TCP, where answers are not cut to a datagram.
@@ -122,16 +142,50 @@ func streamAddr(remote net.Addr) net.Addr {
 	return remote
 }
 
-// readQuery reads a query with its two-byte length (RFC 9250, section 4.2).
-func readQuery(stream io.Reader) (*dns.Msg, error) {
-	var length [2]byte
-	if _, err := io.ReadFull(stream, length[:]); err != nil {
-		return nil, truncated(err)
+// readMessage reads a message with its two-byte length (RFC 9250, section 4.2), and tells whether the stream has ended
+// with it. Memory is taken for what has come, not for what the length announces.
+func readMessage(stream io.Reader) (wire []byte, ended bool, err error) {
+	buffer := make([]byte, 0, 512)
+	for {
+		n, err := stream.Read(buffer[len(buffer):cap(buffer)])
+		buffer = buffer[:len(buffer)+n]
+		want := 2
+		if len(buffer) >= 2 {
+			want += int(binary.BigEndian.Uint16(buffer))
+		}
+		switch {
+		case len(buffer) > 2 && len(buffer) > want:
+			return nil, false, errTwoQueries
+		case len(buffer) >= 2 && len(buffer) == want:
+			return buffer[2:], err == io.EOF, nil
+		case err == io.EOF:
+			return nil, false, breach("stream ended inside a message")
+		case err != nil:
+			return nil, false, err
+		}
+		if len(buffer) == cap(buffer) {
+			buffer = slices.Grow(buffer, min(want-len(buffer)+1, cap(buffer))) // one more byte shows what is too much
+		}
 	}
-	wire := make([]byte, binary.BigEndian.Uint16(length[:]))
-	if _, err := io.ReadFull(stream, wire); err != nil {
-		return nil, truncated(err)
+}
+
+const errTwoQueries = breach("more than one query on a stream")
+
+// awaitEnd reads the end of a stream that did not come with its query.
+func awaitEnd(stream io.Reader) error {
+	n, err := stream.Read(make([]byte, 1))
+	switch {
+	case n > 0:
+		return errTwoQueries
+	case err == io.EOF:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return breach("no end of the stream after the query")
 	}
+	return err
+}
+
+func parseQuery(wire []byte) (*dns.Msg, error) {
 	query, err := dnsutil.UnpackRequest(wire)
 	switch {
 	case err != nil:
@@ -142,22 +196,4 @@ func readQuery(stream io.Reader) (*dns.Msg, error) {
 		return nil, breach("edns-tcp-keepalive option")
 	}
 	return query, nil
-}
-
-// truncated turns the end of a stream inside a message into the breach it is; errors of the stream stay what they are.
-func truncated(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return breach("stream ended inside a message")
-	}
-	return err
-}
-
-func packWithLength(m *dns.Msg) ([]byte, error) {
-	wire := make([]byte, 2, 2+PaddingBlock)
-	packed, err := m.Pack()
-	if err != nil {
-		return nil, err
-	}
-	binary.BigEndian.PutUint16(wire, uint16(len(packed))) // #nosec G115 -- Pack refuses longer messages
-	return append(wire, packed...), nil
 }

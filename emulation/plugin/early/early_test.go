@@ -189,6 +189,10 @@ func TestPadding(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
+	changed := Options{
+		Retry: true, EarlyData: Late, IdleTimeout: 2 * time.Second, MaxConnections: 3, MaxStreams: 4, MaxShare: 100,
+		ReadTimeout: time.Second, WriteTimeout: time.Minute,
+	}
 	for _, c := range []struct {
 		input   string
 		address string
@@ -197,8 +201,10 @@ func TestParse(t *testing.T) {
 	}{
 		{"early", "", DefaultOptions, ""},
 		{"early {\n doq :853\n}", ":853", DefaultOptions, ""},
-		{"early {\n doq :853\n retry on\n early_data late\n idle_timeout 2s\n}", ":853",
-			Options{Retry: true, EarlyData: Late, IdleTimeout: 2 * time.Second}, ""},
+		{"early {\n doq :853\n retry on\n early_data late\n single_use off\n idle_timeout 2s\n max_connections 3\n max_streams 4\n max_share 100\n read_timeout 1s\n write_timeout 1m\n}", ":853", changed, ""},
+		{"early {\n max_connections 0\n}", "", Options{}, "max_connections is a number from 1"},
+		{"early {\n max_share 101\n}", "", Options{}, "max_share is a number from 1 to 100"},
+		{"early {\n read_timeout 0s\n}", "", Options{}, "must be positive"},
 		{"early :853", "", Options{}, "Wrong argument count"},
 		{"early {\n doq :1 :2\n}", "", Options{}, "Wrong argument count"},
 		{"early {\n doq :1\n doq :2\n}", "", Options{}, "given twice"},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"crosslayer.example/emulation/internal/servertest"
 
@@ -20,23 +22,53 @@ func TestMain(m *testing.M) {
 		dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler { return witness{next} })
 		return nil
 	})
-	servertest.Main(m, pluginName, "witness")
+	servertest.Main(m, pluginName, "tsig", "witness")
 }
 
 // witness is a plugin that keeps where queries came from, by their question.
 type witness struct{ next plugin.Handler }
 
-var seen sync.Map // of Origin by name and type
+var (
+	seen sync.Map // of Origin by name and type
+	asks sync.Map // of the number of queries, *atomic.Int32, by name
+)
+
+func asked(name string) *atomic.Int32 {
+	n, _ := asks.LoadOrStore(name, new(atomic.Int32))
+	return n.(*atomic.Int32)
+}
 
 func (w witness) Name() string { return "witness" }
 
 func (w witness) ServeDNS(ctx context.Context, rw dns.ResponseWriter, r *dns.Msg) (int, error) {
 	from, ours := OriginOf(ctx)
 	if ours {
+		asked(r.Question[0].Name).Add(1)
 		seen.Store(r.Question[0].String(), from)
+	}
+	server := ctx.Value(dnsserver.Key{}).(*dnsserver.Server).Addr
+	switch name := r.Question[0].Name; {
+	case strings.HasPrefix(name, "server."):
+		m := new(dns.Msg).SetReply(r)
+		m.Answer = []dns.RR{&dns.TXT{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeTXT, Class: dns.ClassINET}, Txt: []string{server}}}
+		return dns.RcodeSuccess, rw.WriteMsg(m)
+	case strings.HasPrefix(name, "slow."):
+		select {
+		case <-ctx.Done(): // abandoned
+			abandoned.Add(1)
+		case <-time.After(5 * time.Second):
+		}
+	case strings.HasPrefix(name, "careless."): // as a server that was asked over TCP answers
+		m := new(dns.Msg).SetReply(r).SetEdns0(1232, false)
+		m.IsEdns0().Option = []dns.EDNS0{
+			&dns.EDNS0_TCP_KEEPALIVE{Code: dns.EDNS0TCPKEEPALIVE, Timeout: 100}, &dns.EDNS0_PADDING{Padding: make([]byte, 7)},
+		}
+		return dns.RcodeSuccess, rw.WriteMsg(m)
 	}
 	return plugin.NextOrFailure(w.Name(), w.next, ctx, rw, r)
 }
+
+var abandoned atomic.Int32
 
 // running is a CoreDNS instance with the plugin.
 type running struct {

@@ -1,6 +1,10 @@
 package early
 
-import "github.com/miekg/dns"
+import (
+	"slices"
+
+	"github.com/miekg/dns"
+)
 
 // PaddingBlock is the block length for answers that RFC 8467, section 4.1 recommends.
 const PaddingBlock = 468
@@ -8,13 +12,14 @@ const PaddingBlock = 468
 // WantsPadding says whether the answer to a query has to be padded, on an encrypted transport (RFC 7830, section 4).
 func WantsPadding(query *dns.Msg) bool { return HasOption(query, dns.EDNS0PADDING) }
 
-// Pad fills m up to a multiple of PaddingBlock.
+// Pad fills m up to a multiple of PaddingBlock, in place of any padding that it has (RFC 8467, section 3).
 func Pad(m *dns.Msg) {
 	opt := m.IsEdns0()
 	if opt == nil {
 		m.SetEdns0(dns.DefaultMsgSize, false) // size and flags are set from the query when the message is written
 		opt = m.IsEdns0()
 	}
+	opt.Option = slices.DeleteFunc(opt.Option, func(option dns.EDNS0) bool { return option.Option() == dns.EDNS0PADDING })
 	padding := new(dns.EDNS0_PADDING)
 	opt.Option = append(opt.Option, padding)
 	m.Compress = false // as CoreDNS sends messages that fit; the length below must be that of the wire

@@ -3,6 +3,7 @@ package early
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
@@ -39,36 +40,70 @@ func setup(c *caddy.Controller) error {
 		return plugin.Error(pluginName, c.Err("doq needs a certificate: put the tls plugin into the same server block"))
 	}
 	s := &server{address: address}
-	s.Policy, s.Conns = NewPolicy(options), new(Conns)
+	s.Policy, s.Conns = NewPolicy(options, TicketKeysOf(c)), new(Conns)
+	if err := Claim(c, DoQ, address); err != nil {
+		return plugin.Error(pluginName, err)
+	}
+	configs := BlockConfigs(c)
 	c.OnStartup(func() error {
-		if err := s.start(config); err != nil {
+		if err := s.start(configs); err != nil {
 			return plugin.Error(pluginName, fmt.Errorf("doq: %w", err))
 		}
 		return nil
 	})
 	c.OnShutdown(s.stop)
+	OnReload(c, s)
 	servers, _ := c.Get(serversKey{}).([]*server)
 	c.Set(serversKey{}, append(servers, s))
 	return nil
 }
 
-func (s *server) start(config *dnsserver.Config) (err error) {
-	if s.Chain, err = NewChain("quic://"+s.address, config); err != nil {
-		return err
+type claimsKey struct{}
+
+// Claim makes sure that no two server blocks want the same address for a listener of ours.
+func Claim(c *caddy.Controller, listener, address string) error {
+	claims, ok := c.Get(claimsKey{}).(map[string]bool)
+	if !ok {
+		claims = map[string]bool{}
+		c.Set(claimsKey{}, claims)
 	}
-	if s.listener, err = s.Listen(s.address, config.TLSConfig); err != nil {
-		return err
+	network := "udp"
+	if listener == "https" {
+		network = "tcp"
 	}
-	go s.Serve(s.listener)
+	_, port, _ := net.SplitHostPort(address)
+	if key := network + " " + address; port != "0" && claims[key] {
+		return c.Errf("%s %s is opened by another server block; name all its zones before one block", listener, address)
+	} else {
+		claims[key] = true
+	}
 	return nil
 }
+
+func (s *server) start(configs []*dnsserver.Config) (err error) {
+	if s.Chain, err = NewChain("quic://"+s.address, configs); err != nil {
+		return err
+	}
+	if s.listener, err = s.Listen(s.address, configs[0].TLSConfig); err != nil {
+		return err
+	}
+	s.Serve(s.listener)
+	return nil
+}
+
+// Offered implements the Reloadable interface.
+func (s *server) Offered() (packets []*Listener, streams []*net.TCPListener) {
+	return []*Listener{s.listener}, nil
+}
+
+// Resume implements the Reloadable interface.
+func (s *server) Resume() error { return nil }
 
 // stop tells the clients and closes the socket.
 func (s *server) stop() error {
 	if s.listener == nil {
 		return nil
 	}
-	s.Conns.Close("")
 	return s.listener.Close()
 }
 
@@ -78,7 +113,7 @@ func parseBlock(c *caddy.Controller) (address string, options Options, err error
 	err = ParseProperties(c, func(property, value string) error {
 		if property == DoQ {
 			address = value
-			return nil
+			return CheckDoQAddress(value)
 		}
 		known, err := options.Set(property, value)
 		if !known {
@@ -87,6 +122,14 @@ func parseBlock(c *caddy.Controller) (address string, options Options, err error
 		return err
 	})
 	return address, options, err
+}
+
+// CheckDoQAddress refuses port 53, which is not for DNS over QUIC (RFC 9250, section 4.1.1).
+func CheckDoQAddress(address string) error {
+	if _, port, err := net.SplitHostPort(address); err == nil && (port == "53" || port == "domain") {
+		return errors.New("doq " + address + ": port 53 must not be used for DNS over QUIC (RFC 9250, section 4.1.1)")
+	}
+	return nil
 }
 
 // ParseProperties reads a plugin's place in a server block, which is bare or has properties of one value each.

@@ -15,13 +15,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+import urllib3.exceptions
+import websocket
 from selenium import webdriver
 from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver.chrome.options import Options
@@ -76,52 +78,31 @@ if (ready()) report(); else {
 _PAINT_WAIT_MS = 1500
 _QUIC_PORT, _UNUSED_PORT = 443, 1
 _ANSWER_INTERVAL_S = 0.001
+_ANSWER_TIMEOUT_S = 5.0
 _SETTLE_WINDOW_S = 0.04
 _SETTLE_MOST_S = 0.6
+_END_MOST_S, _END_POLL_S = 2.0, 0.01
 
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """One resource of a load, from its PerformanceResourceTiming entry; times in ms after the navigation start."""
-
-    url: str
-    initiator: str
-    protocol: str
-    start_ms: float
-    request_start_ms: float
-    response_start_ms: float
-    response_end_ms: float
-    transfer_bytes: int
-    encoded_bytes: int
+_FAULTS = (WebDriverException, urllib3.exceptions.HTTPError, websocket.WebSocketException, OSError)
+"""What Selenium raises: its own, and what it lets through where Chromium or ChromeDriver has been killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageLoad:
-    """One measured load; times in ms after the navigation start (Navigation Timing Level 2)."""
+    """One measured load as the browser tells it, by the names of the W3C; times in ms after the navigation start."""
 
     started_s: float
     """Start of the measured navigation, seconds since the Unix epoch."""
     setup_ms: float
     """Context, priming, connection close and warm-up before it."""
-    plt_ms: float
-    fcp_ms: float | None
-    """None where the page had painted nothing."""
-    connect_start_ms: float
-    connect_ms: float
-    secure_connection_start_ms: float
-    fetch_start_ms: float
-    domain_lookup_start_ms: float
-    domain_lookup_end_ms: float
-    request_start_ms: float
-    response_start_ms: float
-    response_end_ms: float
-    dom_interactive_ms: float
-    dom_content_loaded_ms: float
-    dom_complete_ms: float
-    transfer_bytes: int
-    resources: tuple[Resource, ...]
-    navigation: str
-    """The raw navigation and paint entries, JSON."""
+    navigation: Mapping[str, Any]
+    """The PerformanceNavigationTiming entry (Navigation Timing Level 2)."""
+    paint: Mapping[str, float | None]
+    """Start of each PerformancePaintTiming entry by its name; `first-contentful-paint` is None where there was none."""
+    resources: tuple[Mapping[str, Any], ...]
+    """The PerformanceResourceTiming entries."""
+    raw: str
+    """The navigation and paint entries, JSON."""
 
 
 class Browser:
@@ -164,6 +145,7 @@ class Browser:
         extra_flags: tuple[str, ...] = (),
         page_timeout_s: float = 60.0,
     ) -> None:
+        self._profile = folder / "profile"
         home = folder / "home"
         home.mkdir(parents=True, exist_ok=True)
         rules = [f"MAP {host}:443 {address}:443" for host, address in addresses.items()] + ["MAP * ~NOTFOUND"]
@@ -177,7 +159,7 @@ class Browser:
         options.enable_bidi = True
         for flag in (
             *_FLAGS,
-            f"--user-data-dir={folder / 'profile'}",
+            f"--user-data-dir={self._profile}",
             f"--ignore-certificate-errors-spki-list={spki}",
             f"--origin-to-force-quic-on={','.join(quic)}",
             f"--host-resolver-rules={','.join(rules)}",
@@ -191,32 +173,40 @@ class Browser:
         )
         try:
             self._driver = webdriver.Chrome(service=service, options=options)
-        except WebDriverException as error:
+            # Selenium looks for the answer to a BiDi command every 100 ms by default; four of them go to every load.
+            self._driver.command_executor.client_config.websocket_interval = _ANSWER_INTERVAL_S
+            self._driver.command_executor.client_config.websocket_timeout = _ANSWER_TIMEOUT_S
+            self._driver.set_page_load_timeout(page_timeout_s)
+            self._driver.set_script_timeout(page_timeout_s)
+            self._base = self._driver.current_window_handle
+        except _FAULTS as error:
+            self.close()
             raise BrowserError(
                 f"Chromium does not start: {_first_line(error)}",
                 where=programs.browser,
                 next_step="Run `crosslayer doctor`; the log is printed with CROSSLAYER_DEBUG=1.",
             ) from error
-        # Selenium looks for the answer to a BiDi command every 100 ms by default; four of them go to every load.
-        self._driver.command_executor.client_config.websocket_interval = _ANSWER_INTERVAL_S
-        self._driver.set_page_load_timeout(page_timeout_s)
-        self._driver.set_script_timeout(page_timeout_s)
-        self._base = self._driver.current_window_handle
         self.loads = 0
         """Measured loads so far, for whoever wants a fresh process now and then."""
 
     def __enter__(self) -> Browser:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_fault: object) -> None:
         self.close()
 
     def close(self) -> None:
         """End Chromium and ChromeDriver; never raises, since a crashed browser has nothing left to close."""
         with contextlib.suppress(Exception):
+            if not _pids(self._profile):  # ChromeDriver would wait 10 s for it
+                self._driver.service.process.kill()
             self._driver.quit()
+        until = time.monotonic() + _END_MOST_S
+        while (left := _pids(self._profile)) and time.monotonic() < until:  # after a ChromeDriver that was killed
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_END_POLL_S)
 
     def load(self, host: str, *, prime_host: str, close_connections: Callable[[], object]) -> PageLoad:
         """One measured load of `https://HOST/` by the decoupled procedure.
@@ -290,7 +280,7 @@ class Browser:
             raise BrowserError(
                 "did not load in time", where=host, next_step="See the server's events and the link's rate."
             ) from error
-        except WebDriverException as error:
+        except _FAULTS as error:
             raise BrowserError(
                 f"failed in Chromium: {_first_line(error)}", where=host, next_step="It is tried again in a new process."
             ) from error
@@ -310,9 +300,9 @@ class Browser:
             self._driver.switch_to.window(tab)
             yield
         finally:
-            with contextlib.suppress(WebDriverException):
+            with contextlib.suppress(*_FAULTS):
                 self._driver.switch_to.window(self._base)
-            with contextlib.suppress(WebDriverException):
+            with contextlib.suppress(*_FAULTS):
                 self._driver.browser.remove_user_context(context)  # closes its tabs too
 
 
@@ -342,43 +332,26 @@ def _ticks_used() -> int:
 
 
 def _page_load(raw: dict[str, Any], setup_ms: float) -> PageLoad:
-    nav = raw["navigation"]
-    paint = {entry["name"]: entry["startTime"] for entry in raw["paint"]}
     return PageLoad(
         started_s=raw["timeOrigin"] / 1e3,
         setup_ms=setup_ms,
-        plt_ms=nav["loadEventStart"],
-        fcp_ms=paint.get("first-contentful-paint"),
-        connect_start_ms=nav["connectStart"],
-        connect_ms=nav["connectEnd"],
-        secure_connection_start_ms=nav["secureConnectionStart"],
-        fetch_start_ms=nav["fetchStart"],
-        domain_lookup_start_ms=nav["domainLookupStart"],
-        domain_lookup_end_ms=nav["domainLookupEnd"],
-        request_start_ms=nav["requestStart"],
-        response_start_ms=nav["responseStart"],
-        response_end_ms=nav["responseEnd"],
-        dom_interactive_ms=nav["domInteractive"],
-        dom_content_loaded_ms=nav["domContentLoadedEventStart"],
-        dom_complete_ms=nav["domComplete"],
-        transfer_bytes=nav["transferSize"],
-        resources=tuple(
-            Resource(
-                url=entry["name"],
-                initiator=entry["initiatorType"],
-                protocol=entry["nextHopProtocol"],
-                start_ms=entry["startTime"],
-                request_start_ms=entry["requestStart"],
-                response_start_ms=entry["responseStart"],
-                response_end_ms=entry["responseEnd"],
-                transfer_bytes=entry["transferSize"],
-                encoded_bytes=entry["encodedBodySize"],
-            )
-            for entry in raw["resources"]
-        ),
-        navigation=json.dumps({"navigation": nav, "paint": raw["paint"], "time_origin": raw["timeOrigin"]}),
+        navigation=raw["navigation"],
+        paint={"first-contentful-paint": None} | {entry["name"]: entry["startTime"] for entry in raw["paint"]},
+        resources=tuple(raw["resources"]),
+        raw=json.dumps({"navigation": raw["navigation"], "paint": raw["paint"], "time_origin": raw["timeOrigin"]}),
     )
 
 
-def _first_line(error: WebDriverException) -> str:
-    return (error.msg or str(error)).strip().splitlines()[0]
+def _first_line(error: Exception) -> str:
+    text = str(getattr(error, "msg", None) or error).strip() or type(error).__name__
+    return text.splitlines()[0]
+
+
+def _pids(profile: Path) -> list[int]:
+    """The processes of the Chromium that has this profile."""
+    flag, found = f"--user-data-dir={profile}".encode(), []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # a process that has ended meanwhile
+            if flag in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found

@@ -9,83 +9,31 @@ here.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crosslayer.campaign.schema import SCHEMA_VERSION, TABLES, Kind, arrow_schema
+from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, LinkChecks, Table
+from crosslayer.checked import checked, read_json
 from crosslayer.errors import CrosslayerError
 
 _MEASURE_AGAIN = "Export the campaign again with `crosslayer export`, or measure a new one with `crosslayer measure`."
+_READABLE = (1, SCHEMA_VERSION)
 
-# What no figure can do without: a row without `error` must have every one of these.
-_MEASUREMENTS: dict[str, tuple[str, ...]] = {
-    "dns_exchanges": ("handshake_ms", "query_ms", "total_ms"),
-    "tcp_rtts": ("rtt_ms",),
-    "paced_queries": ("response_ms", "late_ms", "query_ms"),
-    "page_loads": (
-        "plt_ms",
-        "connect_start_ms",
-        "connect_ms",
-        "request_start_ms",
-        "response_start_ms",
-        "early_data_accepted",
-        "session_resumed",
-    ),
-}
-
-# A client that cannot tell the handshake from the query (DoH of an imported campaign) has neither; where no server was
-# asked (all of an imported campaign) there is no evidence at all.
-_TOGETHER = {
-    "handshake_ms": "query_ms",
-    "query_ms": "handshake_ms",
-    "early_data_accepted": "session_resumed",
-    "session_resumed": "early_data_accepted",
-}
-
-# A round measures each condition once; these columns say which condition a row is.
-_CONDITION: dict[str, tuple[str, ...]] = {
-    "dns_exchanges": ("campaign", "study", "link", "page", "protocol", "resumption", "warming", "variant"),
-    "tcp_rtts": ("campaign", "study", "link", "page"),
-    "paced_queries": (
-        "campaign",
-        "study",
-        "link",
-        "page",
-        "protocol",
-        "connection",
-        "warming",
-        "client",
-        "number",
-    ),
-    "page_loads": ("campaign", "study", "link", "page", "h3", "coupling", "dns_protocol", "variant"),
-}
-
-# Columns that datasets of this schema version may lack, since they are younger.
-_NEWER = {"dns_exchanges": "variant"}
-
-# Spelled otherwise, rows would be left out or escape a rule (0-RTT counts only with evidence) without anybody noticing.
-_WORDS: dict[str, tuple[str, ...]] = {
-    "protocol": ("DoUDP", "DoTCP", "DoT", "DoH", "DoH3", "DoQ"),
-    "resumption": ("none", "ticket", "early-data"),
-    "h3": ("1-rtt", "0-rtt"),
-    "coupling": ("decoupled", "coupled"),
-}
-
-_POLARS: dict[Kind, Any] = {
-    Kind.INTEGER: pl.Int64(),
-    Kind.REAL: pl.Float64(),
-    Kind.TEXT: pl.String(),
-    Kind.BOOLEAN: pl.Boolean(),
-    Kind.JSON: pl.String(),
-    Kind.REAL_LIST: pl.List(pl.Float64()),
+# Until version 2, every option of every study stood in every plan: their defaults, None for one that others had off.
+_OPTIONS_OF_1 = {
+    "aa_cell": None,
+    "clients": 4,
+    "interval_ms": 2000,
+    "queries": 4,
+    "https_records": False,
+    "proxy": "crosslayer",
 }
 
 
@@ -103,9 +51,19 @@ class Host:
     memory_bytes: int
     kernel: str
     os: str
+    machine: str = ""
+    """Its architecture."""
 
 
 @dataclass(frozen=True, slots=True)
+class Git:
+    """The checkout a campaign was measured with."""
+
+    revision: str | None = None
+    clean: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     """What `campaign.json` says about a campaign."""
 
@@ -119,19 +77,23 @@ class Campaign:
     """Pages the plan asked for, in its order."""
     rounds: int
     """Rounds per cell the plan asked for."""
-    seed: int | None
+    seed: int | None = None
+    """None for an imported campaign."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the study."""
+    options_changed: dict[str, Any] = field(default_factory=dict)
+    """Those of them that were not at their default."""
     started: str
-    ended: str
+    ended: str = ""
     """Empty while the campaign is not finished."""
     backend: str
     """netem or uml."""
     host: Host
-    versions: Mapping[str, Any]
-    git_revision: str
-    git_clean: bool | None
-    notes: tuple[str, ...]
-    plan: Mapping[str, Any]
-    """The whole plan, as written."""
+    versions: dict[str, Any] = field(default_factory=dict)
+    git: Git = Git()
+    notes: tuple[str, ...] = ()
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows of each table."""
 
     @classmethod
     def read(cls, path: Path) -> Campaign:
@@ -142,54 +104,44 @@ class Campaign:
         DatasetError
             Where the file is missing, is not JSON, lacks a key or is of another schema version.
         """
-        try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise DatasetError("there is no campaign.json", where=str(path.parent), next_step=_MEASURE_AGAIN) from None
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise DatasetError(f"cannot be read ({error})", where=str(path), next_step=_MEASURE_AGAIN) from None
+        if not path.is_file():
+            _refuse("there is no campaign.json", path.parent)
+        raw = read_json(path, DatasetError, _MEASURE_AGAIN)
         version = raw.get("schema_version") if isinstance(raw, dict) else None
-        if version != SCHEMA_VERSION:
-            raise DatasetError(
+        if version not in _READABLE:
+            _refuse(
                 f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}",
-                where=str(path),
-                next_step="Use the crosslayer that wrote it (`git_revision` in campaign.json), or measure again.",
+                path,
+                "Use the crosslayer that wrote it (`git.revision` in campaign.json), or measure again.",
             )
-        try:
-            plan, host, git = raw["plan"], raw["host"], raw.get("git") or {}
-            return cls(
-                campaign=str(raw["campaign"]),
-                schema_version=version,
-                study=str(plan["study"]),
-                links=_texts(plan["links"]),
-                pages=_texts(plan["pages"]),
-                rounds=int(plan["rounds"]),
-                seed=plan.get("seed"),
-                started=str(raw["started"]),
-                ended=str(raw.get("ended") or ""),
-                backend=str(raw["backend"]),
-                host=Host(
-                    cpu=str(host["cpu"]),
-                    cores=int(host["cores"]),
-                    memory_bytes=int(host["memory_bytes"]),
-                    kernel=str(host["kernel"]),
-                    os=str(host["os"]),
-                ),
-                versions=dict(raw.get("versions") or {}),
-                git_revision=str(git.get("revision") or ""),
-                git_clean=None if git.get("clean") is None else bool(git["clean"]),
-                notes=_texts(raw.get("notes") or []),
-                plan=plan,
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            fault = f"lacks the key {error}" if isinstance(error, KeyError) else f"holds a wrong value ({error})"
-            raise DatasetError(fault, where=str(path), next_step=_MEASURE_AGAIN) from None
+        known = {key: value for key, value in raw.items() if value is not None}
+        plan = known.pop("plan", {})
+        checked(plan, dict[str, Any], where=f"{path}, key 'plan'", error=DatasetError, next_step=_MEASURE_AGAIN)
+        known |= _as_version_2(plan) if version == 1 else plan
+        return checked(known, cls, where=str(path), error=DatasetError, next_step=_MEASURE_AGAIN)
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The whole plan, the study's options among the rest."""
+        return {name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed")} | self.options
+
+    @property
+    def git_revision(self) -> str:
+        """Empty where it is not known."""
+        return self.git.revision or ""
+
+    @property
+    def git_clean(self) -> bool | None:
+        """Whether the files were as committed; None where it is not known."""
+        return self.git.clean
 
 
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise TypeError(f"{value!r} is not a list of texts")
-    return tuple(value)
+def _as_version_2(plan: dict[str, Any]) -> dict[str, Any]:
+    """What version 2 says where version 1 has this plan."""
+    options = {key: plan[key] for key in _OPTIONS_OF_1 if key in plan}
+    changed = {key: value for key, value in options.items() if _OPTIONS_OF_1[key] not in (None, value)}
+    rest = {key: value for key, value in plan.items() if key not in options}
+    return rest | {"options": options, "options_changed": changed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,30 +171,28 @@ class Dataset:
         """
         folder = Path(folder)
         if not folder.is_dir():
-            raise DatasetError(
+            _refuse(
                 "there is no such dataset folder",
-                where=str(folder),
-                next_step="Measure one with `crosslayer measure`, or analyse data/raw/coalescing.",
+                folder,
+                "Measure one with `crosslayer measure`, or analyse data/raw/coalescing.",
             )
         campaign = Campaign.read(folder / "campaign.json")
         files = {table: tuple(sorted(folder.glob(f"{table}/link=*/*.parquet"))) for table in TABLES}
-        for table, paths in files.items():
-            if elsewhere := sorted(set((folder / table).rglob("*.parquet")) - set(paths)):
-                raise DatasetError(
-                    f"is not in a folder link=LINK of {table}", where=str(elsewhere[0]), next_step=_MEASURE_AGAIN
-                )
+        for name, paths in files.items():
+            if elsewhere := sorted(set((folder / name).rglob("*.parquet")) - set(paths)):
+                _refuse(f"is not in a folder link=LINK of {name}", elsewhere[0])
+            expected = TABLES[name].arrow_schema()
             for path in paths:
-                _check_schema(table, path)
-        rounds: dict[Any, int] = {}
-        for table in _MEASUREMENTS:
-            # One link at a time, so that a huge dataset fits in memory.
-            for link, of_link in groupby(files[table], key=lambda path: path.parent):
-                for cell, count in _check_values(_scan(table, of_link), table, link, campaign.campaign).items():
-                    rounds[cell] = max(count, rounds.get(cell, 0))
+                _check_schema(TABLES[name], expected, path)
+        rounds: dict[tuple[str, str], int] = {}
+        there = [(TABLES[name], paths) for name, paths in files.items() if paths]
+        for (table, _), conditions in zip(there, _conditions(there), strict=True):
+            _check_values(conditions, table, campaign)
+            if table.observed:
+                cells = conditions.group_by("link", "page").agg(pl.col("rounds").max())
+                rounds |= {(link, page): max(n, rounds.get((link, page), 0)) for link, page, n in cells.iter_rows()}
         if not rounds:
-            raise DatasetError("holds no observation at all", where=str(folder), next_step=_MEASURE_AGAIN)
-        for link, of_link in groupby(files["link_checks"], key=lambda path: path.parent):
-            _check_links(_scan("link_checks", of_link), link, campaign.campaign)
+            _refuse("holds no observation at all", folder)
         return cls(folder, campaign, (min(rounds.values()), max(rounds.values())), files)
 
     def table(self, name: str) -> pl.LazyFrame:
@@ -251,7 +201,7 @@ class Dataset:
         Parameters
         ----------
         name
-            A key of `crosslayer.campaign.schema.TABLES`.
+            A key of `crosslayer.campaign.tables.TABLES`.
 
         Returns
         -------
@@ -265,10 +215,8 @@ class Dataset:
             For a name that is not a table.
         """
         if name not in TABLES:
-            raise DatasetError(
-                f"there is no table {name!r}", where=str(self.folder), next_step=f"Tables are {', '.join(TABLES)}."
-            )
-        return _scan(name, self.files[name])
+            _refuse(f"there is no table {name!r}", self.folder, f"Tables are {', '.join(TABLES)}.")
+        return _scan(TABLES[name], self.files[name])
 
     @property
     def caption(self) -> str:
@@ -279,54 +227,42 @@ class Dataset:
         rounds = measured if fewest >= planned else f"{measured} of {planned}"
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
-        proxy = "dnsproxy at both ends, " if self.campaign.plan.get("proxy") == "dnsproxy" else ""
+        options = "".join(
+            f"{name.replace('_', ' ')} {'on' if value is True else 'off' if value is False else value}, "
+            for name, value in self.campaign.options_changed.items()
+        )
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         return (
             f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, link by {self.campaign.backend}, "
-            f"{proxy}measured on {machine}."
+            f"{options}measured on {machine}."
         )
 
 
-def _check_schema(table: str, path: Path) -> None:
+def _refuse(fault: str, where: Path | str, next_step: str = _MEASURE_AGAIN) -> NoReturn:
+    raise DatasetError(fault, where=str(where), next_step=next_step)
+
+
+def _check_schema(table: type[Table], schema: pa.Schema, path: Path) -> None:
     try:
         found = pq.read_schema(path)
     except (OSError, pa.ArrowException) as error:
-        raise DatasetError(f"is not a Parquet file ({error})", where=str(path), next_step=_MEASURE_AGAIN) from None
+        _refuse(f"is not a Parquet file ({error})", path)
     version = (found.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
-    if version != str(SCHEMA_VERSION):
-        raise DatasetError(
-            f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}",
-            where=str(path),
-            next_step=_MEASURE_AGAIN,
-        )
-    needed = {column.name for column in TABLES[table] if column.required}
-    if table in _MEASUREMENTS:
-        needed |= {*_MEASUREMENTS[table], *_CONDITION[table], "error"} - {_NEWER.get(table)}
-    if table == "link_checks":
-        needed |= {"rtt_ms", "nominal_rtt_ms"}
-    if missing := [
-        field.name for field in arrow_schema(table) if field.name in needed and field.name not in found.names
-    ]:
-        raise DatasetError(f"lacks the columns {', '.join(missing)}", where=str(path), next_step=_MEASURE_AGAIN)
-    for field in arrow_schema(table):
-        if field.name not in found.names:
-            continue
-        other = found.field(field.name)
-        if other.type not in (field.type, pa.large_string() if field.type == pa.string() else field.type):
-            raise DatasetError(
-                f"column {field.name} is {other.type}, expected {field.type}", where=str(path), next_step=_MEASURE_AGAIN
-            )
-        unit, other_unit = ((f.metadata or {}).get(b"unit", b"").decode() for f in (field, other))
+    if version not in map(str, _READABLE):
+        _refuse(f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}", path)
+    if missing := [column.name for column in table.columns if column.present and column.name not in found.names]:
+        _refuse(f"lacks the columns {', '.join(missing)}", path)
+    for expected in (expected for expected in schema if expected.name in found.names):
+        other = found.field(expected.name)
+        if other.type not in (expected.type, pa.large_string() if expected.type == pa.string() else expected.type):
+            _refuse(f"column {expected.name} is {other.type}, expected {expected.type}", path)
+        unit, other_unit = ((f.metadata or {}).get(b"unit", b"").decode() for f in (expected, other))
         if other.metadata and unit != other_unit:
-            raise DatasetError(
-                f"column {field.name} is in {other_unit or 'no unit'}, expected {unit or 'no unit'}",
-                where=str(path),
-                next_step=_MEASURE_AGAIN,
-            )
+            _refuse(f"column {expected.name} is in {other_unit or 'no unit'}, expected {unit or 'no unit'}", path)
 
 
-def _scan(table: str, paths: Iterable[Path]) -> pl.LazyFrame:
-    schema = {column.name: _POLARS[column.kind] for column in TABLES[table]}
+def _scan(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:
+    schema = table.polars_schema()
     files = list(paths)
     if not files:
         return pl.LazyFrame(schema=schema)
@@ -339,105 +275,96 @@ def _scan(table: str, paths: Iterable[Path]) -> pl.LazyFrame:
     ).select(list(schema))
 
 
-def _expected(name: str) -> pl.Expr:
-    """True for rows that must have a value: those that succeeded, and measured this at all."""
-    succeeded = pl.col("error").is_null()
-    return succeeded & pl.col(_TOGETHER[name]).is_not_null() if name in _TOGETHER else succeeded
+def _conditions(tables: Sequence[tuple[type[Table], Sequence[Path]]]) -> list[pl.DataFrame]:
+    """The conditions of each table: their key, the folder they are in, how many rows and rounds, and how many faults.
 
+    A fault is a column `what is wrong:name of the column`. Each table is read once, in streams, so that a huge one fits
+    in memory.
+    """
 
-def _check_values(rows: pl.LazyFrame, table: str, where: Path, campaign: str) -> dict[tuple[str, str], int]:
-    """Rounds of each (link, page); raises where a value would spoil a statistic without anybody noticing."""
-    measured = _MEASUREMENTS[table]
-    absent = ((name, pl.col(name).is_null() & _expected(name)) for name in measured)
-    durations = [name for name in _real(table) if name in measured]
-    counts = _collect(
-        rows.select(
-            *_not_finite(_real(table)),
-            *_below_zero(durations),
-            *(rule.sum().alias(f"rows that succeeded but have no value:{name}") for name, rule in absent),
-            pl.col("round").null_count().alias("rows without a value:round"),
-        ),
-        where,
-    )
-    _refuse(counts, where)
-    condition = list(_CONDITION[table])
-    conditions = _collect(
-        rows.group_by(condition)
-        .agg(pl.col("round").n_unique().alias("rounds"), pl.len().alias("rows"))
-        .sort(condition),
-        where,
-    )
-    _check_identity(conditions, where, campaign)
-    required = (column.name for column in TABLES[table] if column.required and column.name in condition)
-    nulls = (pl.col(name).null_count().alias(f"rows without a value:{name}") for name in required)
-    _refuse(conditions.select(nulls), where)
-    for name in (name for name in condition if name in _WORDS):
-        if unknown := sorted(set(conditions[name]) - set(_WORDS[name])):
-            raise DatasetError(
-                f"column {name} holds {unknown[0]!r}, expected {', '.join(_WORDS[name])}",
-                where=str(where),
-                next_step=_MEASURE_AGAIN,
+    def of(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:
+        folders = [
+            _scan(table, of_link).with_columns(pl.lit(str(link)).alias("_folder"))
+            for link, of_link in groupby(paths, key=lambda path: path.parent)
+        ]
+        key = ["_folder", *(column.name for column in table.columns if column.key)]
+        return (
+            pl.concat(folders)
+            .group_by(key)
+            .agg(
+                pl.len().alias("rows"),
+                pl.col("round").n_unique().alias("rounds"),
+                *(rule.sum().alias(f"{fault}:{name}") for fault, name, rule in _faults(table)),
             )
-    twice = conditions.filter(pl.col("rows") > pl.col("rounds"))
-    if twice.height:
-        extra = (twice["rows"] - twice["rounds"]).sum()
-        first = ", ".join(str(value) for value in twice.select(condition).row(0) if value is not None)
-        raise DatasetError(
-            f"{extra} observations are there more than once, first in {first}",
-            where=str(where),
-            next_step=_MEASURE_AGAIN,
-        )
-    cells = conditions.group_by("link", "page").agg(pl.col("rounds").max())
-    return {(link, page): rounds for link, page, rounds in cells.iter_rows()}
-
-
-def _check_links(checks: pl.LazyFrame, where: Path, campaign: str) -> None:
-    """Raises where the nominal RTT of a link, which its times are divided by, is not one number."""
-    real = _real("link_checks")
-    rows = _collect(checks.select("campaign", "link", *real), where)
-    _check_identity(rows, where, campaign)
-    _refuse(rows.select(*_not_finite(real), *_below_zero(["rtt_ms", "nominal_rtt_ms"])), where)
-    nominal = rows["nominal_rtt_ms"].drop_nulls().unique().sort()
-    if len(nominal) > 1:
-        raise DatasetError(
-            f"was checked against several nominal RTTs: {', '.join(f'{rtt:g}' for rtt in nominal)} ms",
-            where=str(where),
-            next_step="Its times are multiples of one RTT: measure each link profile in a campaign of its own.",
+            .sort(key)
         )
 
-
-def _check_identity(rows: pl.DataFrame, where: Path, campaign: str) -> None:
-    """Rows must be of the campaign that campaign.json describes, and of the link whose folder they are in."""
-    for name, expected in (("campaign", campaign), ("link", where.name.removeprefix("link="))):
-        if others := sorted(set(rows[name].drop_nulls()) - {expected}):
-            raise DatasetError(
-                f"holds rows of {name} {others[0]}, expected {expected}", where=str(where), next_step=_MEASURE_AGAIN
-            )
-
-
-def _not_finite(columns: list[str]) -> Iterator[pl.Expr]:
-    return ((~pl.col(name).is_finite()).sum().alias(f"NaN or infinite values:{name}") for name in columns)
-
-
-def _below_zero(columns: list[str]) -> Iterator[pl.Expr]:
-    return ((pl.col(name) < 0).sum().alias(f"values below 0:{name}") for name in columns)
-
-
-def _refuse(counts: pl.DataFrame, where: Path) -> None:
-    """One row of counts, each named `fault:column`; raises for the first that is not 0."""
-    for key, count in counts.row(0, named=True).items():
-        if count:
-            fault, name = key.split(":")
-            raise DatasetError(f"column {name} has {count} {fault}", where=str(where), next_step=_MEASURE_AGAIN)
-
-
-def _collect(rows: pl.LazyFrame, where: Path) -> pl.DataFrame:
     try:
-        return rows.collect(engine="streaming")
-    except (OSError, pl.exceptions.PolarsError) as error:
-        reason = str(error).splitlines()[0]
-        raise DatasetError(f"cannot be read ({reason})", where=str(where), next_step=_MEASURE_AGAIN) from None
+        return pl.collect_all([of(*one) for one in tables], engine="streaming")
+    except (OSError, pl.exceptions.PolarsError):
+        for table, paths in tables:
+            for path in paths:
+                try:
+                    of(table, [path]).collect()
+                except (OSError, pl.exceptions.PolarsError) as error:
+                    _refuse(f"cannot be read ({str(error).splitlines()[0]})", path.parent)
+        raise
 
 
-def _real(table: str) -> list[str]:
-    return [column.name for column in TABLES[table] if column.kind is Kind.REAL]
+def _faults(table: type[Table]) -> Iterator[tuple[str, str, pl.Expr]]:
+    """What would spoil a statistic without anybody noticing: the fault, its column, and the rows it is true of."""
+    real = [column.name for column in table.columns if column.type is float]
+    yield from (("NaN or infinite values", name, ~pl.col(name).is_finite()) for name in real)
+    yield from (("values below 0", name, pl.col(name) < 0) for name in real)
+    for column in (column for column in table.columns if column.success):
+        expected = pl.col("error").is_null()
+        if isinstance(column.success, str):
+            # A client that cannot tell the handshake from the query (DoH of an imported campaign) has neither; where no
+            # server was asked (all of an imported campaign) there is no evidence at all.
+            expected &= pl.col(column.success).is_not_null()
+        yield "rows that succeeded but have no value", column.name, pl.col(column.name).is_null() & expected
+    for column in (column for column in table.columns if column.required and not column.key):
+        yield "rows without a value", column.name, pl.col(column.name).is_null()
+
+
+def _check_values(conditions: pl.DataFrame, table: type[Table], campaign: Campaign) -> None:
+    """Raises for the first fault of what `_conditions` found of a table."""
+    key = [column for column in table.columns if column.key]
+    # Rows are of the campaign that campaign.json describes, and of the link whose folder they are in.
+    belongs = {"campaign": pl.lit(campaign.campaign), "study": pl.lit(campaign.study)}
+    belongs["link"] = pl.col("_folder").str.extract(r"link=([^/]*)$")
+    for name, expected in ((name, expected) for name, expected in belongs.items() if name in conditions.columns):
+        wrong = conditions.with_columns(expected=expected).filter(pl.col(name) != pl.col("expected"))
+        if wrong.height:
+            _refuse(f"holds rows of {name} {wrong[name][0]}, expected {wrong['expected'][0]}", wrong["_folder"][0])
+    counts = conditions.select(column for column in conditions.columns if ":" in column)
+    for count in (name for name, found in counts.sum().row(0, named=True).items() if found):
+        wrong = conditions.filter(pl.col(count) > 0)
+        wrong = wrong.filter(pl.col("_folder") == wrong["_folder"][0])
+        fault, _, name = count.partition(":")
+        _refuse(f"column {name} has {wrong[count].sum()} {fault}", wrong["_folder"][0])
+    for column in key:
+        wrong = conditions.filter(pl.col(column.name).is_null())
+        if column.required and wrong.height:
+            _refuse(f"column {column.name} has {wrong['rows'].sum()} rows without a value", wrong["_folder"][0])
+        # Spelled otherwise, rows would be left out or escape a rule (0-RTT counts only with evidence) unnoticed.
+        wrong = conditions.filter(~pl.col(column.name).is_in(column.words)) if column.words else wrong.clear()
+        if wrong.height:
+            _refuse(
+                f"column {column.name} holds {wrong[column.name][0]!r}, expected {', '.join(column.words)}",
+                wrong["_folder"][0],
+            )
+    if table is LinkChecks:
+        for _, of_link in conditions.group_by("link", maintain_order=True):
+            nominal = of_link["nominal_rtt_ms"].drop_nulls()
+            if len(nominal) > 1:
+                _refuse(
+                    f"was checked against several nominal RTTs: {', '.join(f'{rtt:g}' for rtt in nominal)} ms",
+                    of_link["_folder"][0],
+                    "Its times are multiples of one RTT: measure each link profile in a campaign of its own.",
+                )
+    twice = conditions.filter(pl.col("rows") > pl.col("rounds"))
+    if table.observed and twice.height:
+        extra = (twice["rows"] - twice["rounds"]).sum()
+        first = ", ".join(str(v) for v in twice.select(column.name for column in key).row(0) if v is not None)
+        _refuse(f"{extra} observations are there more than once, first in {first}", twice["_folder"][0])

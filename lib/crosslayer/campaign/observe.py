@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from crosslayer import dns
 from crosslayer.browser import Browser, BrowserError, PageLoad
+from crosslayer.campaign import tables
 from crosslayer.campaign.measurer import Bench
-from crosslayer.campaign.schema import DNS_EXCHANGES
 from crosslayer.campaign.store import Rows
+from crosslayer.campaign.tables import DnsExchanges, PageLoads, Resources
 from crosslayer.pages import PageSpec
 from crosslayer.testbed import network
 from crosslayer.testbed.server import Event, RequestEvent, Server
@@ -170,29 +171,20 @@ def load_evidence(events: Iterable[Event], page: PageSpec, *, early_data: bool, 
     return evidence
 
 
-_EXCHANGE_COLUMNS = tuple(
-    column.name for column in DNS_EXCHANGES if column.name in {field.name for field in fields(dns.Exchange)}
-)
-
-
 def exchange_columns(result: dns.Exchange) -> dict[str, Any]:
     """Columns of `dns_exchanges` that an exchange knows."""
-    return {column: getattr(result, column) for column in _EXCHANGE_COLUMNS}
-
-
-_LOAD_COLUMNS = (
-    "started_s", "setup_ms", "plt_ms", "fcp_ms", "connect_start_ms", "connect_ms", "secure_connection_start_ms",
-    "fetch_start_ms", "domain_lookup_start_ms", "domain_lookup_end_ms", "request_start_ms", "response_start_ms",
-    "response_end_ms", "dom_interactive_ms", "dom_content_loaded_ms", "dom_complete_ms", "transfer_bytes", "navigation",
-)  # fmt: skip
+    return DnsExchanges.taken(tables.EXCHANGE, result)
 
 
 def load_columns(load: PageLoad) -> dict[str, Any]:
     """What the browser says of a load; columns of `page_loads`."""
-    return {name: getattr(load, name) for name in _LOAD_COLUMNS} | {"resource_count": len(load.resources)}
+    parts = {tables.LOAD: load, tables.NAVIGATION: load.navigation, tables.PAINT: load.paint}
+    found: dict[str, Any] = {"resource_count": len(load.resources)}
+    for source, part in parts.items():
+        found |= PageLoads.taken(source, part)
+    return found
 
 
 def resource_rows(row: Mapping[str, Any], load: PageLoad) -> list[dict[str, Any]]:
     """The rows of `resources` that belong to a row of `page_loads`."""
-    place = {key: row[key] for key in ("campaign", "round", "link", "study", "page", "h3", "variant", "position")}
-    return [place | asdict(resource) for resource in load.resources]
+    return [Resources.place(row) | Resources.taken(tables.RESOURCE, entry) for entry in load.resources]

@@ -153,9 +153,13 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
         else:
             why = f"not measured: the link's check failed ({result.verdict})"
             found = measuring.failed(condition, cell, number, position, why)
+        faults = 0
         for table, some in found.items():
             rows.setdefault(table, []).extend(some)
-            failures += sum(row.get("error") is not None for row in some)
+            faults += sum(row.get("error") is not None for row in some)
+        if faults:
+            testbed.raise_if_dead()  # at once: whatever follows would fail too
+        failures += faults
     return rows, failures
 
 

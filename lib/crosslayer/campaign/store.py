@@ -9,27 +9,19 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.plan import Cell, Plan, changed
-from crosslayer.campaign.schema import SCHEMA_VERSION, TABLES, Kind
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, Column
 
 FILE_NAME = "campaign.sqlite"
 
 Rows = Mapping[str, Iterable[Mapping[str, Any]]]
 """Rows by table; a row has a value for each column it knows."""
-
-_SQL_KIND = {
-    Kind.INTEGER: "INTEGER",
-    Kind.REAL: "REAL",
-    Kind.TEXT: "TEXT",
-    Kind.BOOLEAN: "INTEGER",
-    Kind.JSON: "TEXT",
-    Kind.REAL_LIST: "TEXT",
-}
 
 
 class Store:
@@ -40,16 +32,23 @@ class Store:
     folder
         Folder of the dataset; made where it is missing.
     plan
-        What is to be measured; a store made by another plan is refused.
+        What is to be measured; a store made by another plan is refused. None opens the campaign that is there.
 
     Raises
     ------
     CampaignError
-        Where the folder cannot be written, the disk is full, another run holds the store, or the plan differs.
+        Where the folder cannot be written, the disk is full, another run holds the store, the plan differs, the store
+        was begun by an older crosslayer, or there is none and no plan to begin one with.
     """
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
+    def __init__(self, folder: Path, plan: Plan | None = None) -> None:
         self._file = folder / FILE_NAME
+        if plan is None and not self._file.exists():
+            raise CampaignError(
+                "there is no campaign here",
+                where=str(self._file),
+                next_step="Name the folder given to `crosslayer measure --out`.",
+            )
         with contextlib.ExitStack() as undo:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -60,6 +59,8 @@ class Store:
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
                 self._db.execute("BEGIN EXCLUSIVE")
+                self._db.execute("CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+                self._adopt(plan)
                 self._create()
                 self._db.execute("COMMIT")
             except OSError as error:
@@ -70,7 +71,6 @@ class Store:
                 ) from error
             except sqlite3.Error as error:
                 raise self._failure(error) from error
-            self._adopt(plan)
             undo.pop_all()
 
     def __enter__(self) -> Store:
@@ -86,42 +86,50 @@ class Store:
         self._db.close()
 
     def _create(self) -> None:
-        for table, columns in TABLES.items():
-            body = ", ".join(f'"{c.name}" {_SQL_KIND[c.kind]}{" NOT NULL" if c.required else ""}' for c in columns)
-            self._db.execute(f'CREATE TABLE IF NOT EXISTS "{table}" ({body})')
-            known = {name for _, name, *_ in self._db.execute(f'PRAGMA table_info("{table}")')}
-            for column in columns:
+        for name, table in TABLES.items():
+            body = ", ".join(f'"{c.name}" {c.sql}{" NOT NULL" if c.required else ""}' for c in table.columns)
+            self._db.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({body})')
+            known = {column for _, column, *_ in self._db.execute(f'PRAGMA table_info("{name}")')}
+            for column in table.columns:
                 if column.name not in known:  # younger than this store
-                    self._db.execute(f'ALTER TABLE "{table}" ADD COLUMN "{column.name}" {_SQL_KIND[column.kind]}')
+                    self._db.execute(f'ALTER TABLE "{name}" ADD COLUMN "{column.name}" {column.sql}')
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS rounds (link TEXT, page TEXT, round INTEGER, PRIMARY KEY (link, page, round))"
         )
-        self._db.execute("CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
 
-    def _adopt(self, plan: Plan) -> None:
-        known = self.fact("plan")
-        if known is None:
-            self.set_fact("schema_version", SCHEMA_VERSION)
-            self.set_fact("plan", plan.as_dict())
+    def _adopt(self, plan: Plan | None) -> None:
+        known, version = self.fact("plan"), self.fact("schema_version")
+        if version not in (None, SCHEMA_VERSION):
+            revision = (self.fact("git") or {}).get("revision") or "of its time"
+            raise CampaignError(
+                f"was begun by a crosslayer that wrote tables of version {version}; this one writes {SCHEMA_VERSION}",
+                where=str(self._file),
+                next_step=f"Go on with it in a checkout of revision {revision}, or choose another folder with --out.",
+            )
+        if plan is None:
+            if known is None:
+                raise CampaignError(
+                    "holds no plan", where=str(self._file), next_step="Measure it again with `crosslayer measure`."
+                )
             return
-        if self.fact("schema_version") != SCHEMA_VERSION:
-            raise CampaignError(
-                f"was measured with schema version {self.fact('schema_version')}, this is {SCHEMA_VERSION}",
-                where=str(self._file),
-                next_step="Choose another folder with --out.",
-            )
-        known = Plan().as_dict() | known  # a field younger than the store had its default then
-        differing = [key for key, value in plan.as_dict().items() if key != "rounds" and known[key] != value]
-        if differing:
-            said = "; ".join(f"{key} is {known[key]} there and {plan.as_dict()[key]} now" for key in differing)
-            raise CampaignError(
-                f"holds a campaign made by another plan ({said})",
-                where=str(self._file),
-                next_step="Choose another folder with --out, or repeat the old plan to go on with it.",
-            )
-        if plan.rounds != known["rounds"]:
-            # More rounds of the same plan are the same campaign, continued.
-            self.set_fact("plan", plan.as_dict())
+        now, usual = (json.loads(json.dumps(values)) for values in (plan.as_dict(), asdict(type(plan.options)())))
+        if known is not None:
+            # What is younger than the store had its default then.
+            there = _flat({"clock": "wall"} | known | {"options": usual | known["options"]})
+            if said := [
+                f"{key} is {there.get(key)} there and {value} now"
+                for key, value in _flat(now).items()
+                if key != "rounds" and there.get(key) != value
+            ]:
+                raise CampaignError(
+                    f"holds a campaign made by another plan ({'; '.join(said)})",
+                    where=str(self._file),
+                    next_step="Choose another folder with --out, or repeat the old plan to go on with it.",
+                )
+        # More rounds of the same plan are the same campaign, continued.
+        self.set_fact("schema_version", SCHEMA_VERSION)
+        self.set_fact("plan", now)
+        self.set_fact("options_changed", {key: value for key, value in now["options"].items() if value != usual[key]})
 
     def fact(self, name: str) -> Any:
         """A value kept beside the rows, None where there is none."""
@@ -151,10 +159,10 @@ class Store:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             for table, some in rows.items():
-                kinds = {column.name: column.kind for column in TABLES[table]}
+                columns = {column.name: column for column in TABLES[table].columns}
                 for row in some:
                     names = ", ".join(f'"{name}"' for name in row)
-                    values = [_plain(kinds[name], value) for name, value in row.items()]
+                    values = [_plain(columns[name], value) for name, value in row.items()]
                     self._db.execute(f'INSERT INTO "{table}" ({names}) VALUES ({", ".join("?" * len(row))})', values)
             if round_key is not None:
                 self._db.execute("INSERT INTO rounds VALUES (?, ?, ?)", round_key)
@@ -166,10 +174,10 @@ class Store:
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Every row of a table as Python values, in the order of (round, link)."""
-        columns = TABLES[table]
+        columns = TABLES[table].columns
         names = ", ".join(f'"{c.name}"' for c in columns)
         found = self._db.execute(f'SELECT {names} FROM "{table}" ORDER BY "round", "link", rowid')
-        return [{c.name: _typed(c.kind, value) for c, value in zip(columns, row, strict=True)} for row in found]
+        return [{c.name: _typed(c, value) for c, value in zip(columns, row, strict=True)} for row in found]
 
     def _failure(self, error: sqlite3.Error) -> CampaignError:
         text = str(error)
@@ -183,37 +191,17 @@ class Store:
         return CampaignError(f"cannot be written: {text}", where=str(self._file), next_step=step)
 
 
-def _plain(kind: Kind, value: Any) -> Any:
-    return json.dumps(value) if kind is Kind.REAL_LIST and value is not None else value
+def _flat(plan: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in plan.items() if key != "options"} | dict(plan["options"])
 
 
-def _typed(kind: Kind, value: Any) -> Any:
+def _plain(column: Column, value: Any) -> Any:
+    return json.dumps(value) if column.stored == list[float] and value is not None else value
+
+
+def _typed(column: Column, value: Any) -> Any:
     if value is None:
         return None
-    if kind is Kind.BOOLEAN:
+    if column.type is bool:
         return bool(value)
-    if kind is Kind.REAL_LIST:
-        return json.loads(value)
-    return value
-
-
-def open_existing(folder: Path) -> Store:
-    """The store of a campaign that was begun in this folder, with its own plan.
-
-    Raises
-    ------
-    CampaignError
-        Where there is none.
-    """
-    file = folder / FILE_NAME
-    if not file.exists():
-        raise CampaignError(
-            "there is no campaign here",
-            where=str(file),
-            next_step="Name the folder given to `crosslayer measure --out`.",
-        )
-    with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
-        row = db.execute("SELECT value FROM facts WHERE name = 'plan'").fetchone()
-    if row is None:
-        raise CampaignError("holds no plan", where=str(file), next_step="Measure it again with `crosslayer measure`.")
-    return Store(folder, changed(Plan(), json.loads(row[0]), where=str(file)))
+    return json.loads(value) if column.stored == list[float] else value

@@ -1,10 +1,10 @@
 """Published statements as checks: frames in, one frame of verdicts out. No clock, no network, no file, no study here.
 
 `check` holds results against a campaign. What they are is in the rooms of the studies, which write them in the words
-of `measures` and `checks`; `tolerances` has how close is close enough, `observed` the campaign as the checks see it.
+of `measures` and `checks`; `rules` has how close is close enough, `observed` the campaign as the checks see it.
 """
 
 from crosslayer.claims.checks import Verdict
-from crosslayer.claims.table import CLASSES, COLUMNS, Claims, check, counts, interval, ours, to_html, to_markdown
+from crosslayer.claims.table import COLUMNS, FOLLOWING, Claims, check, counts, interval, ours, to_markdown
 
-__all__ = ["CLASSES", "COLUMNS", "Claims", "Verdict", "check", "counts", "interval", "ours", "to_html", "to_markdown"]
+__all__ = ["COLUMNS", "FOLLOWING", "Claims", "Verdict", "check", "counts", "interval", "ours", "to_markdown"]

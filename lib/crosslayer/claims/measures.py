@@ -1,267 +1,214 @@
-"""What the checks compare, by name: each function gives a statistic of a campaign, to be asked for when it is needed.
+"""What the checks compare: statistics of a campaign, to be asked for when they are needed, with arithmetic.
 
-`duration` is a quantile in multiples of the RTT, `plt` one in ms, `increase` one relative to the baseline, `cost` a
-difference within the rounds; the rest combines these.
+    connect("1-RTT").on("fiber") - connect("0-RTT").on("fiber")
+
+The uncertainty goes along: everything is computed in every resample of the rounds, so what two statistics have in
+common cancels.
 """
 
 from __future__ import annotations
 
+import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise, product
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
-from crosslayer.claims import shapes
-from crosslayer.claims.observed import LINKS, PAGES, Observed
-from crosslayer.claims.tolerances import IN_RTTS, MATCHES_PERCENT, TAIL_RATIO
-from crosslayer.metrics.combinations import BASELINE
-from crosslayer.metrics.resampling import Estimate, derived
-
-Measure = Callable[[Observed], Estimate]
-Margins = Callable[[Observed], Mapping[str, Estimate]]
-
-EXAMPLE, WIKIPEDIA, INSTAGRAM = PAGES
-COALESCING, DOQ, DOH = "DoQ + H3 0-RTT", "DoQ + H3 1-RTT", "DoH + H3 1-RTT"
-ENCRYPTED = (COALESCING, DOQ, DOH)
-FIXED, MOBILE = ("fiber", "cable", "dsl"), ("4g", "4g-medium")
-FAST = ("fiber", "cable", "4g", "4g-medium")
-"""Links on which a padded query takes no time to serialise: all but DSL."""
-CELLS = tuple(product(LINKS, PAGES))
+from crosslayer import metrics
+from crosslayer.claims.observed import Observed, Series, Statistic
+from crosslayer.metrics.resampling import Counts, Estimate, Sample, beyond, derived
 
 
-def duration(series: str, q: float = 0.5, links: Sequence[str] = LINKS) -> Measure:
-    """A quantile in multiples of the RTT."""
-    return lambda o: o.quantile(series, q, links, in_rtts=True)
+class Measure(ABC):
+    """A statistic of a campaign. With a number or another one, `+ - * /` make a further one."""
+
+    @abstractmethod
+    def __call__(self, observed: Observed) -> Estimate:
+        """Its value in a campaign, and in every resample of the rounds."""
+
+    @abstractmethod
+    def on(self, *links: str) -> Measure:
+        """The same of these links only."""
+
+    def over(self, other: Measure) -> Measure:
+        """How far it is above another, percent."""
+        return Derived(lambda x, y: (x / y - 1) * 100, (self, other))
+
+    def _with(self, function: Callable[[Any, Any], Any], other: Measure | float) -> Measure:
+        if isinstance(other, Measure):
+            return Derived(function, (self, other))
+        return Derived(lambda x: function(x, other), (self,))
+
+    def __add__(self, other: Measure | float) -> Measure:
+        return self._with(operator.add, other)
+
+    def __sub__(self, other: Measure | float) -> Measure:
+        return self._with(operator.sub, other)
+
+    def __mul__(self, other: Measure | float) -> Measure:
+        return self._with(operator.mul, other)
+
+    def __truediv__(self, other: Measure | float) -> Measure:
+        return self._with(operator.truediv, other)
+
+    def __rsub__(self, other: float) -> Measure:
+        return self._with(lambda x, y: y - x, other)
+
+    def __rmul__(self, other: float) -> Measure:
+        return self._with(lambda x, y: y * x, other)
+
+    def __rtruediv__(self, other: float) -> Measure:
+        return self._with(lambda x, y: y / x, other)
 
 
-def plt(combination: str, link: str, page: str, q: float = 0.5) -> Measure:
-    """A quantile of a PLT, ms."""
-    return lambda o: o.quantile(combination, q, [link], [page])
+@dataclass(frozen=True, slots=True)
+class Derived(Measure):
+    """Computed from others: the function takes their values, or arrays of them, elementwise."""
+
+    function: Callable[..., Any]
+    parts: tuple[Measure, ...]
+
+    def __call__(self, observed: Observed) -> Estimate:
+        """See `Measure`."""
+        return derived(self.function, *(part(observed) for part in self.parts))
+
+    def on(self, *links: str) -> Measure:
+        """See `Measure`."""
+        return replace(self, parts=tuple(part.on(*links) for part in self.parts))
 
 
-def increase(combination: str, link: str, page: str, q: float = 0.5) -> Measure:
-    """A quantile of a PLT over the baseline's median in the same cell, percent."""
-    return lambda o: derived(
-        lambda ours, base: (ours / base - 1) * 100,
-        o.quantile(combination, q, [link], [page]),
-        o.quantile(BASELINE, 0.5, [link], [page]),
-    )
+@dataclass(frozen=True, slots=True)
+class Asked(Measure):
+    """Whatever a function makes of a campaign: what depends on its links or pages, or is no statistic of a series."""
+
+    ask: Callable[[Observed], Estimate]
+
+    def __call__(self, observed: Observed) -> Estimate:
+        """See `Measure`."""
+        return self.ask(observed)
+
+    def on(self, *links: str) -> Measure:
+        """Not known: the function decides."""
+        raise TypeError(f"{self.ask} chooses its links itself")
 
 
-def cost(
-    more: str, less: str, links: Sequence[str], pages: Sequence[str] | None = None, *, rtts: bool = False
-) -> Measure:
-    """Median of a difference within the rounds, ms or multiples of the RTT."""
-    return lambda o: o.quantile({more: 1.0, less: -1.0}, 0.5, links, pages, in_rtts=rtts)
+@dataclass(frozen=True, slots=True)
+class Of(Measure):
+    """A statistic of a series: by default its median, over the study's links and all pages there are."""
+
+    series: Series
+    statistic: Statistic
+
+    def __call__(self, observed: Observed) -> Estimate:
+        """See `Measure`."""
+        return observed.estimate(self.series, self.statistic)
+
+    def on(self, *links: str) -> Self:
+        """See `Measure`."""
+        return replace(self, series=replace(self.series, links=links))
+
+    def among(self, links: Callable[[Observed], Sequence[str]]) -> Self:
+        """The same of links that depend on the campaign."""
+        return replace(self, series=replace(self.series, links=links))
+
+    def by(self, statistic: Statistic) -> Self:
+        """Another statistic of the same observations."""
+        return replace(self, statistic=statistic)
+
+    def at(self, q: float) -> Self:
+        """Another quantile."""
+        return self.by(Quantile(q))
+
+    def spread(self, low: float = 0.05, high: float = 0.95) -> Measure:
+        """Distance of two quantiles."""
+        return self.at(high) - self.at(low)
 
 
-def within_rounds(factors: Mapping[str, float], link: str, page: str) -> Measure:
-    """Median of a sum of several PLTs within the rounds, ms."""
-    return lambda o: o.quantile(factors, 0.5, [link], [page])
+def median(terms: str | Mapping[str, float], *pages: str, in_rtts: bool = False) -> Of:
+    """Median of a series, or of a sum of several within each round, on some pages or all there are.
+
+    Parameters
+    ----------
+    terms
+        Name of a series, or the factor of each: `{"DoH exchange": 1, "DoQ exchange": -1}` is the difference.
+    """
+    factors = {terms: 1.0} if isinstance(terms, str) else terms
+    return Of(Series(tuple(factors.items()), pages=pages or None, in_rtts=in_rtts), Quantile(0.5))
 
 
-def minus(one: Measure, other: Measure) -> Measure:
-    """The difference of two statistics, e.g. of medians."""
-    return lambda o: derived(lambda x, y: x - y, one(o), other(o))
-
-
-def scaled(measure: Measure, factor: float = 1.0, plus: float = 0.0) -> Measure:
-    """A multiple of a statistic, and a constant added."""
-    return lambda o: derived(lambda x: factor * x + plus, measure(o))
-
-
-def greatest(measures: Iterable[Measure]) -> Measure:
+def greatest(parts: Iterable[Measure]) -> Measure:
     """The greatest of several statistics."""
-    parts = list(measures)
-    return lambda o: derived(lambda *xs: np.max(xs, axis=0), *(m(o) for m in parts))
+    return Derived(lambda *xs: np.max(xs, axis=0), tuple(parts))
 
 
-def least(measures: Iterable[Measure]) -> Measure:
+def least(parts: Iterable[Measure]) -> Measure:
     """The least of several statistics."""
-    parts = list(measures)
-    return lambda o: derived(lambda *xs: np.min(xs, axis=0), *(m(o) for m in parts))
+    return Derived(lambda *xs: np.min(xs, axis=0), tuple(parts))
 
 
-def mean(measures: Iterable[Measure]) -> Measure:
+def mean(parts: Iterable[Measure]) -> Measure:
     """The mean of several statistics."""
-    parts = list(measures)
-    return lambda o: derived(lambda *xs: np.mean(xs, axis=0), *(m(o) for m in parts))
+    return Derived(lambda *xs: np.mean(xs, axis=0), tuple(parts))
 
 
-def middle(measures: Iterable[Measure]) -> Measure:
+def middle(parts: Iterable[Measure]) -> Measure:
     """The median of several statistics."""
-    parts = list(measures)
-    return lambda o: derived(lambda *xs: np.median(xs, axis=0), *(m(o) for m in parts))
+    return Derived(lambda *xs: np.median(xs, axis=0), tuple(parts))
 
 
-def spread(series: str, link: str, low: float = 0.05, high: float = 0.95) -> Measure:
-    """Distance of two quantiles, multiples of the RTT."""
-    return minus(duration(series, high, [link]), duration(series, low, [link]))
+def total(parts: Iterable[Measure]) -> Measure:
+    """The sum of several statistics."""
+    return Derived(lambda *xs: np.sum(xs, axis=0), tuple(parts))
 
 
-def points(more: str, less: str, link: str, page: str) -> Measure:
-    """Difference of two median increases, percentage points."""
-    return minus(increase(more, link, page), increase(less, link, page))
+# Statistics of a sample
 
 
-def points_over_pages(more: str, less: str, link: str) -> Measure:
-    """The same, mean over the pages."""
-    return mean(points(more, less, link, page) for page in PAGES)
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """A quantile; the least and the greatest observation (0 and 1) no bootstrap can do: see `resampling.beyond`."""
+
+    q: float
+
+    def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
+        """See `Statistic`."""
+        value, draws, ends = sample.quantile(self.q), None, None
+        if weights is not None and 0 < self.q < 1:
+            draws = sample.quantiles(self.q, weights)
+        elif weights is not None:
+            outermost, second = (0, 1) if self.q == 0 else (-1, -2)
+            ends = beyond(float(sample.values[outermost]), float(sample.values[second]))
+        return Estimate(value, sample.size, sample.rounds, draws, ends)
 
 
-def points_over_links(more: str, less: str, page: str) -> Measure:
-    """The same, mean over the links."""
-    return mean(points(more, less, link, page) for link in LINKS)
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Mean, or variance (unbiased, in the square of the unit)."""
+
+    name: str
+    """One of `crosslayer.metrics.paced.STATISTICS`."""
+
+    def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
+        """See `Statistic`."""
+        return metrics.estimate(sample.values, sample.clusters, self.name, weights)
 
 
-def worst(combination: str) -> Measure:
-    """Greatest of the median increases of all cells, percent."""
-    return greatest(increase(combination, link, page) for link, page in CELLS)
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Percent of the observations that a condition holds for."""
 
+    holds: Callable[[Any], Any]
+    """Of the array of observations, elementwise."""
 
-def reduction(link: str, page: str) -> Measure:
-    """How much less the PLT of coalescing is than that of DoH, as a fraction."""
-    return lambda o: derived(
-        lambda ours, doh: 1 - ours / doh,
-        o.quantile(COALESCING, 0.5, [link], [page]),
-        o.quantile(DOH, 0.5, [link], [page]),
-    )
-
-
-def processing_share(link: str) -> Measure:
-    """Part of the H3 1-RTT connect duration that is not the round-trip."""
-    return lambda o: derived(lambda x: 1 - 1 / x, o.quantile("H3 1-RTT connect", 0.5, [link], in_rtts=True))
-
-
-def left_tail(combination: str, link: str, page: str) -> Measure:
-    """From the 5th percentile to the median, percentage points."""
-    return minus(increase(combination, link, page), increase(combination, link, page, 0.05))
-
-
-def tail_excess(combination: str, link: str, page: str) -> Measure:
-    """How much longer the 5th to the 20th percentile is than `TAIL_RATIO` times the 20th to the 50th, percent."""
-    return lambda o: derived(
-        lambda p5, p20, p50: (p20 - p5) - TAIL_RATIO * (p50 - p20),
-        *(increase(combination, link, page, q)(o) for q in (0.05, 0.2, 0.5)),
-    )
-
-
-def saving_per_rtt(o: Observed) -> Estimate:
-    """Slope of what H3 0-RTT saves (ms, mean over the pages) over the RTT of the link (ms)."""
-    rtts = np.array([o.rtt_ms(link) for link in LINKS])
-    weights = (rtts - rtts.mean()) / ((rtts - rtts.mean()) ** 2).sum()
-    savings = [mean(cost(DOQ, COALESCING, [link], [page]) for page in PAGES)(o) for link in LINKS]
-    return derived(lambda *xs: np.tensordot(weights, np.array(xs), axes=1), *savings)
-
-
-def cells_that_match(o: Observed) -> Estimate:
-    """Cells in which coalescing is as fast as the baseline."""
-    return derived(
-        lambda *xs: np.sum(np.array(xs) <= MATCHES_PERCENT, axis=0),
-        *(increase(COALESCING, link, page)(o) for link, page in CELLS),
-    )
-
-
-def modes(series: str, link: str, page: str) -> Measure:
-    """Modes of a distribution."""
-
-    def measure(o: Observed) -> Estimate:
-        sample = o.sample(series, [link], [page])
-        return o.value(len(shapes.modes(sample)), sample)
-
-    return measure
-
-
-def first_mode_share(series: str, link: str, page: str) -> Measure:
-    """Percentage of observations in the first of the modes."""
-
-    def measure(o: Observed) -> Estimate:
-        sample = o.sample(series, [link], [page])
-        return o.value(shapes.share_of_first_mode(sample), sample)
-
-    return measure
-
-
-def steps(series: str) -> Measure:
-    """Steps of the CDF over all links."""
-
-    def measure(o: Observed) -> Estimate:
-        sample = o.sample(series, LINKS, in_rtts=True)
-        return o.value(shapes.steps(sample, len(LINKS)), sample)
-
-    return measure
-
-
-def share_in_step(series: str, link: str, low: float, high: float) -> Measure:
-    """Percentage of a link's observations that lie between two percentiles of all links together."""
-
-    def measure(o: Observed) -> Estimate:
-        part, whole = (o.sample(series, links, in_rtts=True) for links in ([link], LINKS))
-        return o.value(shapes.share_within(part, whole, low, high), part)
-
-    return measure
-
-
-# Comparisons by name: each must be above 0
-
-
-def split_at_dom_interactive(o: Observed) -> Mapping[str, Estimate]:
-    """Two modes in domInteractive, one in responseEnd before it."""
-    before, at = (modes(f"H3 1-RTT {event}", "fiber", EXAMPLE)(o) for event in ("response end", "DOM interactive"))
-    return {
-        "two modes in domInteractive": derived(lambda count: count - 1, at),
-        "one mode in responseEnd": derived(lambda count: 2 - count, before),
-    }
-
-
-def fastest_last(o: Observed) -> Mapping[str, Estimate]:
-    """The paper's ranking of the encrypted options, cell by cell."""
-    return {
-        f"{more} over {less}, {link}, {page}": cost(more, less, [link], [page], rtts=True)(o)
-        for link, page in CELLS
-        for more, less in ((DOQ, COALESCING), (DOH, DOQ))
-    }
-
-
-def columns_that_rise(o: Observed) -> Mapping[str, Estimate]:
-    """For each column of Fig. 8 the least rise from one link to the next."""
-    return {
-        f"{combination}, {page}": least(
-            minus(increase(combination, following, page), increase(combination, link, page))
-            for link, following in pairwise(LINKS)
-        )(o)
-        for combination in (COALESCING, DOQ, DOH)
-        for page in PAGES
-    }
-
-
-def expected_round_trips(o: Observed) -> Mapping[str, Estimate]:
-    """DoUDP takes about one round-trip, DoQ more than two, DoH more than three."""
-    one, doq, doh = (duration(f"{protocol} exchange")(o) for protocol in ("DoUDP", "DoQ", "DoH"))
-    return {
-        "DoUDP near 1": derived(lambda x: IN_RTTS.at_least - np.abs(x - 1), one),
-        "DoQ above 2": derived(lambda x: x - 2, doq),
-        "DoH above 3": derived(lambda x: x - 3, doh),
-    }
-
-
-def everywhere_slower(o: Observed) -> Mapping[str, Estimate]:
-    """TCP RTT above the DoQ query and the DoUDP lookup at every percentile looked at, on cable."""
-    return {
-        f"TCP RTT over {series.removesuffix(' exchange')} at P{q * 100:.0f}": minus(
-            duration("TCP RTT", q, ["cable"]), duration(series, q, ["cable"])
-        )(o)
-        for series in ("DoQ query", "DoUDP exchange")
-        for q in (0.05, 0.25, 0.5, 0.75, 0.95)
-    }
-
-
-def approximately_one(o: Observed) -> Estimate:
-    """Of the links but DSL the one whose DoH - DoQ is farthest from one RTT."""
-    found = [cost("DoH exchange", "DoQ exchange", [link], rtts=True)(o) for link in FAST]
-    return max(found, key=lambda estimate: abs(estimate.value - 1))
-
-
-def udp_failures(o: Observed) -> Estimate:
-    """Failed DoUDP exchanges."""
-    return o.failed_exchanges("DoUDP")
+    def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
+        """See `Statistic`."""
+        held = np.asarray(self.holds(sample.values), dtype=np.float64)
+        draws = None
+        if weights is not None:
+            counts = (np.bincount(sample.clusters, of, minlength=weights.shape[1]) for of in (held, None))
+            with np.errstate(invalid="ignore"):
+                some, every = (weights @ count for count in counts)
+                draws = some / every * 100
+        return Estimate(float(held.mean() * 100), sample.size, sample.rounds, draws)

@@ -7,48 +7,51 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from crosslayer.claims.tolerances import MODE_HEIGHT, MODE_VALLEY, STEP_RISE_RTT
-from crosslayer.metrics.resampling import Sample
+from crosslayer.claims.rules import MODE_HEIGHT, MODE_VALLEY, STEP_RISE_RTT
+from crosslayer.metrics.resampling import Counts, Estimate, Sample
 
 _GRID = 1024
 _SAME = 1e-6
 """Relative to their size: values closer to each other than this are one value, whatever floating point makes of it."""
 
 
-def steps(sample: Sample, count: int = 5) -> int:
+def steps(sample: Sample, weights: Counts | None = None, count: int = 5) -> Estimate:
     """Steps of a CDF that has `count` equally large parts at most: parts whose middles are told apart by eye.
 
     Returns
     -------
-    int
-        0 where nothing rises, else one more than there are rises.
+    Estimate
+        0 where nothing rises, else one more than there are rises; no interval.
     """
     middles = [sample.quantile((part + 0.5) / count) for part in range(count)]
     rises = sum(second - first > STEP_RISE_RTT for first, second in pairwise(middles))
-    return rises + 1 if rises else 0
+    return Estimate(float(rises + 1 if rises else 0), sample.size, sample.rounds)
+
+
+def modes(sample: Sample, weights: Counts | None = None) -> Estimate:
+    """How many modes a distribution has; no interval."""
+    return Estimate(float(len(places_of_modes(sample))), sample.size, sample.rounds)
+
+
+def places_of_modes(sample: Sample) -> list[float]:
+    """Where the modes are, ascending: maxima of a Gaussian density estimate with Silverman's bandwidth.
+
+    A maximum counts where it is high enough and a valley parts it from the next one.
+    """
+    return [x for x, _ in _modes(sample.values)[0]]
+
+
+def first_mode_percent(sample: Sample, weights: Counts | None = None) -> Estimate:
+    """Share of the observations up to the valley between the first two modes; all where there is one mode."""
+    valleys = _modes(sample.values)[1]
+    share = float(np.mean(sample.values <= valleys[0]) * 100) if valleys else 100.0
+    return Estimate(share, sample.size, sample.rounds)
 
 
 def share_within(part: Sample, whole: Sample, low: float, high: float) -> float:
     """Percentage of the part's observations that lie between two quantiles of the whole."""
     first, last = np.quantile(whole.values, [low, high])
     return float(np.mean((part.values >= first) & (part.values <= last)) * 100)
-
-
-def modes(sample: Sample) -> list[float]:
-    """Modes of a distribution: maxima of a Gaussian density estimate with Silverman's bandwidth.
-
-    Returns
-    -------
-    list of float
-        Where they are, ascending. A maximum counts where it is high enough and a valley parts it from the next one.
-    """
-    return [x for x, _ in _modes(sample.values)[0]]
-
-
-def share_of_first_mode(sample: Sample) -> float:
-    """Percentage of the observations up to the valley between the first two modes; 100 where there is one mode."""
-    valleys = _modes(sample.values)[1]
-    return float(np.mean(sample.values <= valleys[0]) * 100) if valleys else 100.0
 
 
 def _modes(values: NDArray[np.float64]) -> tuple[list[tuple[float, float]], list[float]]:

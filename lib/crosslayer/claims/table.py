@@ -1,16 +1,16 @@
-"""The table of verdicts: made from a campaign and the published claims, and written as Markdown and HTML."""
+"""The table of verdicts: made from a campaign and the published claims, and written as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Protocol
 
 import polars as pl
 
 from crosslayer.claims.checks import Check, Outcome, Verdict, number, spaced
 from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.rules import VERSION
 
 CONTRADICTIONS = frozenset(
     ("T003", "T004", "T080", "T113", "T138", "T139", "T140", "T145", "T146", "T198", "S007", "I106")
@@ -25,6 +25,7 @@ COLUMNS: dict[str, Any] = {
     "scope": pl.String,
     "statistic": pl.String,
     "published": pl.String,
+    "sentence": pl.String,
     "ours": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
@@ -32,7 +33,13 @@ COLUMNS: dict[str, Any] = {
     "n": pl.Int64,
     "rounds": pl.Int64,
     "verdict": pl.String,
+    "verdict_before": pl.String,
+    "rules": pl.Int64,
+    "round_trips_right": pl.String,
+    "overhead_right": pl.String,
+    "follows_from": pl.String,
     "why": pl.String,
+    "cause": pl.String,
     "criterion": pl.String,
     "note": pl.String,
 }
@@ -46,6 +53,10 @@ _RELATIONS = {
     "greater or equal": "≥ ",
     "approximately": "≈ ",
 }
+_OWN = {"paper": "crosslayer", "claim_id": "", "quantity": ""} | dict.fromkeys(
+    ("section_or_figure", "scope", "statistic", "value", "unit", "expected_relation", "note"), ""
+)
+"""Of a claim that no paper prints: its study's own."""
 _UNITS = {"RTT multiples": "RTT", "percent": "%", "percentage points": "points"}
 
 
@@ -72,7 +83,7 @@ class Tables(Protocol):
 def check(
     dataset: Tables, claims: Claims | None, published_claims: pl.DataFrame, *, elsewhere: Mapping[str, str]
 ) -> pl.DataFrame:
-    """Hold every published result against a campaign.
+    """Hold every published result against a campaign, and what its study claims itself.
 
     Parameters
     ----------
@@ -89,21 +100,33 @@ def check(
     -------
     polars.DataFrame
         One row per claim of kind `result`, in the order of the claims: paper, claim_id, section_or_figure, quantity,
-        scope, statistic, published (text), ours, low, high (95 % interval of ours; for an ordering the margin of the
-        comparison that decides), unit, n (observations), rounds, verdict, why, criterion, note.
+        scope, statistic, published (text), sentence (what the paper says, in our words), ours, low, high (95 % interval
+        of ours; for an ordering the margin of the comparison that decides), unit, n (observations), rounds, verdict,
+        verdict_before (by version 1 of the rules), rules (version that judged), round_trips_right and overhead_right
+        (of durations in RTT: `yes`, `no`, `inconclusive`; else empty), follows_from (empty for a result of its own),
+        why, cause (why it is not reproduced), criterion, note.
     """
     observed = claims.observed(**{name: dataset.table(name) for name in claims.tables}) if claims else None
     checks = claims.checks if claims else {}
-    rows = [
-        _row(claim, checks.get(claim["claim_id"]), observed, elsewhere)
-        for claim in published_claims.filter(kind="result").iter_rows(named=True)
+    printed = set(published_claims["claim_id"])
+    stated = [
+        *published_claims.filter(kind="result").iter_rows(named=True),
+        *(_OWN | {"claim_id": name, "quantity": own.sentence} for name, own in checks.items() if name not in printed),
     ]
+    rows = [_row(claim, checks.get(claim["claim_id"]), observed, elsewhere) for claim in stated]
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")
 
 
+FOLLOWING = "follows from another"
+"""How `counts` calls the results that follow from others, whatever their verdict."""
+
+
 def counts(verdicts: pl.DataFrame) -> dict[str, int]:
-    """How many claims have each verdict, every verdict named."""
-    return {verdict.value: verdicts.filter(verdict=verdict.value).height for verdict in Verdict}
+    """How many claims have each verdict, every verdict named; last those that follow from others, counted apart."""
+    following = (pl.col("follows_from") != "") & (pl.col("verdict") != Verdict.NOT_MEASURED)
+    own = verdicts.filter(~following)
+    found = {verdict.value: own.filter(verdict=verdict.value).height for verdict in Verdict}
+    return found | {FOLLOWING: verdicts.height - own.height}
 
 
 def _row(
@@ -119,7 +142,7 @@ def _row(
             outcome = _not_measured(str(reason))
     ours = outcome.estimate
     low, high = ours.interval or (None, None) if ours else (None, None)
-    remark = chosen.remark if chosen else ""
+    failed = outcome.verdict not in (Verdict.REPRODUCED, Verdict.NOT_MEASURED)
     return (
         claim["paper"],
         identifier,
@@ -128,6 +151,7 @@ def _row(
         claim["scope"],
         claim["statistic"],
         _published(claim),
+        chosen.sentence if chosen else "",
         ours.value if ours else None,
         low,
         high,
@@ -135,9 +159,15 @@ def _row(
         ours.n if ours else None,
         ours.rounds if ours else None,
         outcome.verdict.value,
+        outcome.before.value,
+        VERSION,
+        outcome.round_trips,
+        outcome.overhead,
+        chosen.follows_from if chosen else "",
         outcome.why,
+        chosen.cause if chosen and failed else "",
         chosen.criterion if chosen else "",
-        " ".join(_sentence(text) for text in (claim["note"], remark) if text),
+        " ".join(_sentence(text) for text in (claim["note"], chosen.remark if chosen else "") if text),
     )
 
 
@@ -209,9 +239,10 @@ def to_markdown(verdicts: pl.DataFrame, *, caption: str = "") -> str:
         lines += [_markdown_row(_HEADINGS), _markdown_row(["---"] * len(_HEADINGS))]
         for row in of_paper.iter_rows(named=True):
             *cells, why = _cells(row)
-            lines.append(
-                _markdown_row([*cells, " ".join(text for text in (why, _note_heading(row), row["note"]) if text)])
-            )
+            follows = f"Follows from {row['follows_from']}." if row["follows_from"] else ""
+            cause = f"Cause: {row['cause']}" if row["cause"] else ""
+            texts = (why, follows, cause, _note_heading(row), row["note"])
+            lines.append(_markdown_row([*cells, " ".join(text for text in texts if text)]))
         lines.append("")
     return "\n".join(lines)
 
@@ -222,44 +253,3 @@ def _markdown_row(cells: Iterable[str]) -> str:
 
 def _note_heading(row: dict[str, Any]) -> str:
     return "The paper contradicts itself:" if row["claim_id"] in CONTRADICTIONS else ""
-
-
-CLASSES = {
-    Verdict.REPRODUCED: "reproduced",
-    Verdict.DIRECTION_ONLY: "direction",
-    Verdict.NOT_REPRODUCED: "not-reproduced",
-    Verdict.NOT_MEASURED: "not-measured",
-}
-"""Class of a verdict in HTML."""
-
-_SORTED = ("Claim", "Where", "What", "Verdict")
-"""Columns that a page may sort by: the others mix units."""
-
-
-def to_html(verdicts: pl.DataFrame) -> str:
-    """The verdicts as one `<table class="claims">`, to be put into any page.
-
-    Each row has its claim as id, its verdict as class (`CLASSES`), `data-paper`, and `data-contradiction` where the
-    paper contradicts itself; how the check decides is the tooltip of its verdict. A heading that a page may sort by has
-    `data-sort`.
-    """
-    head = "".join(
-        f'<th scope="col"{" data-sort" if heading in _SORTED else ""}>{escape(heading)}</th>' for heading in _HEADINGS
-    )
-    body = "\n".join(_html_row(row) for row in verdicts.iter_rows(named=True))
-    return f'<table class="claims">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n'
-
-
-def _html_row(row: dict[str, Any]) -> str:
-    *cells, verdict, why = (escape(cell) for cell in _cells(row))
-    heading = _note_heading(row)
-    note = f"<b>{heading}</b> {escape(row['note'])}" if heading else escape(row["note"])
-    return (
-        f'<tr id="{escape(row["claim_id"])}" class="{CLASSES[Verdict(row["verdict"])]}" '
-        f'data-paper="{escape(row["paper"])}"{" data-contradiction" if heading else ""}>'
-        + "".join(f"<td>{cell}</td>" for cell in cells)
-        + f'<td class="verdict" title="{escape(row["criterion"])}"><span class="key"></span>{verdict}</td>'
-        + f"<td>{why}"
-        + (f'<p class="note">{note}</p>' if note else "")
-        + "</td></tr>"
-    )

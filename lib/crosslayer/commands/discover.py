@@ -55,14 +55,14 @@ def command(
     crosslayer discover bind9 10.53.0.200          one of them, and an address where nobody is
     crosslayer link 4g -- crosslayer discover      the same on a link, also $CROSSLAYER_SERVER
     """
-    from crosslayer import discover_command
+    from crosslayer.discover import run as discovery
 
     if outside and clock == "virtual":
         raise click.UsageError("Hosts of the real network answer by the wall clock: leave --clock or --outside out.")
-    request = discover_command.request(
+    request = discovery.request(
         targets, file=file, outside=outside, packets_per_s=rate, timeout_s=timeout, name=name, out=out
     )
-    if not outside and not discover_command.in_testbed():
+    if not outside and not discovery.in_testbed():
         enter(clock, [out.absolute().parent] if out else [])
-    whole = discover_command.run(request, as_json=as_json, say=click.echo, tell=lambda line: click.echo(line, err=True))
+    whole = discovery.run(request, as_json=as_json, say=click.echo, tell=lambda line: click.echo(line, err=True))
     sys.exit(0 if whole else 130)

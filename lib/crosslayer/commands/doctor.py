@@ -33,9 +33,5 @@ def command(as_json: bool) -> None:
             click.echo(f"{sign[f.state]}  {f.item:<18} {f.detail}")
             if f.way_out and f.state != "ok":
                 click.echo(f"{'':<29}{f.way_out}")
-        click.echo(
-            "\nThis machine can measure."
-            if able
-            else "\nThis machine cannot measure yet; it can analyse what data/raw has."
-        )
+        click.echo(f"\n{examination.verdict(findings)}")
     sys.exit(0 if able else 1)

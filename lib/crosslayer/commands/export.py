@@ -12,8 +12,8 @@ import click
 def command(folder: Path) -> None:
     """Write the Parquet tables and campaign.json of the (finished or interrupted) campaign in FOLDER again."""
     from crosslayer.campaign.export import export as run
-    from crosslayer.campaign.store import open_existing
+    from crosslayer.campaign.store import Store
 
-    with open_existing(folder) as store:
+    with Store(folder) as store:
         run(store, folder)
     click.echo(str(folder))

@@ -13,8 +13,8 @@ import click
 def command(database: Path, out: Path) -> None:
     """Make the dataset OUT from DATABASE, the SQLite file of the harness of Sengupta et al. (TNSM 2024)."""
     from crosslayer.campaign.dataset import Dataset
-    from crosslayer.campaign.importer import import_database
     from crosslayer.links import load_profiles
+    from crosslayer.studies.coalescing.importer import import_database
 
     dataset = Dataset.open(import_database(database, out, load_profiles()))
     for note in dataset.campaign.notes:

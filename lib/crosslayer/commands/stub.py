@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from crosslayer.stub import StubSettings
 
 
 @click.command("stub")
@@ -63,7 +70,6 @@ def command(
     crosslayer link 4g -- crosslayer stub --upstream 'quic://$CROSSLAYER_SERVER' --ca '$CROSSLAYER_CA' \\
         --server-name www.example.org -- kdig @127.0.0.1 www.example.org
     """
-    from crosslayer import stub_command
     from crosslayer.dns import Resumption
     from crosslayer.stub import StubSettings
 
@@ -78,7 +84,50 @@ def command(
         udp_retransmit_s=udp_retransmit,
     )
     if not command:
-        stub_command.run_forever(settings, metrics=metrics, control=control)
+        _run_forever(settings, metrics=metrics, control=control)
     if control is not None:
         raise click.UsageError("--control is for a stub that runs until it is stopped: leave it or COMMAND out.")
-    sys.exit(stub_command.run_command(settings, list(command), metrics=metrics))
+    sys.exit(_run_command(settings, list(command), metrics=metrics))
+
+
+def _run_forever(settings: StubSettings, *, metrics: Path | None, control: Path | None) -> NoReturn:
+    """Become the stub: it ends with a signal, and tells what is wrong itself.
+
+    Parameters
+    ----------
+    settings
+        What to forward, and where to.
+    metrics
+        File the metrics are appended to; None for standard output.
+    control
+        Path of the control socket; None for none.
+    """
+    from crosslayer.stub import find_stub_binary
+
+    binary = str(find_stub_binary())
+    words = [binary, *settings.words(), "--metrics", str(metrics or "-")]
+    if control is not None:
+        words += ["--control", str(control)]
+    os.execv(binary, words)
+
+
+def _run_command(settings: StubSettings, command: list[str], *, metrics: Path | None) -> int:
+    """Run a command while the stub answers, and return its exit status (128 + signal where one ended it).
+
+    The metrics go to standard output after the command's own, unless a file is given.
+
+    Raises
+    ------
+    StubError
+        Where the stub does not start.
+    """
+    from crosslayer import process
+    from crosslayer.stub import Stub
+
+    with tempfile.TemporaryDirectory(prefix="crosslayer-stub-") as name:
+        folder = Path(name)
+        with Stub.start(subprocess.Popen, settings, folder, metrics_file=metrics) as stub:
+            status = process.run_command(command)
+        if metrics is None:
+            sys.stdout.write(stub.metrics_file.read_text(encoding="utf-8"))
+    return status

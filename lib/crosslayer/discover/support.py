@@ -28,6 +28,7 @@ from crosslayer.dns import (
     check_answer,
     client_for,
 )
+from crosslayer.errors import printable
 
 DOQ_PORTS = (784, 853, 8853)
 """UDP ports DoQ had in its drafts and has now (IMC22, section 2)."""
@@ -200,6 +201,8 @@ def _look(
                 client.wait_for_ticket()
         except DnsError as fault:
             error = fault.what
+        except Exception as fault:  # a server's bytes may make any parser raise: its row says so, the others' are kept
+            error = f"{type(fault).__name__}: {fault}"
         if rcode is not None and error in (f"rcode {rcode}", "truncated"):
             error = None  # it is a DNS server, which is all that is asked here
         return _row(host, protocol, port, quic_versions=versions, rcode=rcode, error=error, **_facts(client))
@@ -234,11 +237,12 @@ def certificate_subject(client: Client) -> str | None:
             return subject
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         return str(next(iter(names)).value)
-    except (ValueError, StopIteration, x509.ExtensionNotFound) as fault:
+    except Exception as fault:  # nobody has verified it: anything may be wrong with it
         return f"unreadable: {fault}"
 
 
 def _row(host: ProbedHost, protocol: Protocol, port: int, **known: Any) -> Support:
     unknown = dict.fromkeys(Support.__dataclass_fields__) | {"quic_versions": ()}
     identity = {"target": host.target, "address": host.address, "transport": str(protocol), "port": port}
+    known = {name: printable(value) if isinstance(value, str) else value for name, value in known.items()}
     return Support(**{**unknown, **known, **identity, "supported": known["error"] is None})

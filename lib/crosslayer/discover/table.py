@@ -48,19 +48,22 @@ def check_path(path: Path) -> None:
 
 
 def write(rows: list[Support], path: Path) -> None:
-    """Write the matrix as Parquet, with a description of each column, or as CSV.
+    """Write the matrix as Parquet, with a description of each column, or as CSV; at no time there is half of it.
 
     Raises
     ------
     DiscoverError
         Where the file cannot be written.
     """
+    half = path.with_name(f"{path.name}.part")
     try:
         if path.suffix == ".csv":
-            path.write_text(_csv(rows), encoding="utf-8")
+            half.write_text(_csv(rows), encoding="utf-8")
         else:
-            _write_parquet(rows, path)
+            _write_parquet(rows, half)
+        half.replace(path)
     except OSError as error:
+        half.unlink(missing_ok=True)
         raise DiscoverError(
             f"cannot be written ({error.strerror})", where=str(path), next_step="Choose another file with --out."
         ) from error

@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import ClassVar, Self
 
 from cryptography import x509
@@ -18,6 +17,7 @@ from crosslayer.dns.message import Query
 from crosslayer.dns.model import ENCRYPTED, ClientSettings, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.timing import PhaseName, Timeline
+from crosslayer.errors import printable
 
 
 class Client(ABC):
@@ -71,9 +71,7 @@ class Client(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_fault: object) -> None:
         self.close()
 
     def connect(self, first: Query | None = None) -> None:
@@ -215,7 +213,7 @@ class Client(ABC):
     def _fault(self, what: str) -> DnsError:
         port = self.server.ports[self.protocol]
         return DnsError(
-            what,
+            printable(what),
             where=f"{self.protocol} {self.server.address} port {port}",
             next_step="Check that the server is up and speaks this transport.",
         )

@@ -128,12 +128,12 @@ def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTE
         return Answer(None, (), "not a response")
     try:
         message = dns.message.from_wire(wire)
+        records = tuple(rdata.to_text() for rrset in message.answer for rdata in rrset)
     except (dns.exception.DNSException, ValueError, struct.error):
         # A truncated message may end in the middle of a record: its header still says so.
         truncated = bool(int.from_bytes(wire[2:4]) & dns.flags.TC)
         return Answer(None, (), "truncated" if truncated else "malformed")
     rcode = dns.rcode.to_text(message.rcode())
-    records = tuple(rdata.to_text() for rrset in message.answer for rdata in rrset)
     if message.opcode() != dns.opcode.QUERY or message.question != query.message.question:
         error: str | None = "wrong question"
     elif message.flags & dns.flags.TC:

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crosslayer.dns.errors import DnsError
+from crosslayer.words import Protocol as Protocol
+from crosslayer.words import Resumption as Resumption
 
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", re.IGNORECASE | re.ASCII)
@@ -27,28 +29,6 @@ def _is_address(text: str) -> bool:
 def is_host_name(text: str) -> bool:
     """True for a host name in its ASCII form, without a final dot (RFC 1123, section 2.1)."""
     return _HOST_NAME.fullmatch(text) is not None
-
-
-class Protocol(StrEnum):
-    """DNS transport."""
-
-    DOUDP = "DoUDP"
-    DOTCP = "DoTCP"
-    DOT = "DoT"
-    DOH = "DoH"
-    DOH3 = "DoH3"
-    DOQ = "DoQ"
-
-
-class Resumption(StrEnum):
-    """How much of an earlier session a new connection may use."""
-
-    NONE = "none"
-    """Full handshake, without ticket and without address-validation token."""
-    TICKET = "ticket"
-    """PSK from a session ticket; the query waits for the handshake."""
-    EARLY_DATA = "early-data"
-    """PSK from a session ticket; the query leaves with the first flight (0-RTT)."""
 
 
 _TLS_OVER_TCP = (Resumption.NONE, Resumption.TICKET)

@@ -158,7 +158,7 @@ class QuicClient(Client):
     def _receive_until(self, done: Callable[[], bool]) -> None:
         """Take what has arrived, and nothing more once `done` holds: the rest can wait until the clock has stopped."""
         assert self._connection is not None
-        while True:
+        while self._remaining_s():  # a server that floods is still held to the deadline
             try:
                 datagram = self._connection.recv(_MAX_DATAGRAM_BYTES)
             except BlockingIOError:

@@ -184,8 +184,11 @@ class QuicCore(ABC):
 
     def receive(self, datagram: bytes, now: float) -> None:
         """Take a datagram."""
-        self._quic.receive_datagram(datagram, self._address, now)
-        self._handle_events()
+        try:
+            self._quic.receive_datagram(datagram, self._address, now)
+            self._handle_events()
+        except Exception as fault:  # aioquic lets through whatever its parsers of certificates and frames raise
+            self.error = self.error or f"quic: malformed: {type(fault).__name__}: {fault}"
 
     def handle_timer(self, now: float) -> None:
         """Do what was due at `timer()`."""

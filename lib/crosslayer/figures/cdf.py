@@ -13,16 +13,8 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures.style import (
-    COLUMN_WIDTH,
-    INK,
-    MUTED,
-    PUBLISHED_DASH,
-    TEXT_PX,
-    AnyChart,
-    series_color,
-    series_dash,
-)
+from crosslayer.figures import marks
+from crosslayer.figures.style import COLUMN_WIDTH, PUBLISHED_DASH
 
 SCHEMA = {
     "panel": pl.String,
@@ -143,7 +135,7 @@ def chart(
         x_title = panel.x_title if panel.x_title not in titles[number + 1 :] or len(set(titles)) > 1 else None
         width = COLUMN_WIDTH - _AXES_WIDTH
         if rows.is_empty():
-            plot = empty_plot("not measured", width, height)
+            plot = marks.empty_plot("not measured", width, height)
         else:
             plot = alt.layer(
                 *layers(
@@ -156,7 +148,7 @@ def chart(
                     published_steps=published_steps,
                 )
             ).transform_filter(alt.datum.panel == panel.name)
-        plots.append(plot.properties(title=_panel_title(panel.name if len(panels) > 1 else "")))
+        plots.append(plot.properties(title=marks.heading(panel.name if len(panels) > 1 else "")))
     chart = alt.vconcat(*plots, spacing=12)
     chart.data = frame
     return chart
@@ -173,53 +165,27 @@ def layers(
     published_steps: bool = False,
 ) -> list[alt.Chart]:
     """Layers of one plot: measured curves over published ones, medians with their intervals, printed values."""
-    low, high = domain
-    scale = alt.Scale(domain=[low, high], nice=False, zero=False)
-    x = alt.X(
-        "x:Q",
-        title=x_title,
-        scale=scale,
-        axis=alt.Axis(tickCount=max(3, width // 50), labelFlush=True, grid=True),
-    )
-    y = alt.Y(
-        "cdf:Q",
-        title="CDF",
-        scale=alt.Scale(domain=[0, 1]),
-        axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f"),
-    )
-    color, dash = series_color(order, columns=legend_columns), series_dash(order, columns=legend_columns)
+    axis = alt.Axis(tickCount=max(3, width // 50), labelFlush=True, grid=True)
+    x = alt.X("x:Q", title=x_title, scale=alt.Scale(domain=list(domain), nice=False, zero=False), axis=axis)
+    quarters = alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f")
+    y = alt.Y("cdf:Q", title="CDF", scale=alt.Scale(domain=[0, 1]), axis=quarters)
+    look = marks.by("series", marks.looks(order), "color", "dash", columns=legend_columns)
+    color = {"color": look["color"]}
+    share = alt.Tooltip("cdf:Q", title="CDF", format=".1%")
+    point = marks.tips("series", "source", value="x", of="x:Q", digits=".4~g", more=[share])
+    median = marks.tips("series", "source", value="median", of="x:Q", digits=".4~g", counted="observations")
     base = alt.Chart(width=width, height=height)
-    curve = base.transform_filter(alt.datum.kind == "curve")
-    who = [alt.Tooltip("series:N"), alt.Tooltip("source:N")]
-    point = [*who, alt.Tooltip("x:Q", format=".4~g"), alt.Tooltip("cdf:Q", title="CDF", format=".1%")]
-    count = alt.Tooltip("n:Q", title="observations")
-    interval = [
-        *who,
-        alt.Tooltip("x:Q", title="median", format=".4~g"),
-        alt.Tooltip("low:Q", title="95 % from", format=".4~g"),
-        alt.Tooltip("high:Q", title="to", format=".4~g"),
-        count,
-    ]
-    medians = base.transform_filter(alt.datum.kind == "median")
+    curves = base.transform_filter(alt.datum.kind == "curve")
+    printed = {"strokeDash": PUBLISHED_DASH, "interpolate": "step-after" if published_steps else "linear"}
     return [
-        curve.transform_filter(alt.datum.source == "published")
-        .mark_line(
-            clip=True,
-            strokeWidth=1.1,
-            strokeDash=PUBLISHED_DASH,
-            interpolate="step-after" if published_steps else "linear",
-        )
-        .encode(x, y, color, detail="series:N", tooltip=point),
-        curve.transform_filter(alt.datum.source == "measured")
-        .mark_line(clip=True, strokeWidth=1.8, interpolate="step-after")
-        .encode(x, y, color, dash, tooltip=[*point, count]),
-        medians.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
-        .mark_rule(clip=True, strokeWidth=1.6)
-        .encode(alt.X("low:Q", scale=scale), y, alt.X2("high:Q"), color, tooltip=interval),
-        medians.mark_point(clip=True, filled=True, size=26, opacity=1).encode(x, y, color, tooltip=interval),
-        base.transform_filter(alt.datum.kind == "point")
-        .mark_point(filled=False, shape="diamond", size=42, strokeWidth=1.2, opacity=1)
-        .encode(x, y, color, tooltip=point),
+        marks.trend(marks.of(curves, "published"), x, y, color, strokeWidth=1.1, clip=True, **printed).encode(
+            detail="series:N", tooltip=point
+        ),
+        marks.trend(
+            marks.of(curves, "measured"), x, y, look, strokeWidth=1.8, clip=True, interpolate="step-after"
+        ).encode(tooltip=[*point, median[-1]]),
+        *marks.intervals(base.transform_filter(alt.datum.kind == "median"), x, y, median, color, size=26, clip=True),
+        marks.hollow(base.transform_filter(alt.datum.kind == "point"), x, y, point, color, shape="diamond", size=42),
     ]
 
 
@@ -248,21 +214,6 @@ def tail_note(frame: pl.DataFrame) -> str:
         for _, group in frame.group_by("page" if "page" in frame.columns else "panel")
     )
     return "Axes end at the 99th percentile of the slowest curve." if cut else ""
-
-
-def empty_plot(text: str, width: int, height: int) -> AnyChart:
-    """An empty plot that says why it is empty."""
-    blank = alt.Chart(pl.DataFrame({"text": [text]}), width=width, height=height)
-    label: AnyChart = blank.mark_text(fontSize=TEXT_PX, color=MUTED, fontStyle="italic").encode(
-        text="text:N", x=alt.value(width / 2), y=alt.value(height / 2)
-    )
-    return label
-
-
-def _panel_title(name: str) -> alt.TitleParams:
-    return alt.TitleParams(
-        name, anchor="start", frame="group", fontSize=TEXT_PX, fontWeight="bold", color=INK, offset=4
-    )
 
 
 def table(frame: pl.DataFrame) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -74,13 +74,18 @@ class Drawing:
     figure: Figure
     rows: pl.DataFrame
     """What it draws."""
-    chart: alt.VConcatChart
     caption: str
     """Caption with provenance."""
     table: pl.DataFrame | None
     """Its numbers for a reader; None where the figure has no table."""
     verdict: str | None
     """The answer to its study's question; None where it asks none."""
+    _spec: dict[str, Any] = field(repr=False)
+
+    @cached_property
+    def chart(self) -> alt.VConcatChart:
+        """The chart as an object of Altair, to be changed."""
+        return alt.VConcatChart.from_dict(self._spec, validate=False)
 
     def vega_lite(self) -> dict[str, Any]:
         """The chart as Vega-Lite with its rows inside. A copy of the outermost level: add to it what you like."""
@@ -99,12 +104,6 @@ class Drawing:
     def png(self) -> bytes:
         """The chart as a picture of two pixels per CSS pixel; raises as `svg` does."""
         return self._png
-
-    @cached_property
-    def _spec(self) -> dict[str, Any]:
-        # The tests validate every figure; here it would take longer than drawing.
-        spec: dict[str, Any] = self.chart.to_dict(validate=False)
-        return spec
 
     @cached_property
     def _svg(self) -> str:
@@ -160,10 +159,10 @@ def draw(figure: Figure, source: Any, provenance: str) -> Drawing:
         return Drawing(
             figure,
             rows,
-            chart=framed(figure.chart(rows), figure.heading, notes, figure.width),
             caption=" ".join(part for part in (figure.caption, figure.note, lacks, provenance) if part),
             table=figure.table(rows) if figure.table else None,
             verdict=figure.verdict(rows) if figure.verdict else None,
+            _spec=framed(figure.chart(rows), figure.heading, notes, figure.width),
         )
     except FigureError:
         raise

@@ -8,11 +8,11 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from crosslayer.figures import marks
 from crosslayer.figures.figure import Figure
-from crosslayer.figures.style import TEXT_WIDTH, AnyChart, faceted, series_color, series_dash
+from crosslayer.figures.style import TEXT_WIDTH, TRANSPORTS, AnyChart
 
 SERVERS = {"ours": "our server (CoreDNS)", "bind": "BIND 9 alone"}
-PROTOCOLS = ("DoUDP", "DoTCP", "DoT", "DoH", "DoH3", "DoQ")
 _QUANTITIES = {"cpu_s_per_10000": "CPU time per 10,000 queries (s)", "peak_mb": "Peak memory (MB)"}
 
 
@@ -40,26 +40,25 @@ def rows(transports: Mapping[str, list[Mapping[str, Any]]]) -> pl.DataFrame:
 
 def chart(frame: pl.DataFrame) -> AnyChart:
     """CPU time and memory against the rate, a column for each server; rates that were not held are hollow."""
-    order = [name for name in PROTOCOLS if name in set(frame["series"])]
-    return alt.vconcat(*(_panel(frame, quantity, order) for quantity in _QUANTITIES), spacing=18)
-
-
-def _panel(frame: pl.DataFrame, quantity: str, order: list[str]) -> AnyChart:
+    look = marks.by("series", marks.looks(name for name in TRANSPORTS if name in set(frame["series"])), "color", "dash")
+    color = {"color": look["color"]}
     x = alt.X("rate:Q", title="Queries per second", axis=alt.Axis(values=sorted(set(frame["rate"])), format="~s"))
-    y = alt.Y(f"{quantity}:Q", title=_QUANTITIES[quantity], scale=alt.Scale(zero=True))
-    color = series_color(order)
+    numbers = [alt.Tooltip(f"{name}:Q", title=title) for name, title in _QUANTITIES.items()]
+    tooltip = marks.tips("server", "series", "held", value="rate", of="rate:Q", digits="~s", more=numbers)
     base = alt.Chart(width=270, height=150)
-    numbers = ["rate:Q", *(alt.Tooltip(f"{name}:Q", title=title) for name, title in _QUANTITIES.items())]
-    tooltip = ["server:N", "series:N", *numbers, "held:N"]
     held, missed = (base.transform_filter(f"datum.held == {value}") for value in ("true", "false"))
-    layers = alt.layer(
-        base.mark_line(strokeWidth=1.6).encode(x, y, color, series_dash(order)),
-        held.mark_point(size=34, filled=True, opacity=1).encode(x, y, color, tooltip=tooltip),
-        missed.mark_point(size=34, fill="white", opacity=1).encode(x, y, color, tooltip=tooltip),
-    )
-    panel = faceted(layers, column=alt.Column("server:N", sort=list(SERVERS.values()), title=None), spacing=16)
-    panel.data = frame
-    return panel
+    panels = []
+    for quantity, title in _QUANTITIES.items():
+        y = alt.Y(f"{quantity}:Q", title=title, scale=alt.Scale(zero=True))
+        layers = [
+            marks.trend(base, x, y, look),
+            held.mark_point(size=34, filled=True, opacity=1).encode(x=x, y=y, **color, tooltip=tooltip),
+            missed.mark_point(size=34, fill="white", opacity=1).encode(x=x, y=y, **color, tooltip=tooltip),
+        ]
+        panels.append(marks.multiples(layers, column=marks.across("server", [*SERVERS.values()]), spacing=16))
+    plot: AnyChart = alt.vconcat(*panels, spacing=18)
+    plot.data = frame
+    return plot
 
 
 FIGURE = Figure(

@@ -1,41 +1,73 @@
-"""How every figure looks: names, one palette, sizes of a paper's column, and the frame around a chart."""
+"""How every figure looks: one table of series, names of links, sizes of a paper's column, the frame around a chart."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import altair as alt
 import polars as pl
-from altair.utils.schemapi import UndefinedType
 
 from crosslayer.links import Profile, load_profiles
 
-# Okabe and Ito's colours: told apart with every kind of colour blindness, not too light for white paper. In grey the
-# dash tells them apart; the published curves are the thin dotted ones.
-_GREY, _BLUE, _GREEN, _RED, _PURPLE, _BROWN = "#4d4d4d", "#0072b2", "#009e73", "#d55e00", "#b0578d", "#8a6d00"
-_SOLID, _LONG, _SHORT, _CHAIN = [1, 0], [7, 2], [3, 1.5], [7, 2, 2, 2]
-SERIES: dict[str, tuple[str, Sequence[float]]] = {
-    "DoUDP": (_GREY, _CHAIN),
-    "DoQ": (_BLUE, _SOLID),
-    "DoH": (_RED, _LONG),
-    "DoH3": (_GREEN, _LONG),
-    "DoT": (_BROWN, _CHAIN),
-    "DoTCP": (_PURPLE, _SHORT),
-    "DoUDP + H3 1-RTT": (_GREY, _CHAIN),
-    "DoQ + H3 0-RTT": (_GREEN, _SOLID),
-    "DoQ + H3 1-RTT": (_BLUE, _LONG),
-    "DoH + H3 1-RTT": (_RED, _SHORT),
-    "DoQ handshake": (_BLUE, _LONG),
-    "H3 1-RTT connect": (_RED, _SHORT),
-    "H3 0-RTT connect": (_GREEN, _SOLID),
-    "TCP RTT": (_PURPLE, _CHAIN),
-    "DoUDP lookup": (_GREY, _LONG),
-    "DoQ query": (_BLUE, _SOLID),
+# Okabe and Ito's colours: told apart with every kind of colour blindness, not too light for white paper. In grey, dash
+# and shape tell them apart; the published curves are the thin dotted ones.
+GREY, BLUE, GREEN, RED, PURPLE, BROWN = "#4d4d4d", "#0072b2", "#009e73", "#d55e00", "#b0578d", "#8a6d00"
+SOLID, LONG, SHORT, WIDE, CHAIN, DOUBLE = [1, 0], [7, 2], [3, 1.5], [4, 4], [7, 2, 2, 2], [7, 2, 2, 2, 2, 2]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a series is drawn in every figure."""
+
+    color: str
+    shape: str
+    dash: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Transport(Look):
+    """A transport of DNS."""
+
+    round_trips: int
+    """That a lookup takes on a new connection at least: TLS 1.3, without early data."""
+
+
+TRANSPORTS = {
+    "DoUDP": Transport(GREY, "diamond", CHAIN, 1),
+    "DoTCP": Transport(PURPLE, "square", WIDE, 2),
+    "DoT": Transport(BROWN, "triangle-up", DOUBLE, 3),
+    "DoH": Transport(RED, "triangle-down", LONG, 3),
+    "DoH3": Transport(GREEN, "cross", SHORT, 2),
+    "DoQ": Transport(BLUE, "circle", SOLID, 2),
 }
-"""Colour and dash of each series."""
+"""Every transport by name: one colour, one shape and one dash in all figures."""
+
+EARLY_DATA = Look(GREEN, "triangle-up", SHORT)
+"""Whatever is sent as early data (0-RTT)."""
+
+COMBINATIONS: dict[str, Look] = {
+    "DoUDP + H3 1-RTT": TRANSPORTS["DoUDP"],
+    "DoQ + H3 0-RTT": EARLY_DATA,
+    "DoQ + H3 1-RTT": TRANSPORTS["DoQ"],
+    "DoH + H3 1-RTT": TRANSPORTS["DoH"],
+}
+"""Transport of DNS and handshake of HTTP/3: a combination looks as its transport, unless it has early data."""
+
+PARTS: dict[str, Look] = {
+    "DoUDP lookup": TRANSPORTS["DoUDP"],
+    "DoQ handshake": TRANSPORTS["DoQ"],
+    "DoQ query": TRANSPORTS["DoQ"],
+    "TCP RTT": TRANSPORTS["DoTCP"],
+    "H3 1-RTT connect": TRANSPORTS["DoH"],
+    "H3 0-RTT connect": EARLY_DATA,
+}
+"""Parts of an exchange or a load."""
+
+LOOKS: dict[str, Look] = {**TRANSPORTS, **COMBINATIONS, **PARTS}
 
 PUBLISHED_DASH = [1, 2]
 
@@ -68,48 +100,15 @@ def with_titles(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(link_title=pl.col("link").replace(titles))
 
 
-def series_color(order: Sequence[str], *, columns: int | None = None) -> alt.Color:
-    """Colour by series, with the legend above the plot."""
-    return alt.Color(
-        "series:N",
-        scale=alt.Scale(domain=list(order), range=[SERIES[name][0] for name in order]),
-        legend=legend(columns),
-    )
+def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> dict[str, Any]:
+    """Vega-Lite of a chart with the title above and the notes below it, wrapped to the figure's width.
 
-
-def series_dash(order: Sequence[str], *, columns: int | None = None) -> alt.StrokeDash:
-    """Dash by series; shares the colour's legend."""
-    return alt.StrokeDash(
-        "series:N",
-        scale=alt.Scale(domain=list(order), range=[list(SERIES[name][1]) for name in order]),
-        legend=legend(columns),
-    )
-
-
-def legend(columns: int | None = None) -> alt.Legend:
-    """A legend above the plot, without a title."""
-    options: dict[str, Any] = {} if columns is None else {"columns": columns}
-    return alt.Legend(
-        title=None,
-        orient="top",
-        direction="horizontal",
-        symbolType="stroke",
-        symbolSize=260,
-        symbolStrokeWidth=2,
-        labelLimit=0,
-        columnPadding=10,
-        rowPadding=1,
-        **options,
-    )
-
-
-def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> alt.VConcatChart:
-    """Put the title above a chart and the notes below it, wrapped to the figure's width.
+    Altair copies all of a chart for each level put around it, so the frame is put around what it makes of the chart.
 
     Parameters
     ----------
     chart
-        The plot, with its rows as the data of its outermost level (where setting them copies nothing).
+        The plot, with its rows as the data of its outermost level.
     title
         One line where it fits.
     notes
@@ -117,27 +116,31 @@ def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> alt
     width
         `COLUMN_WIDTH` or `TEXT_WIDTH`.
     """
-    rows, chart.data = chart.data, alt.Undefined
+    plot = chart.to_dict(validate=False)  # the tests validate every figure; here it would take longer than drawing
+    of_figure = {name: plot.pop(name) for name in ("$schema", "data", "datasets") if name in plot}
+    plot.pop("config")
+    above = {"text": _wrapped([title], width, TITLE_PX), "fontSize": TITLE_PX, "color": INK, "offset": 8}
+    below = {
+        "text": _wrapped([" ".join(note for note in notes if note)], width, NOTE_PX),
+        "orient": "bottom",
+        "fontSize": NOTE_PX,
+        "fontWeight": "normal",
+        "color": MUTED,
+        "lineHeight": NOTE_PX + 2.5,
+        "offset": 8,
+    }
     # A concatenation has one title, so the notes are the title of a second one around the first.
-    plot = alt.vconcat(chart, resolve=_OWN_LEGENDS)
-    plot.title = alt.TitleParams(_wrapped([title], width, TITLE_PX), fontSize=TITLE_PX, color=INK, offset=8)
-    figure = alt.vconcat(plot, resolve=_OWN_LEGENDS, padding=6, config=_CONFIG)
-    figure.title = alt.TitleParams(
-        _wrapped([" ".join(note for note in notes if note)], width, NOTE_PX),
-        orient="bottom",
-        fontSize=NOTE_PX,
-        fontWeight="normal",
-        color=MUTED,
-        lineHeight=NOTE_PX + 2.5,
-        offset=8,
-    )
-    figure.data = rows
-    return figure
+    titled = {"vconcat": [plot], "title": above, "resolve": _OWN_LEGENDS}
+    return of_figure | {
+        "vconcat": [titled],
+        "title": below,
+        "resolve": _OWN_LEGENDS,
+        "padding": 6,
+        "config": _CONFIG.to_dict(),
+    }
 
 
-_OWN_LEGENDS = alt.Resolve(
-    scale=alt.ScaleResolveMap(color="independent", shape="independent", strokeDash="independent")
-)
+_OWN_LEGENDS = {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")}
 """Keeps a plot's legend with it, below the title."""
 
 _CONFIG = alt.Config(
@@ -165,20 +168,3 @@ _CONFIG = alt.Config(
 def _wrapped(paragraphs: Sequence[str], width: int, font_px: float) -> list[str]:
     letters = int(width / (font_px * 0.5))
     return [line for paragraph in paragraphs for line in textwrap.wrap(paragraph, letters)]
-
-
-def faceted(
-    layers: AnyChart,
-    *,
-    spacing: int,
-    row: alt.Row | UndefinedType = alt.Undefined,
-    column: alt.Column | UndefinedType = alt.Undefined,
-) -> alt.FacetChart:
-    """Small multiples by row or column; their rows are set on the outermost chart."""
-    return alt.FacetChart(spec=layers, facet=alt.FacetMapping(row=row, column=column), spacing=spacing)
-
-
-def marker(base: alt.Chart, value: float, **options: Any) -> alt.Chart:
-    """An upright line at a value of x, drawn once and not for every row."""
-    line: alt.Chart = base.transform_sample(1).mark_rule(color=MUTED, strokeWidth=1, **options)
-    return line.encode(x=alt.datum(value))

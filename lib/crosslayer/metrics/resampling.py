@@ -8,7 +8,9 @@ cancels. Draws come from a seed: the same rounds give the same interval.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,6 +27,8 @@ LEVEL = 0.95
 _CELLS_IN_MEMORY = 4_000_000
 _CELLS_KEPT = 16_000_000
 _CELLS_IN_CACHE = 64_000
+
+_THREADS = ThreadPoolExecutor(os.cpu_count())
 
 Reals = NDArray[np.float64]
 Counts = NDArray[np.int32]
@@ -94,7 +98,8 @@ class Sample:
         self.values: Reals = values[order]
         self.clusters: Clusters = clusters[order]
         self.size = len(values)
-        self.rounds = len(np.unique(clusters))
+        counts = np.bincount(clusters)
+        self.rounds = int(np.count_nonzero(counts))
 
     def quantile(self, q: float) -> float:
         """Quantile of the observations, interpolated linearly."""
@@ -108,7 +113,7 @@ class Sample:
         q
             Level, 0 to 1.
         weights
-            How often each round was drawn, shape (resamples, rounds).
+            How often each round was drawn, shape (resamples, rounds); as often in all as there are rounds.
 
         Returns
         -------
@@ -118,21 +123,32 @@ class Sample:
         # Ranks of a resample's quantile scatter by at most this much (1 sigma, were the observations of a round equal),
         # so in a large sample it is enough to look around it; should one lie outside, all of it is looked at.
         spread = self.size * np.sqrt(max(q * (1 - q), 0.01) / self.rounds)
-        first, last = (int(np.clip(self.size * q + side * 8 * spread, 0, self.size)) for side in (-1, 1))
-        rows = max(1, _CELLS_IN_MEMORY // (last - first))
-        parts = []
-        for start in range(0, len(weights), rows):
-            block = weights[start : start + rows]
-            found, sure = self._search(q, block, first, last)
-            parts.append(found if sure else self._search(q, block, 0, self.size)[0])
-        return np.concatenate(parts)
+        first, last = (int(np.clip(self.size * q + side * 5 * spread, 0, self.size)) for side in (-1, 1))
+        of_round = self._per_round(self.size, weights)
+        equal = bool((of_round == of_round[0]).all())  # then every resample has as many observations as there are
+        total = np.full(len(weights), self.size) if equal else weights @ of_round
+        # Few enough resamples at a time that what is made of them stays in the processor's cache.
+        rows = max(1, _CELLS_IN_CACHE // (last - first))
 
-    def _search(self, q: float, weights: Counts, first: int, last: int) -> tuple[Reals, bool]:
+        below = self._per_round(first, weights)
+
+        def block(start: int) -> Reals:
+            of_block, totals = weights[start : start + rows], total[start : start + rows]
+            found, sure = self._search(q, of_block, totals, of_block @ below, first, last)
+            return found if sure else self._search(q, of_block, totals, 0, 0, self.size)[0]
+
+        starts = range(0, len(weights), rows)
+        # numpy lets other threads run meanwhile; the parts are put together in their order.
+        return np.concatenate(list(_THREADS.map(block, starts) if len(starts) > 4 else map(block, starts)))
+
+    def _per_round(self, end: int, weights: Counts) -> Counts:
+        """How many of the first observations, up to rank `end`, each round has."""
+        return np.bincount(self.clusters[:end], minlength=weights.shape[1]).astype(np.int32)
+
+    def _search(
+        self, q: float, weights: Counts, total: Counts, before: Counts | int, first: int, last: int
+    ) -> tuple[Reals, bool]:
         """Quantiles looked for among the observations from rank `first` to `last`, and whether all were there."""
-        rounds = weights.shape[1]
-        before, total = (
-            weights @ np.bincount(self.clusters[:end], minlength=rounds).astype(np.int32) for end in (first, self.size)
-        )
         cumulated = weights[:, self.clusters[first:last]].cumsum(axis=1, dtype=np.int32)
         place = (total - 1) * q
         low_rank = np.floor(place) + 1 - before
@@ -140,9 +156,20 @@ class Sample:
         some = total > 0
         sure = bool(np.all(~some | ((low_rank > 0) & (high_rank <= cumulated[:, -1]))))
         low, high = (
-            self.values[first + np.argmax(cumulated >= rank[:, None], axis=1)] for rank in (low_rank, high_rank)
+            self.values[first + np.argmax(cumulated >= rank.astype(np.int32)[:, None], axis=1)]
+            for rank in (low_rank, high_rank)
         )
         return np.where(some, low + (place - np.floor(place)) * (high - low), np.nan), sure
+
+
+def beyond(nearest: float, second: float) -> tuple[float, float]:
+    """95 % interval of where a distribution ends, from its outermost observation and the next one.
+
+    Robson and Whitlock (1964): as far beyond the outermost as 19 times its distance from the next. It holds where the
+    density has an edge there; where it trails off, it is too short.
+    """
+    far = nearest + (1 / (1 - LEVEL) - 1) * (nearest - second)
+    return min(nearest, far), max(nearest, far)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +183,13 @@ class Estimate:
     """Rounds of the sample that has fewest."""
     draws: Reals | None = None
     """Shape (resamples,); None where there is no interval: too few rounds, or a statistic the bootstrap cannot do."""
+    ends: tuple[float, float] | None = None
+    """The interval of a statistic the bootstrap cannot do, where there is one; what is derived from it has none."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval, None where there is none."""
-        return None if self.draws is None else interval(self.draws)
+        return self.ends if self.draws is None else interval(self.draws)
 
 
 def derived(function: Callable[..., Any], *estimates: Estimate) -> Estimate:

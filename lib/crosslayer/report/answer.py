@@ -44,7 +44,9 @@ def _sentence(template: str, numbers: Mapping[str, Mapping[str, Any]]) -> str:
     """A sentence with its numbers; a clause, up to a semicolon, goes where one of its claims has none."""
 
     def said(claim: re.Match[str]) -> str:
-        return f"{claims.ours(dict(numbers[claim[1]]))} {claims.interval(dict(numbers[claim[1]]))}"
+        row = numbers[claim[1]]
+        value, low, high = (f"{row[name]:.3g}" for name in ("ours", "low", "high"))
+        return f"{value} {row['unit']} [{low}, {high}]"
 
     known = {claim for claim, row in numbers.items() if row["low"] is not None}
     clauses = [_CLAIM.sub(said, text) for text in template.split("; ") if known.issuperset(_CLAIM.findall(text))]
@@ -59,8 +61,8 @@ def _certainty(dataset: Dataset, measured: pl.DataFrame) -> str:
         f"{count} {verdict}" for verdict, count in claims.counts(measured).items() if verdict != Verdict.NOT_MEASURED
     )
     return (
-        f"In brackets are 95 % intervals (rounds resampled, {rounds} per link and page; links emulated, one machine); "
-        f"of the {measured.height} published results that were measured again, {counts}."
+        f"In brackets: 95 % intervals, {rounds} rounds of each link and page resampled, links emulated on one machine; "
+        f"of the {measured.height} published results that were measured again: {counts}."
     )
 
 

@@ -195,6 +195,8 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
             continue
         checked = other.filter(pl.col("claim_id").is_in(list(of_study.checks)))
         own = pl.concat([own.join(checked, on="claim_id", how="anti"), checked])
+    # Those that other studies claim themselves come last.
+    order = pl.concat([order, own.join(order, on="claim_id", how="anti").select("claim_id")])
     return order.join(own, on="claim_id", maintain_order="left").select(own.columns)
 
 

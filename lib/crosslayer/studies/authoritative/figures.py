@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
 
 import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Figure, Inputs
-from crosslayer.figures.cdf import empty_plot
-from crosslayer.figures.style import INK, MUTED, TEXT_WIDTH, AnyChart, faceted
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.style import (
+    BLUE,
+    EARLY_DATA,
+    INK,
+    LONG,
+    MUTED,
+    RED,
+    SOLID,
+    TEXT_WIDTH,
+    TRANSPORTS,
+    AnyChart,
+    Look,
+    link_title,
+    with_titles,
+)
 
-PLACES = {"twente-local": "Local", "twente-eu": "EU", "twente-us": "US", "twente-au": "AU"}
-"""Links of the paper, and what it calls them."""
-_VARIED = {"twente-us": "US", "twente-us-jitter": "US, jitter", "twente-us-loss": "US, loss"}
-_PROTOCOLS = ("DoUDP", "DoTCP", "DoT", "DoH", "DoH3", "DoQ")
+_PLACES = ("twente-local", "twente-eu", "twente-us", "twente-au")
+"""Links of the paper, which calls them as their profiles are titled."""
+_VARIED = ("twente-us", "twente-us-jitter", "twente-us-loss")
 _CONNECTIONS = {"kept": "kept", "new": "closed after every query", "0-rtt": "closed, 0-RTT"}
 _LEAST_MS, _SHARE = 0.5, 0.02
 """A mean on a kept connection is RTT and processing within 2 % of the RTT, and 0.5 ms at the least."""
@@ -24,26 +38,14 @@ _RTT = pl.col("nominal_rtt_ms")
 # --- Tables 1 and 2 --------------------------------------------------------------------------------------------------
 
 
-def means_data(inputs: Inputs) -> pl.DataFrame:
-    """Mean response times on kept connections without BIND's time, ms.
+def beside_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
+    """Mean or variance of responses on kept connections without BIND's time, ms or ms².
 
-    Columns link, protocol, source (`measured`, `published`), nominal_rtt_ms, n, rounds, value, low, high; `beyond`,
-    `beyond_low` and `beyond_high` are the same minus the RTT.
+    Columns link, protocol, source (`measured`, `published`), nominal_rtt_ms, n, rounds, value, low, high.
     """
-    frame = _beside_published(inputs, "mean", "Table 1")
-    ends = {"beyond": "value", "beyond_low": "low", "beyond_high": "high"}
-    return frame.with_columns(**{name: pl.col(of) - _RTT for name, of in ends.items()})
-
-
-def variances_data(inputs: Inputs) -> pl.DataFrame:
-    """Variances of response times on kept connections, ms²; columns as of the means, without those beyond the RTT."""
-    return _beside_published(inputs, "variance", "Table 2")
-
-
-def _beside_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
-    kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(list(PLACES)))
+    kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_PLACES))
     ours = metrics.moments(kept, "net_ms", ["link", "protocol"], statistic).with_columns(source=pl.lit("measured"))
-    links = {title: link for link, title in PLACES.items()}
+    links = {link_title(link): link for link in _PLACES}
     scope = pl.col("scope").str.split("; ")
     printed = inputs.published.claims.filter(paper="BATENBURG22", section_or_figure=table).select(
         link=scope.list.get(1).replace_strict(links, return_dtype=pl.String),
@@ -52,17 +54,14 @@ def _beside_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFram
         value=pl.col("value").cast(pl.Float64),
     )
     rtts = _rtts(inputs)
-    return _sorted(pl.concat([ours, printed], how="diagonal").join(rtts, on="link"), PLACES)
+    return _sorted(pl.concat([ours, printed], how="diagonal").join(rtts, on="link"), _PLACES)
 
 
-def means(frame: pl.DataFrame) -> AnyChart:
-    """Table 1 as a picture: what a response takes beyond the link's RTT."""
-    return _dots(frame, ("beyond", "beyond_low", "beyond_high"), "Mean beyond the RTT (ms)", PLACES)
-
-
-def variances(frame: pl.DataFrame) -> AnyChart:
-    """Table 2 as a picture."""
-    return _dots(frame, ("value", "low", "high"), "Variance (ms²)", PLACES, scale="log")
+def means_data(inputs: Inputs) -> pl.DataFrame:
+    """As `beside_published`; `beyond`, `beyond_low` and `beyond_high` are the same minus the RTT."""
+    ends = {"beyond": "value", "beyond_low": "low", "beyond_high": "high"}
+    rows = beside_published(inputs, "mean", "Table 1")
+    return rows.with_columns(**{name: pl.col(of) - _RTT for name, of in ends.items()})
 
 
 def beside_published_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -83,7 +82,7 @@ def histograms_data(inputs: Inputs) -> pl.DataFrame:
 
     Columns link, protocol, from_ms, to_ms (a bin; the last one has all that is longer), percent, source, n.
     """
-    kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(list(PLACES)))
+    kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_PLACES))
     beyond = (pl.col("net_ms") - _RTT).clip(_FIRST_MS, _LAST_MS - _BIN_MS / 2)
     number = ((beyond - _FIRST_MS) / _BIN_MS).floor().cast(pl.Int64)
     key = ["link", "protocol"]
@@ -105,7 +104,7 @@ def histograms_data(inputs: Inputs) -> pl.DataFrame:
         percent=100 * pl.col("count").fill_null(0) / pl.col("n"),
         source=pl.lit("measured"),
     )
-    return _sorted(rows, PLACES, "from_ms")
+    return _sorted(rows, _PLACES, "from_ms")
 
 
 def histograms(frame: pl.DataFrame) -> AnyChart:
@@ -114,26 +113,17 @@ def histograms(frame: pl.DataFrame) -> AnyChart:
         return _nothing()
     x = alt.X("from_ms:Q", title="Beyond the RTT (ms)", scale=alt.Scale(domain=[-0.5, _LAST_MS], nice=False))
     y = alt.Y("percent:Q", title=None, axis=alt.Axis(tickCount=2, grid=False, labelExpr=_NO_ZERO))
-    bars = (
-        alt.Chart(width=136, height=42)
-        .mark_bar(color="#0072b2", binSpacing=0)
-        .encode(
-            x,
-            y,
-            x2="to_ms:Q",
-            y2=alt.datum(0),
-            tooltip=["place:N", "protocol:N", "from_ms:Q", "to_ms:Q", alt.Tooltip("percent:Q", format=".1f")],
-        )
+    bounds = [alt.Tooltip("from_ms:Q", title="from, ms"), alt.Tooltip("to_ms:Q", title="to, ms")]
+    tooltip = marks.tips(
+        "link_title", "protocol", value="share, %", of="percent:Q", digits=".1f", more=[*bounds, _RESPONSES]
     )
-    shown = [name for name in PLACES.values() if name in set(_placed(frame, PLACES)["place"])]
-    header = alt.Header(labelAngle=0, labelAlign="left", labelPadding=4)
-    chart: AnyChart = faceted(
-        bars,
-        row=alt.Row("protocol:N", sort=list(_PROTOCOLS), title="Share of responses (%)", header=header),
-        column=alt.Column("place:N", sort=shown, title=None),
-        spacing=7,
+    look = marks.by("protocol", TRANSPORTS, "color", legend=False)
+    bars = marks.histogram(alt.Chart(width=136, height=42), x, "to_ms", y, tooltip, look)
+    row = marks.down(
+        "protocol", [*TRANSPORTS], labelAngle=0, labelAlign="left", labelPadding=4, title="Share of responses (%)"
     )
-    chart.data = _placed(frame, PLACES)
+    chart: AnyChart = marks.multiples([bars], row=row, column=marks.across("link_title", _shown(frame)), spacing=7)
+    chart.data = with_titles(frame)
     return chart
 
 
@@ -147,7 +137,7 @@ def pace_data(inputs: Inputs) -> pl.DataFrame:
     of the generator), new_connections (queries that paid for one) and failed.
     """
     key = ["link", "protocol"]
-    places = pl.col("link").is_in(list(PLACES))
+    places = pl.col("link").is_in(_PLACES)
     every = inputs.paced_queries.filter(places, pl.col("connection") == "kept", ~pl.col("warming").fill_null(False))
     told = every.group_by(key).agg(
         late_ms=pl.col("late_ms").median(),
@@ -161,12 +151,7 @@ def pace_data(inputs: Inputs) -> pl.DataFrame:
     beyond = {name: pl.col(name) - _RTT - pl.col("processing") for name in ("value", "low", "high")}
     tolerance = pl.max_horizontal(pl.lit(_LEAST_MS), _SHARE * _RTT)
     rows = rows.filter(_RTT > 0).with_columns(**beyond, tolerance_ms=tolerance, source=pl.lit("measured"))
-    return _sorted(rows.drop("processing"), PLACES)
-
-
-def pace(frame: pl.DataFrame) -> AnyChart:
-    """How far means are from RTT and processing, with what is tolerated."""
-    return _dots(frame, ("value", "low", "high"), "Mean minus RTT and processing (ms)", PLACES, band="tolerance_ms")
+    return _sorted(rows.drop("processing"), _PLACES)
 
 
 def pace_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -186,9 +171,10 @@ def pace_verdict(frame: pl.DataFrame) -> str:
     new, failed = frame["new_connections"].sum(), frame["failed"].sum()
     return (
         f"{inside} of {frame.height} means are RTT and processing within 2 % or {_LEAST_MS} ms; the furthest is "
-        f"{worst['protocol']} on {PLACES[worst['link']]} with {worst['value']:+.2f} of {worst['tolerance_ms']:.2f} ms. "
-        f"Queries left {late:.2f} ms late at most, by the medians of the transports. After each round's warm-up, {new} "
-        f"queries on kept connections had to pay for a new one, and {failed} got no answer."
+        f"{worst['protocol']} on {link_title(worst['link'])} with {worst['value']:+.2f} of "
+        f"{worst['tolerance_ms']:.2f} ms. Queries left {late:.2f} ms late at most, by the medians of the transports. "
+        f"After each round's warm-up, {new} queries on kept connections had to pay for a new one, and {failed} got no "
+        "answer."
     )
 
 
@@ -202,16 +188,11 @@ def connections_data(inputs: Inputs) -> pl.DataFrame:
     """
     parts = []
     for connection, name in _CONNECTIONS.items():
-        rows = metrics.paced(inputs.paced_queries, connection).filter(pl.col("link").is_in(list(PLACES)))
+        rows = metrics.paced(inputs.paced_queries, connection).filter(pl.col("link").is_in(_PLACES))
         of_one = metrics.moments(rows, "net_ms", ["link", "protocol"], "mean")
         parts.append(of_one.with_columns(connection=pl.lit(name), source=pl.lit("measured")))
     found = pl.concat(parts).join(_rtts(inputs), on="link").filter(_RTT > 0)
-    return _sorted(found.with_columns(pl.col("value", "low", "high") / _RTT), PLACES, "connection")
-
-
-def connections(frame: pl.DataFrame) -> AnyChart:
-    """What a connection for each query costs, and what 0-RTT gives back."""
-    return _dots(frame, ("value", "low", "high"), "Mean response (multiples of the RTT)", PLACES, series="connection")
+    return _sorted(found.with_columns(pl.col("value", "low", "high") / _RTT), _PLACES, "connection")
 
 
 def connections_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -225,7 +206,7 @@ def disturbed_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, protocol, source, nominal_rtt_ms, n, rounds, value (mean), low, high, p99, variance, failed.
     """
     key = ["link", "protocol"]
-    rows = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(list(_VARIED)))
+    rows = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_VARIED))
     beyond = rows.join(_rtts(inputs).lazy(), on="link").with_columns(beyond=pl.col("net_ms") - _RTT)
     further = beyond.group_by(key).agg(p99=pl.col("beyond").quantile(0.99, "linear"), variance=pl.col("beyond").var())
     meant = inputs.paced_queries.filter(pl.col("connection") == "kept", ~pl.col("warming").fill_null(False))
@@ -233,12 +214,6 @@ def disturbed_data(inputs: Inputs) -> pl.DataFrame:
     found = metrics.moments(beyond, "beyond", key, "mean").with_columns(source=pl.lit("measured"))
     found = found.join(further.collect(), on=key).join(failed.collect(), on=key).join(_rtts(inputs), on="link")
     return _sorted(found, _VARIED)
-
-
-def disturbed(frame: pl.DataFrame) -> AnyChart:
-    """What jitter and loss do to each transport."""
-    columns = ("value", "low", "high")
-    return _dots(frame, columns, "Response beyond the RTT (ms)", _VARIED, tick="p99", scale="symlog", width=176)
 
 
 def disturbed_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -254,99 +229,78 @@ def _rtts(inputs: Inputs) -> pl.DataFrame:
     return inputs.link_checks.group_by("link").agg(_RTT.median()).collect()
 
 
-def _sorted(frame: pl.DataFrame, places: dict[str, str], *further: str) -> pl.DataFrame:
-    ranks = {name: rank for rank, name in enumerate((*places, *_PROTOCOLS))}
+def _sorted(frame: pl.DataFrame, places: Sequence[str], *further: str) -> pl.DataFrame:
+    ranks = {name: rank for rank, name in enumerate((*places, *TRANSPORTS))}
     keys = [pl.col(name).replace_strict(ranks, return_dtype=pl.Int64) for name in ("link", "protocol")]
     return frame.sort(*keys, *further, maintain_order=True)
 
 
-def _placed(frame: pl.DataFrame, places: dict[str, str]) -> pl.DataFrame:
-    return frame.with_columns(place=pl.col("link").replace(places))
+def _shown(frame: pl.DataFrame) -> list[str]:
+    """Titles of the links that a frame has, in its order."""
+    return [link_title(link) for link in frame["link"].unique(maintain_order=True)]
 
 
 def _nothing() -> AnyChart:
-    return empty_plot("no paced queries of this study", TEXT_WIDTH - 60, 120)
+    return marks.empty_plot("no paced queries of this study", TEXT_WIDTH - 60)
 
 
 _NO_ZERO = "datum.value ? datum.label : ''"
 """Labels of an axis without that of 0, which would touch the highest of the panel below."""
+_RESPONSES = alt.Tooltip("n:Q", title="responses")
 _DECADES: dict[str, list[float]] = {"log": [0.01, 0.1, 1, 10, 100, 1000], "symlog": [0, 1, 10, 100, 1000]}
-_SERIES = {
-    "measured": ("#0072b2", "circle"),
-    "kept": ("#0072b2", "circle"),
-    "closed after every query": ("#d55e00", "square"),
-    "closed, 0-RTT": ("#009e73", "triangle-up"),
+_KEPT = {
+    "kept": Look(BLUE, "circle", SOLID),
+    "closed after every query": Look(RED, "square", LONG),
+    "closed, 0-RTT": EARLY_DATA,
 }
 
 
-def _dots(
+def dots(
     frame: pl.DataFrame,
-    columns: tuple[str, str, str],
-    title: str,
-    places: dict[str, str],
     *,
-    scale: str = "linear",
+    title: str,
+    columns: tuple[str, str, str] = ("value", "low", "high"),
+    scale: Literal["linear", "log", "symlog"] = "linear",
     band: str = "",
     tick: str = "",
-    series: str = "source",
     width: int = 132,
 ) -> AnyChart:
     """Estimates with intervals by transport, a panel for each link; published values are hollow."""
-    value, low, high = columns
-    ours = frame.filter(source="measured")
-    if ours.is_empty():
+    value, *ends = columns
+    if frame.filter(source="measured").is_empty():
         return _nothing()
-    rows = _placed(frame, places).filter(pl.col(value).is_not_null())
-    shown = [name for name in places.values() if name in set(rows["place"])]
+    rows = frame.filter(pl.col(value).is_not_null())
     linear = scale == "linear"
-    across = alt.Scale(zero=False, padding=8) if linear else alt.Scale(type=scale)  # type: ignore[arg-type]
+    span = alt.Scale(zero=False, padding=8) if linear else alt.Scale(type=scale)
     axis = alt.Axis(tickCount=3) if linear else alt.Axis(values=_DECADES[scale], format="~r")
-    x = alt.X(f"{value}:Q", title=title, scale=across, axis=axis)
-    y = alt.Y("protocol:N", title=None, sort=list(_PROTOCOLS), axis=alt.Axis(domain=False, ticks=False, grid=True))
-    names = [name for name in _SERIES if name in set(rows[series])]
-    legend = alt.Legend(title=None, orient="top", symbolSize=60, labelLimit=0) if len(names) > 1 else None
-    color = alt.Color(
-        f"{series}:N", scale=alt.Scale(domain=names, range=[_SERIES[name][0] for name in names]), legend=legend
-    )
-    shape = alt.Shape(
-        f"{series}:N", scale=alt.Scale(domain=names, range=[_SERIES[name][1] for name in names]), legend=legend
-    )
-    numbers = [alt.Tooltip(f"{name}:Q", format=".3f") for name in columns]
-    tooltip = ["place:N", "protocol:N", f"{series}:N", *numbers, "n:Q"]
-    # Values of several series may be equal: they stand beside each other.
-    offset = alt.YOffset(f"{series}:N", sort=names, scale=alt.Scale(paddingOuter=0.6))
-    beside: dict[str, Any] = {"yOffset": offset} if len(names) > 1 else {}
-    base = alt.Chart(width=width, height=150 if len(names) == 1 else 210)
-    points = base.transform_filter(alt.datum.source == "measured")
+    x = alt.X(f"{value}:Q", title=title, scale=span, axis=axis)
+    y = marks.rows("protocol", [*TRANSPORTS], grid=True)
+    several = "connection" in rows.columns
+    if several:  # their values may be equal: they stand beside each other
+        look = marks.by("connection", _KEPT, "color", "shape", "offset")
+    else:
+        look = marks.by("protocol", TRANSPORTS, "color", "shape", legend=False)
+    who = ("link_title", "protocol", "connection") if several else ("link_title", "protocol")
+    interval = [alt.Tooltip(f"{name}:Q", format=".3f", title=end) for name, end in zip(ends, _ENDS, strict=True)]
+    tooltip = marks.tips(*who, value=title, of=f"{value}:Q", digits=".3f", more=[*interval, _RESPONSES])
+    base = alt.Chart(width=width, height=210 if several else 150)
+    measured = marks.of(base, "measured")
     layers = [
-        points.transform_filter(alt.datum[low] != None)  # noqa: E711 - a Vega expression
-        .mark_rule(strokeWidth=1.6)
-        .encode(alt.X(f"{low}:Q", scale=across), y, alt.X2(f"{high}:Q"), color, **beside),
-        points.mark_point(filled=True, size=46, opacity=1).encode(x, y, color, shape, tooltip=tooltip, **beside),
+        *marks.intervals(measured, x, y, tooltip, look, ends=(ends[0], ends[1])),
+        marks.hollow(base, x, y, tooltip[: len(who) + 1], {}, size=70, shape="diamond", color=INK),
     ]
-    if "published" in set(rows["source"]):
-        layers.append(
-            base.transform_filter(alt.datum.source == "published")
-            .mark_point(filled=False, shape="diamond", size=70, strokeWidth=1.3, color=INK)
-            .encode(x, y, tooltip=["place:N", "protocol:N", numbers[0]])
-        )
     if tick:
-        layers.append(
-            points.mark_tick(thickness=2, size=11, color=INK).encode(
-                alt.X(f"{tick}:Q", scale=across), y, tooltip=["place:N", "protocol:N", alt.Tooltip(f"{tick}:Q")]
-            )
-        )
+        further = marks.tips(*who, value=f"{tick}, ms", of=f"{tick}:Q")
+        layers.append(marks.ticks(measured, alt.X(f"{tick}:Q", scale=span), y, further, color=INK))
     if band:
-        sides = base.transform_calculate(left=f"-datum.{band}")
-        layers.insert(
-            0,
-            sides.mark_bar(color=MUTED, opacity=0.18, height=25).encode(
-                alt.X("left:Q", scale=across), y, x2=f"{band}:Q"
-            ),
-        )
-    chart: AnyChart = faceted(alt.layer(*layers), column=alt.Column("place:N", sort=shown, title=None), spacing=20)
-    chart.data = rows
+        sides = base.transform_calculate(left=f"-datum.{band}").mark_bar(color=MUTED, opacity=0.18, height=25)
+        layers.insert(0, sides.encode(alt.X("left:Q", scale=span), y, x2=f"{band}:Q"))
+    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", _shown(rows)), spacing=20)
+    chart.data = with_titles(rows)
     return chart.resolve_scale(x="independent") if linear else chart
+
+
+_ENDS = ("95 % from", "to")
 
 
 FIGURES = (
@@ -360,7 +314,7 @@ FIGURES = (
         ),
         note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance, 2 % of the RTT or 0.5 ms.",
         data=pace_data,
-        chart=pace,
+        chart=partial(dots, title="Mean minus RTT and processing (ms)", band="tolerance_ms"),
         table=pace_table,
         width=TEXT_WIDTH,
         verdict=pace_verdict,
@@ -376,7 +330,7 @@ FIGURES = (
         ),
         note="Filled: our means, 95 % intervals. Diamonds: Batenburg 2022, Table 1.",
         data=means_data,
-        chart=means,
+        chart=partial(dots, columns=("beyond", "beyond_low", "beyond_high"), title="Mean beyond the RTT (ms)"),
         table=beside_published_table,
         width=TEXT_WIDTH,
     ),
@@ -390,8 +344,8 @@ FIGURES = (
             "the Internet did."
         ),
         note="Filled: our variances, 95 % intervals. Diamonds: Batenburg 2022, Table 2.",
-        data=variances_data,
-        chart=variances,
+        data=partial(beside_published, statistic="variance", table="Table 2"),
+        chart=partial(dots, title="Variance (ms²)", scale="log"),
         table=beside_published_table,
         width=TEXT_WIDTH,
     ),
@@ -419,7 +373,7 @@ FIGURES = (
         ),
         note="Marks: means; bars: 95 % intervals. 0-RTT counts only where the server saw early data.",
         data=connections_data,
-        chart=connections,
+        chart=partial(dots, title="Mean response (multiples of the RTT)"),
         table=connections_table,
         width=TEXT_WIDTH,
     ),
@@ -433,7 +387,7 @@ FIGURES = (
         ),
         note="Dots: means, 95 % intervals. Ticks: 99th percentiles.",
         data=disturbed_data,
-        chart=disturbed,
+        chart=partial(dots, title="Response beyond the RTT (ms)", tick="p99", scale="symlog", width=176),
         table=disturbed_table,
         width=TEXT_WIDTH,
     ),

@@ -28,10 +28,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from crosslayer import dns
+from crosslayer.campaign import tables
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
+from crosslayer.campaign.tables import PacedQueries
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.process import Spawn
 from crosslayer.stub import QueryMetrics, Stub, StubSettings
@@ -339,10 +341,8 @@ class Authoritative(Measurer):
         """What the client saw, and why it does not count where it does not."""
         return {
             "started_s": query.sent_ns / 1e9,
-            "late_ms": query.late_ms,
-            "response_ms": query.response_ms,
             "error": error,
-        }
+        } | PacedQueries.taken(tables.ASKED, query)
 
     def _named(self, stream: int, client: int, number: int) -> dict[str, Any]:
         """The columns that tell a row from the others of its round."""
@@ -387,15 +387,7 @@ def _told(stream: Stream, row: QueryMetrics | None, early: dict[tuple[str, str],
     """What the stub, and of early data the server, say of a query."""
     if row is None:
         return {}
-    told: dict[str, Any] = {
-        "handshake_ms": row.handshake_ms,
-        "query_ms": row.query_ms,
-        "new_connection": row.new_connection,
-        "session_resumed": row.resumed,
-        "retries": row.retries,
-        "query_bytes": row.query_bytes,
-        "answer_bytes": row.answer_bytes,
-    }
+    told = PacedQueries.taken(tables.STUB, row)
     if stream.connection == "0-rtt":
         came = early.get((stream.protocol.value.lower(), f"{network.CLIENT_ADDRESS}:{row.local_port}"))
         told["early_data_accepted"] = bool(came)

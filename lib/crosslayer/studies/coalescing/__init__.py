@@ -66,13 +66,13 @@ STUDY = Study(
     },
     answer=(
         (
-            "Where a page takes a new connection to the resolver, it loads {T197} slower over DoQ and {T198} slower "
-            "over DoH than over plain DNS (medians of five access links, three pages); where the browser resumes its "
-            "session with the resolver, pages of one lookup load up to {I129} slower over DoQ, those of eight {I130}."
+            "A page load that opens a new connection to its resolver takes {T197} longer over DoQ and {T198} longer "
+            "over DoH than over plain DNS (medians over five access links and three pages); a browser that resumes its "
+            "session with the resolver pays up to {I129} for DoQ on pages of one lookup and {I130} on those of eight."
         ),
         (
-            "Sharing the QUIC connection between DNS and HTTP/3, so that a page needs no handshake of its own (0-RTT "
-            "emulates it), gives back {T203} of each page load; {T196} over plain DNS is left."
+            "Sharing QUIC between DNS and HTTP/3, so that a page needs no handshake of its own (emulated by 0-RTT), "
+            "gives back {T203} of each load; {T196} over plain DNS is left."
         ),
     ),
 )

@@ -6,15 +6,36 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Figure, Inputs
-from crosslayer.figures.cdf import empty_plot
+from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import COLUMN_WIDTH, MUTED, TEXT_WIDTH, AnyChart, faceted, with_titles
+from crosslayer.figures.style import (
+    BLUE,
+    CHAIN,
+    COLUMN_WIDTH,
+    EARLY_DATA,
+    GREY,
+    LONG,
+    PURPLE,
+    RED,
+    SOLID,
+    TEXT_WIDTH,
+    WIDE,
+    AnyChart,
+    Look,
+    with_titles,
+)
 from crosslayer.studies.coalescing.figures.common import PAPER
 
 _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 
 _KINDS = {"main": "H3 0-RTT", "late": "H3 0-RTT answered late", "resumed": "resumed, no early data"}
+_LOOKS = {
+    "H3 0-RTT": EARLY_DATA,
+    "H3 0-RTT answered late": Look(RED, "triangle-down", LONG),
+    "resumed, no early data": Look(GREY, "square", CHAIN),
+    "wikipedia.org as published": Look(BLUE, "diamond", SOLID),
+    "instagram.com as published": Look(PURPLE, "cross", WIDE),
+}
 _MEASURES = {"response_start_ms": "start of the response", "plt_ms": "PLT"}
 
 
@@ -60,49 +81,22 @@ def _published_savings(inputs: Inputs) -> pl.DataFrame:
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
     """What a load saves over one with a full handshake, against the RTT of the link."""
-    ours = frame.filter(pl.col("source") == "measured")
-    if ours.is_empty():
-        return empty_plot("no pairs of page loads of this study", COLUMN_WIDTH - 60, 120)
-    order = [*_KINDS.values(), "wikipedia.org as published", "instagram.com as published"]
-    colors = ["#009e73", "#d55e00", "#4d4d4d", "#0072b2", "#b0578d"]
-    shapes = ["circle", "triangle-up", "square", "diamond", "cross"]
+    if frame.filter(pl.col("source") == "measured").is_empty():
+        return marks.empty_plot("no pairs of page loads of this study", COLUMN_WIDTH - 60)
     shown = frame.filter(pl.col("source") != "slope")
     right = float(shown["x"].max()) * 1.08  # type: ignore[arg-type]
-    ends = shown.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
     x = alt.X("x:Q", title="RTT of the link (ms)", scale=alt.Scale(domain=[0, right], nice=False))
-    scale = alt.Scale(domain=[min(-5.0, ends[0] - 3), max(right, ends[1] + 3)], nice=False)
+    scale = marks.reach(shown, least=(-5.0, right), margin=3)
     y = alt.Y("median:Q", title="Saved over a full handshake (ms)", scale=scale)
-    legend = alt.Legend(title=None, orient="top", columns=2, symbolSize=60, labelLimit=0)
-    color = alt.Color("series:N", scale=alt.Scale(domain=order, range=colors), legend=legend)
-    shape = alt.Shape("series:N", scale=alt.Scale(domain=order, range=shapes), legend=legend)
-    tooltip = [
-        alt.Tooltip("link_title:N", title="link"),
-        alt.Tooltip("series:N"),
-        alt.Tooltip("measure:N"),
-        alt.Tooltip("median:Q", format=".1f", title="saved, ms"),
-        alt.Tooltip("low:Q", format=".1f", title="95 % from"),
-        alt.Tooltip("high:Q", format=".1f", title="to"),
-        alt.Tooltip("n:Q", title="pairs"),
-    ]
+    look = marks.by("series", _LOOKS, "color", "shape", columns=2)
+    tooltip = marks.tips("link_title", "series", "measure", value="saved, ms", digits=".1f", counted="pairs")
     base = alt.Chart(width=288, height=230)
-    one_rtt = (
-        base.transform_sample(1)
-        .mark_rule(color=MUTED, strokeDash=[4, 3])
-        .encode(x=alt.datum(0), y=alt.datum(0), x2=alt.datum(right), y2=alt.datum(right))
-    )
-    points = base.transform_filter(alt.datum.source == "measured")
-    layers = alt.layer(
-        one_rtt,
-        points.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
-        .mark_rule(strokeWidth=1.4)
-        .encode(x, alt.Y("low:Q", scale=scale), color=color, y2="high:Q"),
-        points.mark_point(filled=True, size=46, opacity=1).encode(x, y, color, shape, tooltip=tooltip),
-        base.transform_filter(alt.datum.source == "published")
-        .mark_point(filled=False, size=70, strokeWidth=1.3, opacity=1)
-        .encode(x, y, color, shape, tooltip=tooltip[:4]),
-    )
-    column = alt.Column("measure:N", sort=list(_MEASURES.values()), title=None)
-    chart: AnyChart = faceted(layers, column=column, spacing=14)
+    layers = [
+        marks.diagonal(base, 0, right),  # one RTT
+        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look, upright=True),
+        marks.hollow(base, x, y, tooltip, look, size=70),
+    ]
+    chart: AnyChart = marks.multiples(layers, column=marks.across("measure", [*_MEASURES.values()]), spacing=14)
     chart.data = with_titles(shown)
     return chart
 

@@ -6,14 +6,14 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Figure, Inputs
-from crosslayer.figures.cdf import empty_plot
+from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import COLUMN_WIDTH, INK, MUTED, TEXT_WIDTH, AnyChart, faceted, link_title, with_titles
+from crosslayer.figures.style import COLUMN_WIDTH, INK, TEXT_WIDTH, AnyChart, link_title, with_titles
 
 _IP_AND_ETHERNET_BYTES = 34
 """Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
 
+PROTOCOLS = ("DoQ", "DoT")
 _PHASES = {"handshake_ms": "handshake", "total_ms": "whole exchange"}
 
 
@@ -25,7 +25,7 @@ def key_share_data(inputs: Inputs) -> pl.DataFrame:
     """
     exchanges = metrics.exchanges(inputs.dns_exchanges)
     parts = []
-    for protocol in ("DoQ", "DoT"):
+    for protocol in PROTOCOLS:
         of_protocol = exchanges.filter(pl.col("protocol") == protocol)
         named = {"protocol": pl.lit(protocol)}
         for column, measure in _PHASES.items():
@@ -63,43 +63,27 @@ def key_share(frame: pl.DataFrame) -> AnyChart:
     """Cost of the post-quantum key share, link by link."""
     ours = frame.filter(pl.col("source") == "measured")
     if ours.is_empty():
-        return empty_plot("no pairs of exchanges of this study", COLUMN_WIDTH - 60, 120)
+        return marks.empty_plot("no pairs of exchanges of this study", COLUMN_WIDTH - 60)
     links = [link_title(link) for link in ours["link"].unique(maintain_order=True)]
-    order = ["DoQ", "DoT"]
-    ends = frame.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
-    scale = alt.Scale(domain=[min(-2.0, ends[0] - 0.5), max(2.0, ends[1] + 0.5)], nice=False)
+    scale = marks.reach(frame, least=(-2.0, 2.0), margin=0.5)
     x = alt.X("median:Q", title="X25519MLKEM768 minus X25519 (ms)", scale=scale, axis=alt.Axis(tickCount=6))
-    y = alt.Y("link_title:N", title=None, sort=links, axis=alt.Axis(domain=False, ticks=False))
-    offset = alt.YOffset("protocol:N", sort=order, scale=alt.Scale(paddingOuter=0.8))
-    legend = alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=60)
-    color = alt.Color("protocol:N", scale=alt.Scale(domain=order, range=["#0072b2", "#d55e00"]), legend=legend)
-    shape = alt.Shape("protocol:N", scale=alt.Scale(domain=order, range=["circle", "square"]), legend=legend)
-    tooltip = [
-        alt.Tooltip("link_title:N", title="link"),
-        alt.Tooltip("protocol:N"),
-        alt.Tooltip("measure:N"),
-        alt.Tooltip("median:Q", format=".2f", title="cost, ms"),
-        alt.Tooltip("low:Q", format=".2f", title="95 % from"),
-        alt.Tooltip("high:Q", format=".2f", title="to"),
-        alt.Tooltip("n:Q", title="pairs"),
-    ]
+    y = marks.rows("link_title", links)
+    look = marks.by("protocol", marks.looks(PROTOCOLS), "color", "shape", "offset")
+    who = ("link_title", "protocol", "measure")
     base = alt.Chart(width=262, height=36 * len(links))
-    points = base.transform_filter(alt.datum.source == "measured")
-    layers = alt.layer(
-        base.transform_sample(1).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x=alt.datum(0)),
-        base.transform_filter(alt.datum.source == "expected")
-        .mark_tick(thickness=2, size=11, color=INK)
-        .encode(
-            x, y, yOffset=offset, tooltip=[*tooltip[:2], alt.Tooltip("median:Q", format=".2f", title="its bytes, ms")]
+    layers = [
+        marks.line_at(base, x=0, dashed=True),
+        marks.ticks(
+            marks.of(base, "expected"),
+            x,
+            y,
+            marks.tips(*who, value="its bytes, ms"),
+            {"yOffset": look["yOffset"]},
+            color=INK,
         ),
-        points.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
-        .mark_rule(strokeWidth=1.6)
-        .encode(alt.X("low:Q", scale=scale), y, alt.X2("high:Q"), color, yOffset=offset),
-        points.mark_point(filled=True, size=46, opacity=1).encode(x, y, color, shape, yOffset=offset, tooltip=tooltip),
-    )
-    chart: AnyChart = faceted(
-        layers, column=alt.Column("measure:N", sort=list(_PHASES.values()), title=None), spacing=12
-    )
+        *marks.intervals(marks.of(base, "measured"), x, y, marks.tips(*who, value="cost, ms", counted="pairs"), look),
+    ]
+    chart: AnyChart = marks.multiples(layers, column=marks.across("measure", [*_PHASES.values()]), spacing=12)
     chart.data = with_titles(frame)
     return chart
 
@@ -118,7 +102,7 @@ def key_share_verdict(frame: pl.DataFrame) -> str:
     for link in frame["link"].unique(maintain_order=True):
         of_link = {
             protocol: row(frame, source="measured", link=link, protocol=protocol, measure="handshake")
-            for protocol in ("DoQ", "DoT")
+            for protocol in PROTOCOLS
         }
         alone = row(frame, source="expected", link=link, protocol="DoQ", measure="handshake")
         doq, dot = of_link.values()

@@ -6,10 +6,22 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Figure, Inputs
-from crosslayer.figures.cdf import empty_plot
+from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.sentences import holds, row, with_interval
-from crosslayer.figures.style import COLUMN_WIDTH, INK, MUTED, AnyChart, with_titles
+from crosslayer.figures.style import (
+    COLUMN_WIDTH,
+    GREEN,
+    INK,
+    LONG,
+    PURPLE,
+    RED,
+    SHORT,
+    TRANSPORTS,
+    WIDE,
+    AnyChart,
+    Look,
+    with_titles,
+)
 from crosslayer.studies.coalescing.figures.common import PAPER
 
 _IP_AND_ETHERNET_BYTES = 34
@@ -24,6 +36,14 @@ _SENT = {
     "datagram-1400-padding-128": "DoQ, datagrams of 1400",
     "datagram-1200-padding-512": "DoQ, query padded to 512",
     "datagram-1200-padding-1024": "DoQ, query padded to 1024",
+}
+
+_LOOKS = {
+    "DoUDP": TRANSPORTS["DoUDP"],
+    "DoQ": TRANSPORTS["DoQ"],
+    "DoQ, datagrams of 1400": Look(GREEN, "square", LONG),
+    "DoQ, query padded to 512": Look(RED, "triangle-up", SHORT),
+    "DoQ, query padded to 1024": Look(PURPLE, "triangle-down", WIDE),
 }
 
 
@@ -85,45 +105,22 @@ def serialisation(frame: pl.DataFrame) -> AnyChart:
     """Excess of the query over one RTT against the time its bytes occupy the uplink."""
     ours = frame.filter(pl.col("source") == "measured")
     if ours.is_empty():
-        return empty_plot("no DNS exchanges of this study", COLUMN_WIDTH - 60, 120)
-    order = ["DoUDP", *_SENT.values()]
-    colors = ["#4d4d4d", "#0072b2", "#009e73", "#d55e00", "#b0578d"]
-    shapes = ["diamond", "circle", "square", "triangle-up", "triangle-down"]
+        return marks.empty_plot("no DNS exchanges of this study", COLUMN_WIDTH - 60)
     top = max(float(v) for v in (ours["x"].max(), ours["median"].max(), ours["high"].max() or 0)) * 1.06  # type: ignore[arg-type]
     low = min(0.0, float(ours["median"].min()) * 1.1)  # type: ignore[arg-type]
     scale = alt.Scale(domain=[low, top], nice=False)
     x = alt.X("x:Q", title="Bytes sent up to the query at the uplink's rate (ms)", scale=scale)
     y = alt.Y("median:Q", title="Query beyond one RTT (ms)", scale=scale)
-    legend = alt.Legend(title=None, orient="top", columns=2, symbolSize=60, labelLimit=0)
-    color = alt.Color("series:N", scale=alt.Scale(domain=order, range=colors), legend=legend)
-    shape = alt.Shape("series:N", scale=alt.Scale(domain=order, range=shapes), legend=legend)
-    tooltip = [
-        alt.Tooltip("link_title:N", title="link"),
-        alt.Tooltip("series:N"),
-        alt.Tooltip("source:N"),
-        alt.Tooltip("x:Q", format=".2f", title="serialisation, ms"),
-        alt.Tooltip("median:Q", format=".2f", title="beyond one RTT, ms"),
-        alt.Tooltip("low:Q", format=".2f", title="95 % from"),
-        alt.Tooltip("high:Q", format=".2f", title="to"),
-        alt.Tooltip("n:Q", title="exchanges"),
-    ]
-    base = alt.Chart(width=COLUMN_WIDTH - 62, height=COLUMN_WIDTH - 62)
-    # The diagonal, in full: one ms of serialisation, one ms of delay.
-    diagonal = (
-        base.transform_sample(1)
-        .mark_rule(color=MUTED, strokeDash=[4, 3])
-        .encode(x=alt.datum(max(0.0, low)), y=alt.datum(max(0.0, low)), x2=alt.datum(top), y2=alt.datum(top))
+    look = marks.by("series", _LOOKS, "color", "shape", columns=2)
+    place = alt.Tooltip("x:Q", format=".2f", title="serialisation, ms")
+    tooltip = marks.tips(
+        "link_title", "series", "source", value="beyond one RTT, ms", counted="exchanges", more=[place]
     )
-    points = base.transform_filter(alt.datum.source == "measured")
+    base = alt.Chart(width=COLUMN_WIDTH - 62, height=COLUMN_WIDTH - 62)
     chart: AnyChart = alt.layer(
-        diagonal,
-        points.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
-        .mark_rule(strokeWidth=1.4)
-        .encode(x, alt.Y("low:Q", scale=scale), color=color, y2="high:Q"),
-        points.mark_point(filled=True, size=46, opacity=1).encode(x, y, color, shape, tooltip=tooltip),
-        base.transform_filter(alt.datum.source == "published")
-        .mark_point(filled=False, size=120, strokeWidth=1.4, color=INK, shape="circle", opacity=1)
-        .encode(x, y, tooltip=tooltip[:5]),
+        marks.diagonal(base, max(0.0, low), top),  # one ms of serialisation, one ms of delay
+        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look, upright=True),
+        marks.hollow(base, x, y, tooltip, {}, size=120, color=INK, shape="circle"),
     )
     chart.data = with_titles(frame)
     return chart

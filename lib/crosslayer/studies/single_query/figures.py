@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Figure, Inputs
-from crosslayer.figures.cdf import empty_plot
-from crosslayer.figures.style import COLUMN_WIDTH, INK, MUTED, RULE, TEXT_PX, TEXT_WIDTH, AnyChart
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.style import COLUMN_WIDTH, INK, RULE, TEXT_PX, TEXT_WIDTH, TRANSPORTS, AnyChart
 from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, SIZES, single_queries
 from crosslayer.studies.single_query.vantage import VANTAGE_POINTS
 
@@ -50,7 +50,7 @@ def table1(frame: pl.DataFrame) -> AnyChart:
     """IMC22 Table 1: our bytes, the published ones below them, shaded by how far they are apart."""
     ours, printed = (frame.filter(pl.col("source") == source) for source in ("measured", "published"))
     if ours.is_empty():
-        return empty_plot("no single queries", TEXT_WIDTH - 60, 120)
+        return marks.empty_plot("no single queries", TEXT_WIDTH - 60)
     rows = ours.join(printed.select("series", "part", published="median"), on=["series", "part"], how="left")
     rows = rows.with_columns(
         percent=((pl.col("median") / pl.col("published") - 1) * 100).fill_nan(0.0),
@@ -59,32 +59,27 @@ def table1(frame: pl.DataFrame) -> AnyChart:
     )
     order = [name for name in (*PAPER_SERIES, FURTHER_SERIES[0]) if name in set(rows["series"])]
     short = "replace(replace(datum.label, 'client to resolver', 'sent'), 'resolver to client', 'received')"
-    parts = alt.Axis(orient="top", labelAngle=0, labelLimit=0, labelExpr=short)
     base = alt.Chart(width=TEXT_WIDTH - 90, height=38 * len(order)).encode(
-        alt.X("part:N", sort=["total", *SIZES], title=None, axis=parts),
-        alt.Y("series:N", sort=order, title=None, axis=alt.Axis(labelFontWeight="bold", domain=False, ticks=False)),
+        marks.columns("part", ["total", *SIZES], orient="top", labelExpr=short), marks.rows("series", order, bold=True)
     )
     scale = alt.Scale(domain=[-50, 0, 50], range=["#b2abd2", "#ffffff", "#fdb863"], interpolate="rgb", clamp=True)
     legend = alt.Legend(title="measured against published (%)", orient="bottom", gradientLength=180)
-    tooltip = [
-        alt.Tooltip("series:N"),
-        alt.Tooltip("part:N"),
-        alt.Tooltip("median:Q", format=".0f", title="measured, bytes"),
-        alt.Tooltip("published:Q", format=".0f", title="published, bytes"),
-        alt.Tooltip("n:Q", title="exchanges"),
-    ]
-    chart: AnyChart = alt.layer(
-        base.mark_rect(stroke=RULE).encode(
-            color=alt.condition(
-                "isValid(datum.percent)", alt.Color("percent:Q", scale=scale, legend=legend), alt.value("white")
-            ),
-            tooltip=tooltip,
-        ),
-        base.mark_text(dy=-6, fontSize=TEXT_PX + 1, fontWeight="bold", color=INK).encode(text="ours:N"),
-        base.mark_text(dy=8, fontSize=TEXT_PX - 1, color=INK).encode(text="theirs:N"),
+    shade = alt.Color("percent:Q", scale=scale, legend=legend)
+    more = [alt.Tooltip("published:Q", format=".0f", title="published, bytes"), _EXCHANGES]
+    tooltip = marks.tips("series", "part", value="measured, bytes", digits=".0f", more=more)
+    chart: AnyChart = marks.heatmap(
+        base,
+        alt.condition("isValid(datum.percent)", shade, alt.value("white")),
+        tooltip,
+        marks.Text("ours:N", alt.value(INK), dy=-6, size=TEXT_PX + 1, weight="bold"),
+        marks.Text("theirs:N", alt.value(INK), dy=8, size=TEXT_PX - 1),
+        stroke=RULE,
     )
     chart.data = rows
     return chart
+
+
+_EXCHANGES = alt.Tooltip("n:Q", title="exchanges")
 
 
 def table1_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -115,22 +110,12 @@ def fig2_data(inputs: Inputs) -> pl.DataFrame:
     return _ordered(pl.concat([_times(inputs, PAPER_SERIES), printed], how="diagonal_relaxed"), PAPER_SERIES)
 
 
-def fig2(frame: pl.DataFrame) -> AnyChart:
-    """IMC22 Fig. 2: two heat maps, vantage point by transport."""
-    return _heatmaps(frame, PAPER_SERIES)
-
-
 _FURTHER = ("DoQ", *FURTHER_SERIES)
 
 
 def further_data(inputs: Inputs) -> pl.DataFrame:
     """As `fig2_data`, of DoQ for comparison, DoH3 and queries as early data."""
     return _ordered(_times(inputs, _FURTHER), _FURTHER)
-
-
-def further(frame: pl.DataFrame) -> AnyChart:
-    """IMC22 Fig. 2 with what the paper could not have."""
-    return _heatmaps(frame, _FURTHER)
 
 
 def times_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -165,37 +150,20 @@ def _places(frame: pl.DataFrame) -> list[str]:
 
 def _heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
     if frame.filter(pl.col("source") == "measured").is_empty():
-        return empty_plot("no single queries", TEXT_WIDTH - 60, 120)
+        return marks.empty_plot("no single queries", TEXT_WIDTH - 60)
     places, top = _places(frame), float(frame["median"].max())  # type: ignore[arg-type]
+    shade = alt.Color("median:Q", scale=alt.Scale(domain=[0, top], scheme="blues"), legend=None)
+    number = marks.Text(alt.Text("median:Q", format=".0f"), marks.light_where(alt.datum.median > 0.58 * top))
+    tooltip = marks.tips("place", "series", "source", value="median, ms", digits=".1f", counted="exchanges")
     plots = []
     for measure in _TIMES:
         shown = [name for name in series if name in set(frame.filter(pl.col("measure") == measure)["series"])]
-        axis = alt.Axis(labelFontWeight="bold", domain=False, ticks=False, labels=measure == "handshake", labelLimit=0)
-        base = (
-            alt.Chart(width=(TEXT_WIDTH - 135) // 2, height=24 * len(places))
-            .transform_filter(alt.datum.measure == measure)
-            .encode(
-                alt.X("series:N", sort=shown, title=None, axis=alt.Axis(orient="top", labelAngle=0, labelLimit=0)),
-                alt.Y("place:N", sort=places, scale=alt.Scale(domain=places), title=None, axis=axis),
-            )
-        )
-        tooltip = [
-            alt.Tooltip("place:N"),
-            alt.Tooltip("series:N"),
-            alt.Tooltip("source:N"),
-            alt.Tooltip("median:Q", format=".1f", title="median, ms"),
-            alt.Tooltip("low:Q", format=".1f", title="95 % from"),
-            alt.Tooltip("high:Q", format=".1f", title="to"),
-            alt.Tooltip("n:Q", title="exchanges"),
-        ]
-        color = alt.Color("median:Q", scale=alt.Scale(domain=[0, top], scheme="blues"), legend=None)
-        light = alt.condition(alt.datum.median > 0.58 * top, alt.value("white"), alt.value(INK))
-        plots.append(
-            alt.layer(
-                base.mark_rect(stroke="white").encode(color=color, tooltip=tooltip),
-                base.mark_text(fontSize=TEXT_PX).encode(text=alt.Text("median:Q", format=".0f"), color=light),
-            ).properties(title=f"{measure.capitalize()} time (ms)")
-        )
+        across = marks.columns("series", shown, orient="top")
+        down = marks.rows("place", places, bold=True, labels=measure == "handshake")
+        base = alt.Chart(width=(TEXT_WIDTH - 135) // 2, height=24 * len(places)).encode(across, down)
+        base = base.transform_filter(alt.datum.measure == measure)
+        title = f"{measure.capitalize()} time (ms)"
+        plots.append(marks.heatmap(base, shade, tooltip, number).properties(title=title))
     chart: AnyChart = alt.hconcat(*plots, spacing=8)
     chart.data = frame
     return chart
@@ -230,32 +198,12 @@ _LIMITS: Mapping[str, tuple[Kind, int]] = {
 }
 
 
-def handshakes_data(inputs: Inputs) -> pl.DataFrame:
-    """Handshakes of every transport, in multiples of the link's RTT; see `_round_trips`."""
-    return _round_trips(inputs, _HANDSHAKES)
-
-
-def handshakes(frame: pl.DataFrame) -> AnyChart:
-    """Medians of handshakes in round-trips, beside the expected number."""
-    return _round_trip_marks(frame)
-
-
-def amplification_data(inputs: Inputs) -> pl.DataFrame:
-    """DoQ handshakes with and without what costs QUIC one more round-trip; see `_round_trips`."""
-    return _round_trips(inputs, _LIMITS)
-
-
-def amplification(frame: pl.DataFrame) -> AnyChart:
-    """What the amplification limit and Retry cost a DoQ handshake, and what resumption and a token save."""
-    return _round_trip_marks(frame)
-
-
 def handshake_table(frame: pl.DataFrame) -> pl.DataFrame:
     """label, n, expected (RTT), median, low, high (RTT), beyond_ms, sent and received bytes and received packets."""
     return frame.drop("source", "rounds", "protocol")
 
 
-def _round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.DataFrame:
+def round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.DataFrame:
     """Medians of the kinds of handshakes there are.
 
     Columns label, protocol, source, n, rounds, expected, median, low, high (multiples of the link's RTT), beyond_ms
@@ -281,43 +229,24 @@ def _round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.Da
     return pl.concat(parts).select(*columns, "beyond_ms", "sent_bytes", "received_bytes", "received_packets")
 
 
-def _round_trip_marks(frame: pl.DataFrame) -> AnyChart:
+def round_trip_marks(frame: pl.DataFrame) -> AnyChart:
     if frame.is_empty():
-        return empty_plot("no single queries", COLUMN_WIDTH - 60, 120)
-    labels = frame["label"].to_list()
+        return marks.empty_plot("no single queries", COLUMN_WIDTH - 60)
     top = float(frame.select(pl.max_horizontal("median", "high").max()).item())
-    x = alt.X(
-        "median:Q",
-        title="Handshake (multiples of the RTT)",
-        scale=alt.Scale(domain=[-0.1, max(top, 3.0) + 0.15], nice=False),
-        axis=alt.Axis(values=[0, 1, 2, 3], format="d"),
-    )
-    axis = alt.Axis(domain=False, ticks=False, labelLimit=0)
-    y = alt.Y("label:N", sort=labels, title=None, axis=axis)
-    order = ["DoTCP", "DoQ", "DoH3", "DoT", "DoH"]
-    shapes = ["circle", "triangle-up", "diamond", "square", "cross"]
-    colors = ["#4d4d4d", "#0072b2", "#009e73", "#b0578d", "#d55e00"]
-    tooltip = [
-        alt.Tooltip("label:N"),
-        alt.Tooltip("median:Q", format=".2f", title="RTT"),
+    scale = alt.Scale(domain=[-0.1, max(top, 3.0) + 0.15], nice=False)
+    axis = alt.Axis(values=[0, 1, 2, 3], format="d")
+    x = alt.X("median:Q", title="Handshake (multiples of the RTT)", scale=scale, axis=axis)
+    y = marks.rows("label", frame["label"].to_list())
+    look = marks.by("protocol", TRANSPORTS, "color", "shape", legend=False)
+    more = [
+        alt.Tooltip("expected:Q", title="RTTs expected"),
         alt.Tooltip("beyond_ms:Q", format="+.1f", title="beyond the round-trips, ms"),
         alt.Tooltip("received_bytes:Q", format=".0f", title="received, bytes"),
-        alt.Tooltip("n:Q", title="exchanges"),
     ]
-    base = alt.Chart(width=COLUMN_WIDTH - 165, height=17 * len(labels))
-    marks = base.mark_point(filled=True, size=46, opacity=1)
+    tooltip = marks.tips("label", value="RTT", counted="exchanges", more=more)
+    base = alt.Chart(width=COLUMN_WIDTH - 165, height=17 * frame.height)
     chart: AnyChart = alt.layer(
-        base.mark_tick(thickness=2, size=13, color=MUTED).encode(alt.X("expected:Q"), y),
-        base.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
-        .mark_rule(strokeWidth=1.6)
-        .encode(alt.X("low:Q"), y, alt.X2("high:Q")),
-        marks.encode(
-            x,
-            y,
-            alt.Color("protocol:N", scale=alt.Scale(domain=order, range=colors), legend=None),
-            alt.Shape("protocol:N", scale=alt.Scale(domain=order, range=shapes), legend=None),
-            tooltip=tooltip,
-        ),
+        marks.ticks(base, alt.X("expected:Q"), y, tooltip), *marks.intervals(base, x, y, tooltip, look)
     )
     chart.data = frame
     return chart
@@ -360,7 +289,7 @@ FIGURES = (
             "Numbers: medians, ms. Published: the medians over all vantage points that the text gives for handshakes."
         ),
         data=fig2_data,
-        chart=fig2,
+        chart=partial(_heatmaps, series=PAPER_SERIES),
         table=times_table,
         width=TEXT_WIDTH,
     ),
@@ -374,7 +303,7 @@ FIGURES = (
         ),
         note="Numbers: medians, ms. DoQ and DoH3 resume a session, as in the paper.",
         data=further_data,
-        chart=further,
+        chart=partial(_heatmaps, series=_FURTHER),
         table=times_table,
         width=TEXT_WIDTH,
     ),
@@ -387,8 +316,8 @@ FIGURES = (
             "first vantage point only."
         ),
         note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips the protocols need.",
-        data=handshakes_data,
-        chart=handshakes,
+        data=partial(round_trips, kinds=_HANDSHAKES),
+        chart=round_trip_marks,
         table=handshake_table,
     ),
     Figure(
@@ -402,8 +331,8 @@ FIGURES = (
             "the address."
         ),
         note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips expected.",
-        data=amplification_data,
-        chart=amplification,
+        data=partial(round_trips, kinds=_LIMITS),
+        chart=round_trip_marks,
         table=handshake_table,
     ),
 )

@@ -5,38 +5,23 @@ Everything is set against DoUDP: relative to its median in the same cell, as in 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import altair as alt
 import numpy as np
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Figure, Inputs, cdf
-from crosslayer.figures.style import (
-    MUTED,
-    SERIES,
-    TEXT_PX,
-    TEXT_WIDTH,
-    AnyChart,
-    faceted,
-    link_title,
-    marker,
-)
+from crosslayer.figures import Figure, Inputs, cdf, marks
+from crosslayer.figures.style import TEXT_WIDTH, TRANSPORTS, AnyChart, link_title, with_titles
 
 BASELINE = "DoUDP"
 PROTOCOLS = ("DoTCP", "DoT", "DoH", "DoH3", "DoQ")
-ROUND_TRIPS = {"DoUDP": 1, "DoTCP": 2, "DoT": 3, "DoH": 3, "DoH3": 2, "DoQ": 2}
+ROUND_TRIPS = {name: transport.round_trips for name, transport in TRANSPORTS.items()}
 """Of the first lookup on a new connection: the TLS session is resumed, without early data."""
 AGREES_MS = 2.0
 """The browser's own lookup time may differ from the stub's by this much."""
 
-_SHAPES = {
-    "DoUDP": "diamond",
-    "DoTCP": "square",
-    "DoT": "triangle-up",
-    "DoH": "triangle-down",
-    "DoH3": "cross",
-    "DoQ": "circle",
-}
 _ESTIMATE = ("n", "rounds", "median", "low", "high")
 
 
@@ -64,28 +49,12 @@ def _sorted(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
     return frame.sort(by, maintain_order=True)
 
 
-def _encoded(order: tuple[str, ...]) -> tuple[alt.Color, alt.Shape]:
-    """Colour and shape by protocol, with one legend."""
-    legend = alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=60, labelLimit=0)
-    colors = alt.Scale(domain=list(order), range=[SERIES[name][0] for name in order])
-    shapes = alt.Scale(domain=list(order), range=[_SHAPES[name] for name in order])
-    return alt.Color("series:N", scale=colors, legend=legend), alt.Shape("series:N", scale=shapes, legend=legend)
+def _look(names: Iterable[str]) -> marks.Encodings:
+    return marks.by("series", marks.looks(names), "color", "shape")
 
 
-def _tooltip(value: str) -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip("link_title:N", title="link"),
-        alt.Tooltip("series:N", title="lookups over"),
-        alt.Tooltip("median:Q", format="+.2f", title=value),
-        alt.Tooltip("low:Q", format="+.2f", title="95 % from"),
-        alt.Tooltip("high:Q", format="+.2f", title="to"),
-        alt.Tooltip("n:Q", title="loads"),
-    ]
-
-
-def _with_titles(frame: pl.DataFrame) -> pl.DataFrame:
-    titles = pl.col("link").map_elements(link_title, return_dtype=pl.String)
-    return frame.with_columns(link_title=titles)
+def _titles(frame: pl.DataFrame) -> list[str]:
+    return [link_title(link) for link in _order(frame, "link")]
 
 
 # --- Fig. 3 ----------------------------------------------------------------------------------------------------------
@@ -146,32 +115,29 @@ def fig4_data(inputs: Inputs) -> pl.DataFrame:
 def fig4(frame: pl.DataFrame) -> AnyChart:
     """IMC22 Fig. 4: a grid of links and pages, the pages by rising number of lookups."""
     if frame.is_empty():
-        return cdf.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60, 120)
-    color, shape = _encoded(PROTOCOLS)
+        return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
     lines = pl.col("page").str.replace_all("-", "|")
     plural = pl.when(pl.col("lookups") == 1).then(pl.lit("lookup")).otherwise(pl.lit("lookups"))
     named = frame.with_columns(page_title=pl.format("{}|{} {}", lines, "lookups", plural))
-    columns = len(_order(frame, "page"))
-    base = alt.Chart(width=(TEXT_WIDTH - 70) // columns - 8, height=15 * len(PROTOCOLS))
+    pages = _order(named, "page_title")
+    base = alt.Chart(width=(TEXT_WIDTH - 70) // len(pages) - 8, height=15 * len(PROTOCOLS))
     scale = alt.Scale(nice=False, domain=_reach(frame))
     x = alt.X("median:Q", title="PLT over DoUDP (%)", scale=scale, axis=alt.Axis(tickCount=3))
-    y = alt.Y("series:N", title=None, sort=list(PROTOCOLS), axis=alt.Axis(domain=False, ticks=False, labels=True))
-    tooltip = [alt.Tooltip("page:N"), alt.Tooltip("lookups:Q"), *_tooltip("PLT over DoUDP, %")]
-    layers = alt.layer(
-        marker(base, 0),
-        base.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
-        .mark_rule(strokeWidth=1.6, clip=True)
-        .encode(alt.X("low:Q", scale=scale), y, alt.X2("high:Q"), color),
-        base.mark_point(filled=True, size=36, opacity=1, clip=True).encode(x, y, color, shape, tooltip=tooltip),
-    )
-    header = alt.Header(labelExpr="split(datum.label, '|')", labelFontSize=8.5, labelFontWeight="normal")
-    chart: AnyChart = faceted(
+    who = ("link_title", "page", "lookups", "series")
+    tooltip = marks.tips(*who, value="PLT over DoUDP, %", digits="+.2f", counted="loads")
+    y = marks.rows("series", PROTOCOLS)
+    layers = [
+        marks.line_at(base, x=0),
+        *marks.intervals(base, x, y, tooltip, _look(PROTOCOLS), size=36, clip=True),
+    ]
+    header = {"labelExpr": "split(datum.label, '|')", "labelFontSize": 8.5, "labelFontWeight": "normal"}
+    chart: AnyChart = marks.multiples(
         layers,
-        row=alt.Row("link_title:N", sort=[link_title(link) for link in _order(frame, "link")], title=None),
-        column=alt.Column("page_title:N", sort=_order(named, "page_title"), title=None, header=header),
+        row=marks.down("link_title", _titles(frame)),
+        column=marks.across("page_title", pages, **header),
         spacing=6,
     )
-    chart.data = _with_titles(named)
+    chart.data = with_titles(named)
     return chart
 
 
@@ -219,40 +185,32 @@ def amortisation_data(inputs: Inputs) -> pl.DataFrame:
 def amortisation(frame: pl.DataFrame) -> AnyChart:
     """PLT over DoUDP against the number of lookups, a column for each link."""
     if frame.is_empty():
-        return cdf.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60, 120)
-    color, shape = _encoded(PROTOCOLS)
-    links = _order(frame, "link")
-    most = max(frame["x"].to_list())
+        return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
+    look, links, most = _look(PROTOCOLS), _titles(frame), max(frame["x"].to_list())
+    base = alt.Chart(width=(TEXT_WIDTH - 60) // len(links) - 12, height=150)
+    lookups = alt.Axis(values=list(range(1, most + 1)), format="d", grid=False)
     plots = []
     for measure, title in _MEASURES.items():
-        last = measure == list(_MEASURES)[-1]
-        base = alt.Chart(width=(TEXT_WIDTH - 60) // len(links) - 12, height=150)
-        x = alt.X(
-            "place:Q",
-            title="Lookups of the page" if last else None,
-            scale=alt.Scale(domain=[0.5, most + 0.5], nice=False),
-            axis=alt.Axis(values=list(range(1, most + 1)), format="d", grid=False),
-        )
+        first, last = measure == next(iter(_MEASURES)), measure == list(_MEASURES)[-1]
+        across = alt.Scale(domain=[0.5, most + 0.5], nice=False)
+        x = alt.X("place:Q", title="Lookups of the page" if last else None, scale=across, axis=lookups)
         scale = alt.Scale(domain=_reach(frame.filter(measure=measure)), nice=False)
         y = alt.Y("median:Q", title=title, scale=scale)
-        tooltip = [alt.Tooltip("page:N"), alt.Tooltip("x:Q", title="lookups"), *_tooltip(title)]
-        layers = alt.layer(
-            base.transform_sample(1).mark_rule(color=MUTED, strokeWidth=1).encode(y=alt.datum(0)),
-            base.mark_line(strokeWidth=1.2, opacity=0.6).encode(
-                x, alt.Y("mean(median):Q", title=title, scale=scale), color
-            ),
-            base.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
-            .mark_rule(strokeWidth=1.3)
-            .encode(x, alt.Y("low:Q", scale=scale), alt.Y2("high:Q"), color),
-            base.mark_point(filled=True, size=40, opacity=1).encode(x, y, color, shape, tooltip=tooltip),
-        )
-        header = alt.Header(labels=measure == next(iter(_MEASURES)), labelFontSize=TEXT_PX)
-        column = alt.Column("link_title:N", sort=[link_title(link) for link in links], title=None, header=header)
-        plots.append(faceted(layers, column=column, spacing=12).transform_filter(alt.datum.measure == measure))
+        mean = alt.Y("mean(median):Q", title=title, scale=scale)
+        place = alt.Tooltip("x:Q", title="lookups")
+        who = ("link_title", "page", "series")
+        tooltip = marks.tips(*who, value=title, digits="+.2f", counted="loads", more=[place])
+        layers = [
+            marks.line_at(base, y=0),
+            marks.trend(base, x, mean, {"color": look["color"]}, strokeWidth=1.2, opacity=0.6),
+            *marks.intervals(base, x, y, tooltip, look, upright=True, size=40, width=1.3),
+        ]
+        column = marks.across("link_title", links, labels=first)
+        plots.append(marks.multiples(layers, column=column, spacing=12).transform_filter(alt.datum.measure == measure))
     chart: AnyChart = alt.vconcat(*plots, spacing=8)
     side = {protocol: 0.09 * (place - (len(PROTOCOLS) - 1) / 2) for place, protocol in enumerate(PROTOCOLS)}
     beside = pl.col("x") + pl.col("series").replace_strict(side, return_dtype=pl.Float64)
-    chart.data = _with_titles(frame).with_columns(place=beside)
+    chart.data = with_titles(frame).with_columns(place=beside)
     return chart
 
 
@@ -330,26 +288,21 @@ def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
 def first_lookup(frame: pl.DataFrame) -> AnyChart:
     """How long the first lookup takes, in round-trips."""
     if frame.is_empty():
-        return cdf.empty_plot("no loads of this study", TEXT_WIDTH - 60, 120)
-    order = (BASELINE, *PROTOCOLS)
-    color, shape = _encoded(order)
-    links = _order(frame, "link")
+        return marks.empty_plot("no loads of this study", TEXT_WIDTH - 60)
+    order, links = (BASELINE, *PROTOCOLS), _titles(frame)
     base = alt.Chart(width=(TEXT_WIDTH - 80) // len(links) - 12, height=17 * len(order))
     top = max(3.6, float(frame.select(pl.max_horizontal("median", "high").max()).item()) * 1.03)
     scale = alt.Scale(domain=[0, top], nice=False)
     x = alt.X("median:Q", title="First lookup (RTT)", scale=scale, axis=alt.Axis(values=[0, 1, 2, 3, 4]))
-    y = alt.Y("series:N", title=None, sort=list(order), axis=alt.Axis(domain=False, ticks=False))
-    tooltip = [*_tooltip("first lookup, RTT"), alt.Tooltip("expected:Q", title="round-trips expected")]
-    layers = alt.layer(
-        base.mark_tick(thickness=2, size=12, color=MUTED).encode(alt.X("expected:Q", scale=scale), y),
-        base.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
-        .mark_rule(strokeWidth=1.6)
-        .encode(alt.X("low:Q", scale=scale), y, alt.X2("high:Q"), color),
-        base.mark_point(filled=True, size=40, opacity=1).encode(x, y, color, shape, tooltip=tooltip),
-    )
-    column = alt.Column("link_title:N", sort=[link_title(link) for link in links], title=None)
-    chart: AnyChart = faceted(layers, column=column, spacing=12)
-    chart.data = _with_titles(frame)
+    y = marks.rows("series", order)
+    expected = alt.Tooltip("expected:Q", title="round-trips expected")
+    tooltip = marks.tips("link_title", "series", value="first lookup, RTT", counted="loads", more=[expected])
+    layers = [
+        marks.ticks(base, alt.X("expected:Q", scale=scale), y, tooltip),
+        *marks.intervals(base, x, y, tooltip, _look(order), size=40),
+    ]
+    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=12)
+    chart.data = with_titles(frame)
     return chart
 
 

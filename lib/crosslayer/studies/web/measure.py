@@ -15,17 +15,18 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.browser import WARM_UP_HOST, Browser, BrowserError, PageLoad
+from crosslayer.campaign import tables
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.observe import LOADS_PER_PROCESS, load_columns, load_evidence, resource_rows
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
+from crosslayer.campaign.tables import Lookups
 from crosslayer.dns.model import ENCRYPTED
 from crosslayer.pages import PageSpec
 from crosslayer.stub import QueryMetrics, Stub, StubError, StubSettings
 from crosslayer.testbed import network, private
 
 _LISTEN = "127.0.0.1"
-_PLACE = ("campaign", "round", "link", "study", "page", "dns_protocol", "variant", "position")
 
 
 class Web(Measurer):
@@ -76,11 +77,10 @@ class Web(Measurer):
         evidence = load_evidence(server.events(), page, early_data=False, resumed=False)
         fault = unaccounted(queries, page, protocol)
         row = row | load_columns(load) | lookup_summary(queries, page) | ({"error": fault} if fault else {}) | evidence
-        place = {name: row[name] for name in _PLACE}
         return {
             "page_loads": [row],
             "resources": resource_rows(row, load),
-            "lookups": [place | columns for columns in lookup_columns(queries)],
+            "lookups": [Lookups.place(row) | columns for columns in lookup_columns(queries)],
         }
 
     def _open(self) -> Browser:
@@ -159,25 +159,8 @@ def lookup_summary(queries: Sequence[QueryMetrics], page: PageSpec) -> dict[str,
 def lookup_columns(queries: Iterable[QueryMetrics]) -> list[dict[str, Any]]:
     """What the stub says of each query of a load, in the order they arrived; columns of `lookups`."""
     return [
-        {
-            "number": number,
-            "started_s": query.time_ns / 1e9,
-            "name": query.name,
-            "type": query.type,
-            "connection": query.connection,
-            "new_connection": query.new_connection,
-            "handshake_ms": query.handshake_ms,
-            "query_ms": query.query_ms,
-            "total_ms": query.total_ms,
-            "session_resumed": query.resumed,
-            "early_data_accepted": query.early_data_accepted,
-            "rcode": query.rcode,
-            "query_bytes": query.query_bytes,
-            "answer_bytes": query.answer_bytes,
-            "retries": query.retries,
-            "tcp_fallback": query.tcp_fallback,
-            "error": query.error or None,
-        }
+        Lookups.taken(tables.STUB, query)
+        | {"number": number, "started_s": query.time_ns / 1e9, "error": query.error or None}
         for number, query in enumerate(sorted(queries, key=lambda query: query.time_ns))
     ]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Inputs, cdf
-from crosslayer.figures.style import AnyChart
+from crosslayer.figures.style import TRANSPORTS
 from crosslayer.studies.coalescing.figures.common import DOTTED, OURS, PAPER, figure
 
 SERIES = ("DoUDP", "DoQ", "DoH")
-ROUND_TRIPS = {"DoUDP": 1, "DoQ": 2, "DoH": 3}
+ROUND_TRIPS = {name: TRANSPORTS[name].round_trips for name in SERIES}
 """Round-trips an exchange needs at least (TNSM24 section IV-B)."""
 
 _TITLE = "DNS exchange (multiples of the RTT)"
@@ -55,11 +57,6 @@ def fig5_data(inputs: Inputs) -> pl.DataFrame:
     )
 
 
-def fig5(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 5: CDF of DNS exchange durations over all links."""
-    return cdf.chart(frame, FIG5, height=190)
-
-
 def fig6_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 6."""
     printed = inputs.published.curves.filter(pl.col("figure").is_in(["Fig. 6(a)", "Fig. 6(b)"]))
@@ -72,11 +69,6 @@ def fig6_data(inputs: Inputs) -> pl.DataFrame:
     )
 
 
-def fig6(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 6: CDF of DNS exchange durations on fiber and 4G."""
-    return cdf.chart(frame, list(FIG6.values()), height=150)
-
-
 def other_links_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of the figure for the links that TNSM24 does not print."""
     panels = {link: panel.name for link, panel in OTHERS.items()}
@@ -84,11 +76,6 @@ def other_links_data(inputs: Inputs) -> pl.DataFrame:
         pl.col("metric") == "exchange", pl.col("link").is_in(panels.keys())
     ).with_columns(panel=pl.col("link").replace(panels))
     return pl.concat([_per_link(inputs, panels), cdf.published_quantiles(known)])
-
-
-def other_links(frame: pl.DataFrame) -> AnyChart:
-    """DNS exchange durations on cable, DSL and 4G medium, which TNSM24 describes and does not print."""
-    return cdf.chart(frame, list(OTHERS.values()), height=130)
 
 
 def fig7_data(inputs: Inputs) -> pl.DataFrame:
@@ -121,11 +108,6 @@ def fig7_data(inputs: Inputs) -> pl.DataFrame:
     )
 
 
-def fig7(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 7: DoUDP lookup, DoQ query and TCP RTT, over all links and on cable."""
-    return cdf.chart(frame, FIG7, height=150)
-
-
 def processing_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of the figure of processing delays: what an exchange takes beyond its round-trips, ms."""
     panels = {link: panel.name for link, panel in PROCESSING.items()}
@@ -142,11 +124,6 @@ def processing_data(inputs: Inputs) -> pl.DataFrame:
         pl.col("metric") == "exchange minus expected round-trips", pl.col("link").is_in(panels.keys())
     ).with_columns(panel=pl.col("link").replace(panels))
     return pl.concat([cdf.measured(rows, "excess_ms", points=120), cdf.published_quantiles(known)])
-
-
-def processing(frame: pl.DataFrame) -> AnyChart:
-    """What an exchange takes beyond its round-trips, link by link; in the authors' files, not in the paper."""
-    return cdf.chart(frame, list(PROCESSING.values()), height=105)
 
 
 def _per_link(inputs: Inputs, panels: dict[str, str]) -> pl.DataFrame:
@@ -168,7 +145,7 @@ FIGURES = (
         ),
         note=DOTTED,
         data=fig5_data,
-        chart=fig5,
+        chart=partial(cdf.chart, panels=FIG5, height=190),
         table=cdf.table,
     ),
     figure(
@@ -179,7 +156,7 @@ FIGURES = (
         caption="CDF of DNS exchanges in multiples of the link's RTT on (a) fiber and (b) 4G.",
         note=DOTTED,
         data=fig6_data,
-        chart=fig6,
+        chart=partial(cdf.chart, panels=tuple(FIG6.values()), height=150),
         table=cdf.table,
     ),
     figure(
@@ -192,7 +169,7 @@ FIGURES = (
         ),
         note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
         data=other_links_data,
-        chart=other_links,
+        chart=partial(cdf.chart, panels=tuple(OTHERS.values()), height=130),
         table=cdf.table,
     ),
     figure(
@@ -206,7 +183,7 @@ FIGURES = (
         ),
         note=f"Diamonds: values printed in {PAPER}. {OURS}",
         data=fig7_data,
-        chart=fig7,
+        chart=partial(cdf.chart, panels=FIG7, height=150),
         table=cdf.table,
     ),
     figure(
@@ -219,7 +196,7 @@ FIGURES = (
         ),
         note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
         data=processing_data,
-        chart=processing,
+        chart=partial(cdf.chart, panels=tuple(PROCESSING.values()), height=105),
         table=cdf.table,
     ),
 )

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import cycle
+
 import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Inputs, cdf
+from crosslayer.figures import Inputs, cdf, marks
 from crosslayer.figures.style import (
+    BLUE,
     COLUMN_WIDTH,
+    GREEN,
     INK,
+    PURPLE,
+    RED,
+    SOLID,
     AnyChart,
-    faceted,
+    Look,
     link_title,
-    marker,
     with_titles,
 )
 from crosslayer.studies.coalescing.figures.common import OURS, PAPER, beside_published, figure
@@ -48,11 +55,6 @@ def fig3_data(inputs: Inputs) -> pl.DataFrame:
     return pl.concat([cdf.measured(observations, "handshake_rtt"), cdf.published_points(points)])
 
 
-def fig3(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 3: CDF of handshake durations over all links."""
-    return cdf.chart(frame, FIG3, height=190, legend_columns=2)
-
-
 def fig4_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 4."""
     panels = {link: name for name, link in _FIG4_LINKS.items()}
@@ -70,11 +72,6 @@ def fig4_data(inputs: Inputs) -> pl.DataFrame:
     )
 
 
-def fig4(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 4: CDF of handshake durations on fiber and 4G."""
-    return cdf.chart(frame, FIG4, height=150, legend_columns=2)
-
-
 _EVENTS = {
     "request sent": "request_start_ms",
     "handshake done": "connect_ms",
@@ -84,6 +81,12 @@ _EVENTS = {
 
 _BAR = "M-0.14,-1H0.14V1H-0.14Z"
 """A symbol: a thin upright bar."""
+
+_EVENT_LOOKS = {
+    "request sent": Look(GREEN, "triangle-right", SOLID),
+    "handshake done": Look(INK, _BAR, SOLID),
+    "response starts": Look(RED, "circle", SOLID),
+}
 
 
 def early_data_data(inputs: Inputs) -> pl.DataFrame:
@@ -107,54 +110,23 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 def early_data(frame: pl.DataFrame) -> AnyChart:
     """When a page load's request leaves: the evidence for early data, link by link."""
     if frame.is_empty():
-        return cdf.empty_plot("no page loads", COLUMN_WIDTH - 60, 80)
-    order = list(_EVENTS)
-    conditions = ["1-RTT", "0-RTT"]
+        return marks.empty_plot("no page loads", COLUMN_WIDTH - 60, 80)
     high = max(2.2, float(frame["median"].max()) * 1.04)  # type: ignore[arg-type]
     scale = alt.Scale(domain=[0, high], nice=False)
-    x = alt.X(
-        "median:Q",
-        title="Time after navigation start (multiples of the RTT)",
-        scale=scale,
-        axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2, 2.5, 3], format="~f"),
-    )
+    axis = alt.Axis(values=[0, 0.5, 1, 1.5, 2, 2.5, 3], format="~f")
+    x = alt.X("median:Q", title="Time after navigation start (multiples of the RTT)", scale=scale, axis=axis)
+    conditions = ["1-RTT", "0-RTT"]
     y = alt.Y("h3:N", title=None, sort=conditions, scale=alt.Scale(domain=conditions), axis=alt.Axis(domain=False))
-    shape = alt.Shape(
-        "event:N", scale=alt.Scale(domain=order, range=["triangle-right", _BAR, "circle"]), legend=_marks()
-    )
-    tooltip = [
-        alt.Tooltip("link_title:N", title="link"),
-        alt.Tooltip("h3:N", title="condition"),
-        alt.Tooltip("event:N"),
-        alt.Tooltip("median:Q", format=".3f", title="median, RTT"),
-        alt.Tooltip("low:Q", format=".3f", title="95 % from"),
-        alt.Tooltip("high:Q", format=".3f", title="to"),
-        alt.Tooltip("p5:Q", format=".3f"),
-        alt.Tooltip("p95:Q", format=".3f"),
-        alt.Tooltip("n:Q", title="loads"),
-    ]
-    color = alt.Color("event:N", scale=alt.Scale(domain=order, range=["#009e73", INK, "#d55e00"]), legend=_marks())
+    more = [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("p5", "p95")]
+    tooltip = marks.tips("link_title", "h3", "event", value="median, RTT", digits=".3f", counted="loads", more=more)
+    look = marks.by("event", _EVENT_LOOKS, "color", "shape")
     base = alt.Chart(width=COLUMN_WIDTH - 112, height=34)
-    span = base.mark_rule(clip=True, strokeWidth=1).encode(
-        alt.X("p5:Q", scale=scale), y, alt.X2("p95:Q"), color, tooltip=tooltip
-    )
-    point = base.mark_point(clip=True, filled=True, size=64, opacity=1).encode(x, y, color, shape, tooltip=tooltip)
+    layers = marks.intervals(base, x, y, tooltip, look, ends=("p5", "p95"), size=64, width=1, clip=True)
     links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
-    row = alt.Row(
-        "link_title:N",
-        sort=links,
-        title=None,
-        header=alt.Header(labelAngle=0, labelAlign="left", labelAnchor="middle", labelPadding=2),
-    )
-    chart: AnyChart = faceted(alt.layer(span, point), row=row, spacing=6)
+    row = marks.down("link_title", links, labelAngle=0, labelAlign="left", labelAnchor="middle", labelPadding=2)
+    chart: AnyChart = marks.multiples(layers, row=row, spacing=6)
     chart.data = with_titles(frame)
     return chart
-
-
-def _marks() -> alt.Legend:
-    return alt.Legend(
-        title=None, orient="top", direction="horizontal", symbolSize=70, labelLimit=0, columns=3, columnPadding=8
-    )
 
 
 def early_data_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -200,59 +172,34 @@ def _published_saving(inputs: Inputs) -> pl.DataFrame:
 def saving(frame: pl.DataFrame) -> AnyChart:
     """What H3 0-RTT saves over 1-RTT, in round-trips."""
     if frame.filter(pl.col("source") == "measured").is_empty():
-        return cdf.empty_plot("no pairs of H3 1-RTT and 0-RTT loads", COLUMN_WIDTH - 60, 80)
-    pages = sorted({name for name in frame["series"] if name != "response start"}, key=_page_rank)
-    order = ["response start", *pages]
+        return marks.empty_plot("no pairs of H3 1-RTT and 0-RTT loads", COLUMN_WIDTH - 60, 80)
+    series = {"response start", *frame["series"]}
+    order = [name for name in _SAVED if name in series] + sorted(series - set(_SAVED))
+    further = cycle(_SAVED.values())  # a page that the paper does not have
     links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
-    shapes = ["circle", "square", "triangle-up", "diamond", "cross"][: len(order)]
-    colors = ["#1a1a1a", "#009e73", "#0072b2", "#d55e00", "#b0578d"][: len(order)]
-    ends = frame.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
-    domain = [min(-0.1, ends[0] - 0.05), max(1.2, ends[1] + 0.05)]
-    scale = alt.Scale(domain=domain, nice=False)
-    x = alt.X(
-        "median:Q",
-        title="Saved by H3 0-RTT (multiples of the RTT)",
-        scale=scale,
-        axis=alt.Axis(tickCount=7),
-    )
-    y = alt.Y("link_title:N", title=None, sort=links, axis=alt.Axis(domain=False, ticks=False, labelFontWeight="bold"))
-    offset = alt.YOffset("series:N", sort=order, scale=alt.Scale(paddingOuter=0.6))
-    color = alt.Color("series:N", scale=alt.Scale(domain=order, range=colors), legend=_marks_two())
-    shape = alt.Shape("series:N", scale=alt.Scale(domain=order, range=shapes), legend=_marks_two())
-    tooltip = [
-        alt.Tooltip("link_title:N", title="link"),
-        alt.Tooltip("series:N"),
-        alt.Tooltip("source:N"),
-        alt.Tooltip("median:Q", format=".3f", title="median, RTT"),
-        alt.Tooltip("low:Q", format=".3f", title="95 % from"),
-        alt.Tooltip("high:Q", format=".3f", title="to"),
-        alt.Tooltip("n:Q", title="pairs"),
-    ]
+    scale = marks.reach(frame, least=(-0.1, 1.2), margin=0.05)
+    x = alt.X("median:Q", title="Saved by H3 0-RTT (multiples of the RTT)", scale=scale, axis=alt.Axis(tickCount=7))
+    y = marks.rows("link_title", links, bold=True)
+    shown = {name: _SAVED.get(name) or next(further) for name in order}
+    look = marks.by("series", shown, "color", "shape", "offset", columns=2)
+    who = ("link_title", "series", "source")
+    tooltip = marks.tips(*who, value="median, RTT", digits=".3f", counted="pairs")
     base = alt.Chart(width=COLUMN_WIDTH - 76, height=44 * len(links))
-    ours = base.transform_filter(alt.datum.source == "measured")
-    zero, one = (marker(base, value, strokeDash=[4, 3]) for value in (0, 1))
     chart: AnyChart = alt.layer(
-        zero,
-        one,
-        ours.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
-        .mark_rule(strokeWidth=1.6)
-        .encode(alt.X("low:Q", scale=scale), y, alt.X2("high:Q"), color, yOffset=offset, tooltip=tooltip),
-        ours.mark_point(filled=True, size=48, opacity=1).encode(x, y, color, shape, yOffset=offset, tooltip=tooltip),
-        base.transform_filter(alt.datum.source == "published")
-        .mark_point(filled=False, size=58, strokeWidth=1.1, opacity=1)
-        .encode(x, y, color, shape, yOffset=offset, tooltip=tooltip[:4]),
+        *(marks.line_at(base, x=value, dashed=True) for value in (0, 1)),
+        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look, size=48),
+        marks.hollow(base, x, y, tooltip, look),
     )
     chart.data = with_titles(frame)
     return chart
 
 
-def _marks_two() -> alt.Legend:
-    return alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=60, labelLimit=0, columns=2)
-
-
-def _page_rank(series: str) -> tuple[int, str]:
-    known = [f"PLT, {page}" for page in ("example.org", "wikipedia.org", "instagram.com")]
-    return (known.index(series) if series in known else len(known), series)
+_SAVED = {
+    "response start": Look(INK, "circle", SOLID),
+    "PLT, example.org": Look(GREEN, "square", SOLID),
+    "PLT, wikipedia.org": Look(BLUE, "diamond", SOLID),
+    "PLT, instagram.com": Look(PURPLE, "cross", SOLID),
+}
 
 
 def _by_link(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
@@ -276,7 +223,7 @@ FIGURES = (
         caption=f"CDF of handshake durations in multiples of the link's RTT, all links together. {_CONNECT}",
         note=f"Diamonds: values printed in {PAPER}. {OURS}",
         data=fig3_data,
-        chart=fig3,
+        chart=partial(cdf.chart, panels=FIG3, height=190, legend_columns=2),
         table=cdf.table,
     ),
     figure(
@@ -287,7 +234,7 @@ FIGURES = (
         caption=f"CDF of handshake durations in multiples of the link's RTT on (a) fiber and (b) 4G. {_CONNECT}",
         note=f"Diamonds: values printed in {PAPER}. {OURS}",
         data=fig4_data,
-        chart=fig4,
+        chart=partial(cdf.chart, panels=FIG4, height=150, legend_columns=2),
         table=cdf.table,
     ),
     figure(

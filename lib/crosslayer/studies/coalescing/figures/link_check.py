@@ -6,8 +6,18 @@ import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Inputs, cdf
-from crosslayer.figures.style import COLUMN_WIDTH, INK, TEXT_PX, TEXT_WIDTH, AnyChart, link_title, marker, with_titles
+from crosslayer.figures import Inputs, marks
+from crosslayer.figures.style import (
+    BLUE,
+    COLUMN_WIDTH,
+    INK,
+    RED,
+    TEXT_PX,
+    TEXT_WIDTH,
+    AnyChart,
+    link_title,
+    with_titles,
+)
 from crosslayer.studies.coalescing.figures.common import figure, links_in
 
 RTT_TOLERANCE_PERCENT = 1.0
@@ -16,6 +26,7 @@ RTT_TOLERANCE_MS = 0.15
 RATE_TOLERANCE_PERCENT = 3.0
 AA_TOLERANCE_PERCENT = 3.0
 
+TOLERATED = "#e6e6e6"
 _TEXT_COLUMN = 98
 _TABLE_WIDTH = (TEXT_WIDTH - 80 - 3 * _TEXT_COLUMN) // 3
 _PRINTED = {"RTT": "rtt_ms", "down": "down_mbit", "up": "up_mbit"}
@@ -28,7 +39,9 @@ def table2_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, quantity, unit, printed (Table II), nominal, median, low, high (extremes of all checks), checks,
     failed, deviation_percent, low_percent, high_percent (from nominal), tolerance_percent.
     """
-    table = metrics.link_table(inputs.link_checks).filter(pl.col("link").is_in(inputs.links)).collect()
+    # Before the aggregation: after it, polars 1.40 pushes the filter to where its columns are gone.
+    checks = inputs.link_checks.filter(pl.col("link").is_in(inputs.links))
+    table = metrics.link_table(checks).collect()
     printed = inputs.published.links.unpivot(list(_PRINTED.values()), index="link", value_name="printed").with_columns(
         quantity=pl.col("variable").replace({column: name for name, column in _PRINTED.items()})
     )
@@ -63,7 +76,7 @@ def _four_digits(name: str) -> pl.Expr:
 def table2(frame: pl.DataFrame) -> AnyChart:
     """TNSM24 Table II, measured: deviation of every link's RTT and rates from its profile."""
     if frame.is_empty():
-        return cdf.empty_plot("no link was checked", TEXT_WIDTH - 60, 80)
+        return marks.empty_plot("no link was checked", TEXT_WIDTH - 60, 80)
     links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
     texts = (_four_digits(name) for name in ("median", "nominal"))
     rows = with_titles(frame).with_columns(
@@ -72,6 +85,18 @@ def table2(frame: pl.DataFrame) -> AnyChart:
         .otherwise(pl.format("{} of {} {}", *texts, "unit")),
         low_tolerance=-pl.col("tolerance_percent"),
     )
+    look = {"color": alt.value(BLUE)}
+    tooltip = [
+        alt.Tooltip("link_title:N", title="link"),
+        alt.Tooltip("printed:Q", title="Table II"),
+        alt.Tooltip("nominal:Q", format=".4f", title="profile"),
+        alt.Tooltip("median:Q", format=".4f"),
+        alt.Tooltip("low:Q", format=".4f", title="lowest check"),
+        alt.Tooltip("high:Q", format=".4f", title="highest check"),
+        alt.Tooltip("unit:N"),
+        alt.Tooltip("checks:Q"),
+        alt.Tooltip("failed:Q", title="failed checks"),
+    ]
     plots = []
     for quantity, title in _TITLES.items():
         of_quantity = rows.filter(pl.col("quantity") == quantity)
@@ -79,45 +104,20 @@ def table2(frame: pl.DataFrame) -> AnyChart:
         reach = 1.15 * max([1.0, *ends.abs()])
         scale = alt.Scale(domain=[-reach, reach], nice=False)
         x = alt.X("deviation_percent:Q", title="Deviation (%)", scale=scale, axis=alt.Axis(tickCount=5))
-        y = alt.Y(
-            "link_title:N",
-            title=None,
-            scale=alt.Scale(domain=links),
-            axis=alt.Axis(domain=False, ticks=False, labelFontWeight="bold") if quantity == "RTT" else None,
-        )
-        tooltip = [
-            alt.Tooltip("link_title:N", title="link"),
-            alt.Tooltip("printed:Q", title="Table II"),
-            alt.Tooltip("nominal:Q", format=".4f", title="profile"),
-            alt.Tooltip("median:Q", format=".4f"),
-            alt.Tooltip("low:Q", format=".4f", title="lowest check"),
-            alt.Tooltip("high:Q", format=".4f", title="highest check"),
-            alt.Tooltip("unit:N"),
-            alt.Tooltip("checks:Q"),
-            alt.Tooltip("failed:Q", title="failed checks"),
-        ]
+        y = marks.rows("link_title", links, bold=True)
+        if quantity != "RTT":
+            y["axis"] = None
         base = alt.Chart(width=_TABLE_WIDTH, height=26 * len(links))
-        plots.append(
-            alt.layer(
-                base.mark_bar(color="#e6e6e6", height=alt.RelativeBandSize(0.82)).encode(
-                    alt.X("low_tolerance:Q", scale=scale), y, alt.X2("tolerance_percent:Q")
-                ),
-                marker(base, 0),
-                base.mark_rule(strokeWidth=1.8, color="#0072b2").encode(
-                    alt.X("low_percent:Q", scale=scale), y, alt.X2("high_percent:Q"), tooltip=tooltip
-                ),
-                base.mark_point(filled=True, size=46, opacity=1, color="#0072b2").encode(x, y, tooltip=tooltip),
-                base.mark_text(fontSize=8, color=INK, align="left").encode(
-                    y=y, text="text:N", x=alt.value(_TABLE_WIDTH + 6)
-                ),
-            )
-            .transform_filter(alt.datum.quantity == quantity)
-            .properties(
-                title=alt.TitleParams(
-                    title, fontSize=TEXT_PX, fontWeight="bold", color=INK, anchor="start", frame="group"
-                )
-            )
-        )
+        tolerated = base.mark_bar(color=TOLERATED, height=alt.RelativeBandSize(0.82))
+        beside = base.mark_text(fontSize=8, color=INK, align="left")
+        layers = [
+            tolerated.encode(alt.X("low_tolerance:Q", scale=scale), y, alt.X2("tolerance_percent:Q")),
+            marks.line_at(base, x=0),
+            *marks.intervals(base, x, y, tooltip, look, ends=("low_percent", "high_percent"), width=1.8),
+            beside.encode(y=y, text="text:N", x=alt.value(_TABLE_WIDTH + 6)),
+        ]
+        plot = alt.layer(*layers).transform_filter(alt.datum.quantity == quantity)
+        plots.append(plot.properties(title=marks.heading(title)))
     chart = alt.hconcat(*plots, spacing=12)
     chart.data = rows
     return chart
@@ -156,32 +156,22 @@ def aa(frame: pl.DataFrame) -> AnyChart:
     """A/A self-check of the load procedure: the paired difference must contain no effect."""
     width = COLUMN_WIDTH - 30
     if frame.is_empty():
-        return cdf.empty_plot("this campaign has no A/A loads", width, 80)
+        return marks.empty_plot("this campaign has no A/A loads", width, 80)
     ends = frame.filter(pl.col("kind") == "pair")["x"].abs().quantile(0.95) or 0.0
     reach = max(1.5 * AA_TOLERANCE_PERCENT, float(ends))
     scale = alt.Scale(domain=[-reach, reach], nice=False)
     x = alt.X("x:Q", title="PLT, first alias minus second, same round (%)", scale=scale, axis=alt.Axis(tickCount=7))
-    tooltip = [
-        alt.Tooltip("kind:N"),
-        alt.Tooltip("x:Q", format="+.2f", title="difference, %"),
-        alt.Tooltip("low:Q", format="+.2f", title="95 % from"),
-        alt.Tooltip("high:Q", format="+.2f", title="to"),
-        alt.Tooltip("n:Q", title="pairs"),
-    ]
+    tooltip = marks.tips("kind", value="difference, %", of="x:Q", digits="+.2f", counted="pairs")
     base = alt.Chart(width=width, height=70)
     median = base.transform_filter(alt.datum.kind == "median")
+    rounds = base.transform_filter(alt.datum.kind == "pair").mark_tick(clip=True, color=BLUE, opacity=0.55, height=18)
     chart: AnyChart = alt.layer(
-        median.mark_rect(color="#e6e6e6").encode(
+        median.mark_rect(color=TOLERATED).encode(
             alt.X(datum=-AA_TOLERANCE_PERCENT, scale=scale), alt.X2(datum=AA_TOLERANCE_PERCENT)
         ),
-        marker(base, 0),
-        base.transform_filter(alt.datum.kind == "pair")
-        .mark_tick(clip=True, color="#0072b2", opacity=0.55, height=18)
-        .encode(x, y=alt.value(22), tooltip=tooltip),
-        median.transform_filter(alt.datum.low != None)  # noqa: E711 - a Vega expression
-        .mark_rule(strokeWidth=2.2, color="#d55e00")
-        .encode(alt.X("low:Q", scale=scale), alt.X2("high:Q"), y=alt.value(52), tooltip=tooltip),
-        median.mark_point(filled=True, size=60, opacity=1, color="#d55e00").encode(x, y=alt.value(52), tooltip=tooltip),
+        marks.line_at(base, x=0),
+        rounds.encode(x, y=alt.value(22), tooltip=tooltip),
+        *marks.intervals(median, x, alt.value(52), tooltip, {"color": alt.value(RED)}, size=60, width=2.2),
     )
     chart.data = frame
     return chart
@@ -211,31 +201,13 @@ def failures(frame: pl.DataFrame) -> AnyChart:
         text=pl.format("{} of {}", "failed", "attempted"),
     )
     base = alt.Chart(width=COLUMN_WIDTH - 74, height=26 * len(conditions)).encode(
-        alt.X(
-            "link_title:N",
-            scale=alt.Scale(domain=links),
-            title=None,
-            axis=alt.Axis(labelAngle=0, ticks=False, domain=False, orient="top", labelLimit=0),
-        ),
-        alt.Y("condition:N", scale=alt.Scale(domain=conditions), title=None, axis=alt.Axis(ticks=False, domain=False)),
+        marks.columns("link_title", links, orient="top"), marks.rows("condition", conditions)
     )
-    tooltip = [
-        alt.Tooltip("condition:N"),
-        alt.Tooltip("link_title:N", title="link"),
-        alt.Tooltip("attempted:Q"),
-        alt.Tooltip("failed:Q"),
-        alt.Tooltip("reason:N", title="most frequent reason"),
-    ]
-    ink = alt.condition("datum.percent > 6", alt.value("white"), alt.value(INK))
-    chart: AnyChart = alt.layer(
-        base.mark_rect(stroke="white", strokeWidth=1).encode(
-            color=alt.Color(
-                "percent:Q", scale=alt.Scale(domain=[0, 10], range=["#f0f0f0", "#b2182b"], clamp=True), legend=None
-            ),
-            tooltip=tooltip,
-        ),
-        base.mark_text(fontSize=TEXT_PX - 1).encode(text="text:N", color=ink),
-    )
+    more = [alt.Tooltip("attempted:Q"), alt.Tooltip("reason:N", title="most frequent reason")]
+    tooltip = marks.tips("condition", "link_title", value="failed", of="failed:Q", digits="d", more=more)
+    scale = alt.Scale(domain=[0, 10], range=["#f0f0f0", "#b2182b"], clamp=True)
+    number = marks.Text("text:N", marks.light_where("datum.percent > 6"), size=TEXT_PX - 1)
+    chart: AnyChart = marks.heatmap(base, alt.Color("percent:Q", scale=scale, legend=None), tooltip, number)
     chart.data = rows
     return chart
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Inputs, cdf
-from crosslayer.figures.style import (
-    INK,
-    MUTED,
-    TEXT_PX,
-    TEXT_WIDTH,
-    AnyChart,
-    faceted,
-    link_title,
-    marker,
-    with_titles,
-)
+from crosslayer.figures import Inputs, cdf, marks
+from crosslayer.figures.style import EARLY_DATA, LOOKS, TEXT_WIDTH, AnyChart, link_title, with_titles
 from crosslayer.studies.coalescing.figures.common import (
     DOTTED,
     OURS,
@@ -115,61 +108,24 @@ def _heatmap(frame: pl.DataFrame, source: str, title: str, scale: alt.Scale, *, 
     leftmost = source == "measured"
     of_source = frame.filter(pl.col("source") == source)
     if of_source.is_empty():
-        return cdf.empty_plot("not measured", _HEATMAP_WIDTH, 90 * len(SERIES))
-    tooltip = [
-        alt.Tooltip("series:N", title="combination"),
-        alt.Tooltip("page:N"),
-        alt.Tooltip("link_title:N", title="link"),
-        alt.Tooltip("source:N"),
-        alt.Tooltip("percent:Q", format="+.2f"),
-        alt.Tooltip("low:Q", format="+.2f", title="95 % from"),
-        alt.Tooltip("high:Q", format="+.2f", title="to"),
-        alt.Tooltip("n:Q", title="rounds"),
-    ]
+        return marks.empty_plot("not measured", _HEATMAP_WIDTH, 90 * len(SERIES))
+    tooltip = marks.tips(
+        "series", "page", "link_title", "source", value="percent", of="percent:Q", digits="+.2f", counted="rounds"
+    )
     shade = "abs(datum.percent)" if source == "difference" else "datum.percent"
-    ink = alt.condition(f"{shade} > {dark_above}", alt.value("white"), alt.value(INK))
+    ink = marks.light_where(f"{shade} > {dark_above}")
+    y = marks.rows("page", pages)
+    if not leftmost:
+        y["axis"] = None
+    x = marks.columns("link_title", links, labelFontSize=8, labelExpr="split(datum.label, ' ')")
+    base = alt.Chart(width=_HEATMAP_WIDTH, height=30 * len(pages)).encode(x, y)
     with_intervals = of_source["low"].drop_nulls().len() > 0
-    base = alt.Chart(width=_HEATMAP_WIDTH, height=30 * len(pages)).encode(
-        alt.X(
-            "link_title:N",
-            scale=alt.Scale(domain=links),
-            title=None,
-            axis=alt.Axis(
-                labelAngle=0,
-                ticks=False,
-                domain=False,
-                labelFontSize=8,
-                labelLimit=0,
-                labelExpr="split(datum.label, ' ')",
-            ),
-        ),
-        alt.Y(
-            "page:N",
-            scale=alt.Scale(domain=pages),
-            title=None,
-            axis=alt.Axis(ticks=False, domain=False, labelLimit=0) if leftmost else None,
-        ),
-    )
-    layers = [
-        base.mark_rect(stroke="white", strokeWidth=1).encode(
-            color=alt.Color("percent:Q", scale=scale, legend=None), tooltip=tooltip
-        ),
-        base.mark_text(fontSize=TEXT_PX, dy=-4 if with_intervals else 0).encode(text="number:N", color=ink),
-    ]
-    if with_intervals:
-        layers.append(base.mark_text(fontSize=6.5, dy=7).encode(text="interval:N", color=ink))
-    header = alt.Header(labelAngle=-90, labelOrient="left", labelPadding=2, labelFontSize=TEXT_PX, labels=leftmost)
-    row = alt.Row("series:N", sort=list(SERIES), title=None, header=header)
-    chart: AnyChart = (
-        faceted(alt.layer(*layers), row=row, spacing=8)
-        .transform_filter(alt.datum.source == source)
-        .properties(
-            title=alt.TitleParams(
-                title, fontSize=TEXT_PX, fontWeight="normal", color=MUTED, anchor="start", frame="group", offset=4
-            )
-        )
-    )
-    return chart
+    texts = [marks.Text("number:N", ink, dy=-4 if with_intervals else 0)]
+    texts += [marks.Text("interval:N", ink, dy=7, size=6.5)] if with_intervals else []
+    cells = marks.heatmap(base, alt.Color("percent:Q", scale=scale, legend=None), tooltip, *texts)
+    row = marks.down("series", SERIES, labelAngle=-90, labelOrient="left", labelPadding=2, labels=leftmost)
+    chart: AnyChart = marks.multiples(cells, row=row, spacing=8).transform_filter(alt.datum.source == source)
+    return chart.properties(title=marks.heading(title, bold=False))
 
 
 def _plain(value: float) -> str:
@@ -217,17 +173,10 @@ def fig9(frame: pl.DataFrame) -> AnyChart:
             height=100,
             domain=cdf.x_domain(of_page),
         )
-        header = alt.Header(labels=page == pages[0], labelFontSize=TEXT_PX, labelPadding=2)
-        column = alt.Column("link_title:N", sort=[link_title(link) for link in links], title=None, header=header)
-        rows.append(
-            faceted(alt.layer(*layers), column=column, spacing=12)
-            .transform_filter(alt.datum.page == page)
-            .properties(
-                title=alt.TitleParams(
-                    page, anchor="start", frame="bounds", fontSize=TEXT_PX, fontWeight="normal", color=MUTED, offset=2
-                )
-            )
-        )
+        titles = [link_title(link) for link in links]
+        column = marks.across("link_title", titles, labels=page == pages[0], labelPadding=2)
+        plot = marks.multiples(layers, column=column, spacing=12).transform_filter(alt.datum.page == page)
+        rows.append(plot.properties(title=marks.heading(page, bold=False, frame="bounds")))
     chart = alt.vconcat(*rows, spacing=8)
     chart.data = with_titles(frame)
     return chart
@@ -246,7 +195,11 @@ def _absolute_panels(page: str) -> dict[tuple[str, str], cdf.Panel]:
     }
 
 
-def _absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
+def _absolute(page: str) -> Callable[[pl.DataFrame], AnyChart]:
+    return partial(cdf.chart, panels=tuple(_absolute_panels(page).values()), height=120, legend_columns=2)
+
+
+def absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
     panels = _absolute_panels(page)
     observed = metrics.relative_increase(
         inputs.combinations.filter(pl.col("page") == page, pl.col("link").is_in(["fiber", "4g"]))
@@ -264,30 +217,6 @@ def _absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
         )
         parts += [cdf.measured(rows, "x_ms"), cdf.published_quantiles(printed)]
     return pl.concat(parts)
-
-
-def fig10_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 10."""
-    return _absolute_data(inputs, "wikipedia.org")
-
-
-def fig10(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 10: CDF of the PLT of wikipedia.org on fiber and 4G."""
-    return _absolute(frame, "wikipedia.org")
-
-
-def fig11_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 11."""
-    return _absolute_data(inputs, "instagram.com")
-
-
-def fig11(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 11: CDF of the PLT of instagram.com on fiber and 4G."""
-    return _absolute(frame, "instagram.com")
-
-
-def _absolute(frame: pl.DataFrame, page: str) -> AnyChart:
-    return cdf.chart(frame, list(_absolute_panels(page).values()), height=120, legend_columns=2)
 
 
 # Fig. 12
@@ -308,10 +237,7 @@ def fig12_data(inputs: Inputs) -> pl.DataFrame:
     )
 
 
-def fig12(frame: pl.DataFrame) -> AnyChart:
-    """TNSM24 Fig. 12: CDF of the median relative PLT increase over the 15 cells."""
-    panel = cdf.Panel("cells", f"Median {_INCREASE}", SERIES)
-    return cdf.chart(frame, (panel,), height=190, whole=True, published_steps=True)
+_FIG12 = (cdf.Panel("cells", f"Median {_INCREASE}", SERIES),)
 
 
 def fig12_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -332,6 +258,7 @@ _PAIRS = {
     "H3 1-RTT instead of 0-RTT (DoQ)": ("DoQ + H3 1-RTT", "DoQ + H3 0-RTT"),
     "DoQ instead of DoUDP (H3 1-RTT)": ("DoQ + H3 1-RTT", "DoUDP + H3 1-RTT"),
 }
+_PAIR_LOOKS = dict(zip(_PAIRS, (LOOKS["DoH"], EARLY_DATA, LOOKS["DoQ"]), strict=True))
 
 
 def differences_data(inputs: Inputs) -> pl.DataFrame:
@@ -374,53 +301,24 @@ def differences_data(inputs: Inputs) -> pl.DataFrame:
 def differences(frame: pl.DataFrame) -> AnyChart:
     """What each step costs within a round: medians of paired differences with their intervals."""
     if frame.filter(pl.col("source") == "measured").is_empty():
-        return cdf.empty_plot("no rounds with both sides of a pair", TEXT_WIDTH - 60, 80)
+        return marks.empty_plot("no rounds with both sides of a pair", TEXT_WIDTH - 60, 80)
     links = [link_title(link) for link in links_in(frame)]
-    order = list(_PAIRS)
-    color = alt.Color(
-        "series:N", scale=alt.Scale(domain=order, range=["#d55e00", "#009e73", "#0072b2"]), legend=_marks()
-    )
-    shape = alt.Shape(
-        "series:N", scale=alt.Scale(domain=order, range=["square", "triangle-up", "circle"]), legend=_marks()
-    )
-    offset = alt.YOffset("series:N", sort=order, scale=alt.Scale(paddingOuter=0.6))
-    tooltip = [
-        alt.Tooltip("page:N"),
-        alt.Tooltip("link_title:N", title="link"),
-        alt.Tooltip("series:N"),
-        alt.Tooltip("source:N"),
-        alt.Tooltip("median:Q", format="+.2f", title="median, %"),
-        alt.Tooltip("low:Q", format="+.2f", title="95 % from"),
-        alt.Tooltip("high:Q", format="+.2f", title="to"),
-        alt.Tooltip("n:Q", title="pairs"),
-    ]
     pages = [page for page in pages_in(frame) if page in set(frame["page"])]
-    base = alt.Chart(width=(TEXT_WIDTH - 95) // len(pages) - 14, height=38 * len(links))
     x = alt.X("median:Q", title="Share of the baseline's PLT (%)", axis=alt.Axis(tickCount=4))
-    y = alt.Y(
-        "link_title:N",
-        title=None,
-        scale=alt.Scale(domain=links),
-        axis=alt.Axis(domain=False, ticks=False, labelFontWeight="bold"),
-    )
-    ours = base.transform_filter(alt.datum.source == "measured")
-    intervals = ours.transform_filter(alt.datum.low != None).mark_rule(strokeWidth=1.6)  # noqa: E711 - Vega
-    layers = alt.layer(
-        marker(base, 0),
-        intervals.encode(alt.X("low:Q"), y, alt.X2("high:Q"), color, yOffset=offset, tooltip=tooltip),
-        ours.mark_point(filled=True, size=44, opacity=1).encode(x, y, color, shape, yOffset=offset, tooltip=tooltip),
-        base.transform_filter(alt.datum.source == "published")
-        .mark_point(filled=False, size=56, strokeWidth=1.1, opacity=1)
-        .encode(x, y, color, shape, yOffset=offset, tooltip=tooltip[:5]),
-    )
-    column = alt.Column("page:N", sort=pages, title=None, header=alt.Header(labelPadding=2))
-    chart: AnyChart = faceted(layers, column=column, spacing=14).resolve_scale(x="independent")
+    y = marks.rows("link_title", links, bold=True)
+    look = marks.by("series", _PAIR_LOOKS, "color", "shape", "offset", columns=3)
+    who = ("page", "link_title", "series", "source")
+    tooltip = marks.tips(*who, value="median, %", digits="+.2f", counted="pairs")
+    base = alt.Chart(width=(TEXT_WIDTH - 95) // len(pages) - 14, height=38 * len(links))
+    layers = [
+        marks.line_at(base, x=0),
+        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look, size=44),
+        marks.hollow(base, x, y, tooltip, look, size=56),
+    ]
+    column = marks.across("page", pages, labelPadding=2)
+    chart: AnyChart = marks.multiples(layers, column=column, spacing=14).resolve_scale(x="independent")
     chart.data = with_titles(frame)
     return chart
-
-
-def _marks() -> alt.Legend:
-    return alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=60, labelLimit=0, columns=3)
 
 
 FIGURES = (
@@ -464,8 +362,10 @@ FIGURES = (
             "take the baseline's median as given."
         ),
         note=f"Dotted, thin: derived from {PAPER}. {OURS}",
-        data=fig10_data,
-        chart=fig10,
+        data=partial(absolute_data, page="wikipedia.org"),
+        chart=partial(
+            cdf.chart, panels=tuple(_absolute_panels("wikipedia.org").values()), height=120, legend_columns=2
+        ),
         table=cdf.table,
     ),
     figure(
@@ -478,8 +378,10 @@ FIGURES = (
             "intervals take as given."
         ),
         note=f"Dotted, thin: derived from {PAPER}. {OURS}",
-        data=fig11_data,
-        chart=fig11,
+        data=partial(absolute_data, page="instagram.com"),
+        chart=partial(
+            cdf.chart, panels=tuple(_absolute_panels("instagram.com").values()), height=120, legend_columns=2
+        ),
         table=cdf.table,
     ),
     figure(
@@ -490,7 +392,7 @@ FIGURES = (
         caption="CDF over the cells (page and link) of the median PLT increase of Fig. 8.",
         note=f"Dotted, thin: {PAPER} as published, 15 cells.",
         data=fig12_data,
-        chart=fig12,
+        chart=partial(cdf.chart, panels=_FIG12, height=190, whole=True, published_steps=True),
         table=fig12_table,
         whole=True,
     ),

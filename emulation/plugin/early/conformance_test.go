@@ -1,0 +1,169 @@
+package early
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"crosslayer.example/emulation/internal/servertest"
+
+	"github.com/coredns/caddy"
+
+	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go"
+)
+
+// exchange asks over DoQ on a new connection.
+func (s *running) exchange(t *testing.T, query *dns.Msg) *dns.Msg {
+	t.Helper()
+	return servertest.Receive(t, servertest.Send(t, s.Client().Dial(t, s.doq, DoQ), query))
+}
+
+// RFC 9250, section 5.5.2; RFC 8467, section 3; RFC 6891, sections 6.1.1 and 7; RFC 7830, section 4.
+func TestEDNS(t *testing.T) {
+	s := start(t, "")
+	careless := servertest.Padded(servertest.Question("careless.example.org", dns.TypeA))
+	answer := s.exchange(t, careless)
+	if HasOption(answer, dns.EDNS0TCPKEEPALIVE) || len(answer.IsEdns0().Option) != 1 || answer.Len() != PaddingBlock {
+		t.Errorf("keepalive, or padded twice: %v", answer)
+	}
+	if answer := s.exchange(t, servertest.Question("careless.example.org", dns.TypeA)); answer.IsEdns0() != nil {
+		t.Errorf("OPT for a query without: %v", answer)
+	}
+	old := servertest.Padded(servertest.Question(testHost, dns.TypeA))
+	old.IsEdns0().SetVersion(1)
+	if answer := s.exchange(t, old); answer.Rcode != dns.RcodeBadVers || answer.Len() != PaddingBlock {
+		t.Errorf("BADVERS: %d bytes, %v", answer.Len(), answer)
+	}
+	chaos := servertest.Padded(servertest.Question(testHost, dns.TypeA))
+	chaos.Question[0].Qclass = dns.ClassCHAOS
+	if answer := s.exchange(t, chaos); answer.Rcode != dns.RcodeRefused || answer.Len() != PaddingBlock {
+		t.Errorf("class CH: %d bytes, %v", answer.Len(), answer)
+	}
+	two := servertest.Padded(servertest.Question(testHost, dns.TypeA))
+	two.Extra = append(two.Extra, two.Extra[0])
+	if answer := s.exchange(t, two); answer.Rcode != dns.RcodeFormatError {
+		t.Errorf("two OPT records: %v", answer)
+	}
+}
+
+// RFC 9250, section 4.3.1: a query that is reset before its end is abandoned, and its answer is reset.
+func TestQueryThatIsAbandoned(t *testing.T) {
+	s := start(t, "")
+	before := abandoned.Load()
+	conn := s.Client().Dial(t, s.doq, DoQ)
+	stream, err := conn.OpenStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Write(servertest.Framed(t, servertest.Question("slow.example.org", dns.TypeA))); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Eventually(t, "the query", func() bool { return asked("slow.example.org.").Load() > 0 })
+	stream.CancelWrite(DoQRequestCancelled)
+	_ = stream.SetReadDeadline(time.Now().Add(4 * time.Second))
+	var reset *quic.StreamError
+	if _, err := stream.Read(make([]byte, 1)); !errors.As(err, &reset) || reset.ErrorCode != DoQRequestCancelled {
+		t.Errorf("the answer's side: %v", err)
+	}
+	servertest.Eventually(t, "the plugins to be told", func() bool { return abandoned.Load() > before })
+	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
+}
+
+// RFC 9250, section 5.7: all messages of a zone transfer on one stream; RFC 8945: nobody gets it without the key.
+func TestZoneTransfer(t *testing.T) {
+	const key, secret = "key.example.", "c2VjcmV0IHNlY3JldCBzZWNyZXQ="
+	f := servertest.NewFolder(t)
+	var zone strings.Builder
+	zone.WriteString("$ORIGIN .\n@ 300 IN SOA ns. mail. 1 3600 600 86400 300\n@ 300 IN NS ns.\n")
+	for i := range 3000 {
+		fmt.Fprintf(&zone, "a-name-that-takes-some-room-%d.example.org. 300 IN A 192.0.2.1\n", i)
+	}
+	f.Write("zone", zone.String())
+	s := &running{Folder: f}
+	s.instance = f.Start(strings.Replace(corefile(""), "witness\n", "tsig {\n\t secret "+key+" "+secret+"\n\t require AXFR\n\t}\n\ttransfer {\n\t to *\n\t}\n", 1))
+	s.doq = listening(s.instance)[0].String()
+
+	transfer := func(secret string) (records, messages int, rcode int, signed error) {
+		query := servertest.Question("", dns.TypeAXFR)
+		query.SetTsig(key, dns.HmacSHA256, 300, time.Now().Unix())
+		wire, mac, err := dns.TsigGenerate(query, secret, "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream := servertest.SendRaw(t, s.Client().Dial(t, s.doq, DoQ), append(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire...))
+		for {
+			var length [2]byte
+			if _, err := io.ReadFull(stream, length[:]); err == io.EOF {
+				return records, messages, rcode, signed
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			wire := make([]byte, binary.BigEndian.Uint16(length[:]))
+			if _, err := io.ReadFull(stream, wire); err != nil {
+				t.Fatal(err)
+			}
+			m := new(dns.Msg)
+			if err := m.Unpack(wire); err != nil {
+				t.Fatal(err)
+			}
+			if messages == 0 && m.IsTsig() != nil {
+				signed = dns.TsigVerify(wire, secret, mac, false)
+			}
+			records, messages, rcode = records+len(m.Answer), messages+1, m.Rcode
+		}
+	}
+	if records, messages, rcode, signed := transfer(secret); records != 3003 || messages < 2 || rcode != dns.RcodeSuccess || signed != nil {
+		t.Errorf("%d records in %d messages, rcode %d, signature: %v", records, messages, rcode, signed)
+	}
+	if records, messages, rcode, _ := transfer("d3Jvbmcgd3Jvbmcgd3Jvbmc="); records != 0 || messages != 1 || rcode != dns.RcodeNotAuth {
+		t.Errorf("with a wrong secret: %d records in %d messages, rcode %d", records, messages, rcode)
+	}
+}
+
+// All zones of a server block are served, under the listener's own name.
+func TestSecondZoneOfABlock(t *testing.T) {
+	f := servertest.NewFolder(t)
+	f.Write("zone", "$ORIGIN example.net.\n@ 300 IN SOA ns mail 1 3600 600 86400 300\n@ 300 IN A 192.0.2.2\n")
+	s := &running{Folder: f}
+	s.instance = f.Start(strings.Replace(strings.Replace(corefile(""), ".:0 {", "example.com:0 example.net:0 {", 1), "zone .", "zone example.net", 1))
+	s.doq = listening(s.instance)[0].String()
+	if answer := s.exchange(t, servertest.Question("example.net", dns.TypeA)); len(answer.Answer) != 1 {
+		t.Errorf("second zone: %v", answer)
+	}
+	answer := s.exchange(t, servertest.Question("server.example.com", dns.TypeTXT))
+	if text := answer.Answer[0].(*dns.TXT).Txt[0]; text != "quic://127.0.0.1:0" {
+		t.Errorf("known to metrics as %s", text)
+	}
+}
+
+func TestWhatCannotBeIsRefused(t *testing.T) {
+	f := servertest.NewFolder(t)
+	block := func(zone, address string) string {
+		return zone + ":0 {\n bind 127.0.0.1\n tls cert.pem key.pem\n early {\n doq " + address + "\n }\n}\n"
+	}
+	for corefile, want := range map[string]string{
+		block(".", "127.0.0.1:53"): "port 53 must not be used",
+		block("a.example", "127.0.0.1:8853") + block("b.example", "127.0.0.1:8853"): "is opened by another server block",
+	} {
+		if _, err := caddy.Start(f.Input(corefile)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, not %q", err, want)
+		}
+	}
+}
+
+// What comes for a query that was given up is not sent.
+func TestContextOfAnAnswerEnds(t *testing.T) {
+	w := &answerWriter{send: func(*dns.Msg, []byte) error { return nil }}
+	var cancel context.CancelFunc
+	w.ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if err := w.WriteMsg(servertest.Question(testHost, dns.TypeA)); err == nil || w.sent != 0 {
+		t.Error("an answer to a query that was given up")
+	}
+}

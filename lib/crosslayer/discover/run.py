@@ -1,0 +1,192 @@
+"""`crosslayer discover`: where packets may go, what is probed there, and what is shown of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tqdm.auto import tqdm
+
+from crosslayer.discover import (
+    DiscoverError,
+    ProbedHost,
+    Support,
+    Target,
+    checks,
+    discover,
+    emulated,
+    parse_targets,
+    read_targets,
+    table,
+)
+from crosslayer.discover.pace import Pace
+from crosslayer.dns import ClientSettings, Protocol, Question, build_query
+from crosslayer.testbed import Testbed, network, private
+
+Say = Callable[[str], None]
+
+_WRITE_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call whose every part has been looked at."""
+
+    targets: list[Target]
+    outside: bool
+    packets_per_s: float
+    timeout_s: float
+    question: Question
+    out: Path | None
+
+
+def request(
+    words: Sequence[str],
+    *,
+    file: Path | None,
+    outside: bool,
+    packets_per_s: float,
+    timeout_s: float,
+    name: str,
+    out: Path | None,
+) -> Request:
+    """Look at what was asked for; nothing is sent yet.
+
+    Raises
+    ------
+    CrosslayerError
+        For the first part that cannot be.
+    """
+    targets = list(dict.fromkeys([*parse_targets(words), *(read_targets(file) if file else [])]))
+    if not targets and (outside or file):
+        raise DiscoverError("there is no target", where=str(file or "--outside"), next_step="List addresses or names.")
+    if outside and in_testbed():
+        raise DiscoverError(
+            "nothing outside can be reached from a link",
+            where="--outside",
+            next_step="Run it without `crosslayer link`, or without --outside.",
+        )
+    Pace(packets_per_s)
+    if not (timeout_s > 0 and math.isfinite(timeout_s)):
+        raise DiscoverError(f"{timeout_s:g} s is no timeout", where="--timeout", next_step="Give a number above 0.")
+    question = Question(name)
+    build_query(question, Protocol.DOUDP, ClientSettings())
+    if out is not None:
+        table.check_path(out)
+    return Request(targets, outside, packets_per_s, timeout_s, question, out)
+
+
+def in_testbed() -> bool:
+    """True in the client's namespace of a link, where `crosslayer link` runs its command."""
+    return private.in_namespace(network.CLIENT)
+
+
+def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> bool:
+    """Probe, show what was found, and write it where a file is given.
+
+    Parameters
+    ----------
+    as_json
+        Show JSON instead of the table.
+    say
+        Takes the result.
+    tell
+        Takes lines about it: resolvers that are missing, files that were written.
+
+    Returns
+    -------
+    bool
+        False where it was stopped before the end; what was found until then is shown and written.
+
+    Raises
+    ------
+    CrosslayerError
+        Where the testbed cannot be had, a target is not in it, or the file cannot be written.
+    """
+    absent: list[emulated.Absent] = []
+    with contextlib.ExitStack() as stack:
+        if request.outside:
+            hosts = resolve(request.targets)
+        else:
+            if not in_testbed():
+                stack.enter_context(Testbed("plain"))
+            population = stack.enter_context(emulated.population())
+            absent = population.absent
+            for missing in absent:
+                tell(f"not emulated: {missing.name}: {missing.why}. {missing.next_step}")
+            hosts = population.hosts(request.targets)
+        rows, whole = _found(request, hosts)
+    if as_json:
+        found = {"outside": request.outside, "absent": [asdict(a) for a in absent], "support": table.records(rows)}
+        say(json.dumps(found, indent=2))
+    else:
+        say(table.text(rows))
+    if request.out is not None:
+        tell(str(request.out))
+    if not whole:
+        tell(f"Stopped: {len({(row.target, row.address) for row in rows})} of {len(hosts)} addresses were looked at.")
+    return whole
+
+
+def _found(request: Request, hosts: list[ProbedHost]) -> tuple[list[Support], bool]:
+    """Rows in the order of the hosts, and whether that is all of them; the file is written as they come."""
+    found: dict[ProbedHost, list[Support]] = {}
+    written_s = -math.inf
+    try:
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            tqdm(total=checks(hosts), unit="check", smoothing=0.05, dynamic_ncols=True) as bar,
+            contextlib.closing(
+                discover(
+                    hosts,
+                    question=request.question,
+                    packets_per_s=request.packets_per_s,
+                    timeout_s=request.timeout_s,
+                    progress=bar.update,
+                )
+            ) as finding,
+        ):
+            for rows in finding:
+                found[ProbedHost(rows[0].target, rows[0].address)] = rows
+                bar.set_postfix_str(rows[0].target)
+                if request.out is not None and time.monotonic() - written_s > _WRITE_EVERY_S:
+                    table.write(_in_order(hosts, found), request.out)
+                    written_s = time.monotonic()
+    finally:
+        if request.out is not None:
+            table.write(_in_order(hosts, found), request.out)
+    return _in_order(hosts, found), len(found) == len(hosts)
+
+
+def _in_order(hosts: list[ProbedHost], found: dict[ProbedHost, list[Support]]) -> list[Support]:
+    return [row for host in hosts for row in found.get(host, [])]
+
+
+def resolve(targets: Sequence[Target]) -> list[ProbedHost]:
+    """Targets outside as hosts, a name with each of its addresses.
+
+    Raises
+    ------
+    DiscoverError
+        For a name without an address.
+    """
+    hosts: dict[ProbedHost, None] = {}
+    for target in targets:
+        if target.address:
+            hosts[ProbedHost(target.text, target.address)] = None
+            continue
+        try:
+            known = socket.getaddrinfo(target.text, None, type=socket.SOCK_DGRAM)
+        except OSError as error:
+            raise DiscoverError(
+                f"has no address ({error.strerror})", where=target.text, next_step="Check the name, or leave it out."
+            ) from None
+        for *_rest, address in known:
+            hosts[ProbedHost(target.text, str(address[0]))] = None
+    return list(hosts)

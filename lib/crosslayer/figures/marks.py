@@ -1,0 +1,297 @@
+"""The grammar of the figures: dots with intervals, heat maps, trends, histograms, small multiples, reference lines.
+
+A figure says what stands on its axes and in its tooltips; how marks, legends and tooltips look is decided here. CDF
+curves, which have rows of their own, are in `crosslayer.figures.cdf`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import altair as alt
+import polars as pl
+from altair.utils.schemapi import UndefinedType
+
+from crosslayer.figures.style import INK, LOOKS, MUTED, TEXT_PX, AnyChart, Look
+
+Encodings = dict[str, Any]
+"""Channels as `alt.Chart.encode` takes them."""
+
+_TITLES = {"link_title": "link", "h3": "condition"}
+_OURS_ONLY = ("low:Q", "high:Q", "n:Q")
+"""What a published value has not."""
+
+# Telling series apart
+
+
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """How the named series are drawn."""
+    return {name: LOOKS[name] for name in names}
+
+
+def by(
+    field: str,
+    looks: Mapping[str, Look],
+    *channels: Literal["color", "shape", "dash", "offset"],
+    columns: int | None = None,
+    legend: bool = True,
+) -> Encodings:
+    """Tell series apart, with one legend above the plot.
+
+    Parameters
+    ----------
+    field
+        Column with the names of the series.
+    looks
+        Look of each, in the order of the legend.
+    channels
+        What tells them apart; `offset` sets their dots beside each other within a row.
+    columns
+        Of the legend.
+    """
+    order = list(looks)
+    shown = _legend("dash" in channels, columns) if legend else None
+    made: Encodings = {}
+    for channel in channels:
+        if channel == "offset":
+            made["yOffset"] = alt.YOffset(f"{field}:N", sort=order, scale=alt.Scale(paddingOuter=0.6))
+            continue
+        scale = alt.Scale(domain=order, range=[getattr(look, channel) for look in looks.values()])
+        name, kind = {
+            "color": ("color", alt.Color),
+            "shape": ("shape", alt.Shape),
+            "dash": ("strokeDash", alt.StrokeDash),
+        }[channel]
+        made[name] = kind(f"{field}:N", scale=scale, legend=shown)
+    return made
+
+
+def _legend(lines: bool, columns: int | None) -> alt.Legend:
+    symbol: dict[str, Any] = {"symbolSize": 60}
+    if lines:
+        symbol = {"symbolType": "stroke", "symbolSize": 260, "symbolStrokeWidth": 2}
+    if columns is not None:
+        symbol["columns"] = columns
+    return alt.Legend(
+        title=None, orient="top", direction="horizontal", labelLimit=0, columnPadding=10, rowPadding=1, **symbol
+    )
+
+
+def tips(
+    *who: str, value: str, of: str = "median:Q", digits: str = ".2f", counted: str = "", more: Sequence[Any] = ()
+) -> list[alt.Tooltip]:
+    """A tooltip: what is shown, its value, the interval, and how many observations stand behind it.
+
+    Parameters
+    ----------
+    who
+        Columns that name a mark.
+    value, of, digits
+        Title, column and format of the value.
+    counted
+        What `n` counts; empty where there is neither interval nor count.
+    more
+        Further tooltips.
+    """
+    shown = [
+        *(alt.Tooltip(f"{name}:N", title=_TITLES.get(name, name.replace("_", " "))) for name in who),
+        alt.Tooltip(of, format=digits, title=value),
+    ]
+    if counted:
+        shown += [
+            alt.Tooltip("low:Q", format=digits, title="95 % from"),
+            alt.Tooltip("high:Q", format=digits, title="to"),
+            alt.Tooltip("n:Q", title=counted),
+        ]
+    return [*shown, *more]
+
+
+# Axes
+
+
+def rows(field: str, order: Sequence[str], *, bold: bool = False, **axis: Any) -> alt.Y:
+    """A row for each name, without lines at the axis."""
+    return alt.Y(
+        f"{field}:N",
+        title=None,
+        scale=alt.Scale(domain=list(order)),
+        axis=alt.Axis(
+            domain=False, ticks=False, labelLimit=0, labelFontWeight="bold" if bold else alt.Undefined, **axis
+        ),
+    )
+
+
+def columns(field: str, order: Sequence[str], **axis: Any) -> alt.X:
+    """A column for each name, without lines at the axis."""
+    shown = alt.Axis(labelAngle=0, ticks=False, domain=False, labelLimit=0, **axis)
+    return alt.X(f"{field}:N", title=None, scale=alt.Scale(domain=list(order)), axis=shown)
+
+
+def reach(frame: pl.DataFrame, *, least: tuple[float, float], margin: float) -> alt.Scale:
+    """From the least end of estimates and intervals to the greatest, with a margin, and at least so far."""
+    ends = frame.select(pl.min_horizontal("low", "median").min(), pl.max_horizontal("high", "median").max()).row(0)
+    return alt.Scale(domain=[min(least[0], ends[0] - margin), max(least[1], ends[1] + margin)], nice=False)
+
+
+# Marks
+
+
+def of(base: alt.Chart, source: str) -> alt.Chart:
+    """The rows of one source: measured, published, expected."""
+    chart: alt.Chart = base.transform_filter(alt.datum.source == source)
+    return chart
+
+
+def intervals(
+    base: alt.Chart,
+    x: alt.X,
+    y: alt.Y | alt.Value,
+    tooltip: Sequence[Any],
+    look: Encodings,
+    *,
+    upright: bool = False,
+    ends: tuple[str, str] = ("low", "high"),
+    size: int = 46,
+    width: float = 1.6,
+    clip: bool = False,
+    **style: Any,
+) -> list[alt.Chart]:
+    """Dots with a bar from one end of their interval to the other.
+
+    Parameters
+    ----------
+    base
+        The rows, which may lack the interval.
+    x, y
+        Where a dot stands; the interval goes along x, or along y where it is `upright`.
+    tooltip, look
+        From `tips` and `by`.
+    ends
+        Columns of the interval.
+    size, width
+        Of the dots, px², and the bars, px.
+    clip
+        Ends at the frame of the plot.
+    style
+        Of both marks, e.g. a colour where `look` has none.
+    """
+    low, high = ends
+    along, across, place = ("y", "x", x) if upright else ("x", "y", y)
+    start = (y if upright else x).copy()
+    start["shorthand"] = f"{low}:Q"
+    bar = base.transform_filter(f"datum.{low} != null").mark_rule(strokeWidth=width, clip=clip, **style)
+    dot = base.mark_point(filled=True, size=size, opacity=1, clip=clip, **style)
+    shapeless = {name: channel for name, channel in look.items() if name != "shape"}
+    span = {along: start, f"{along}2": f"{high}:Q", across: place}
+    return [bar.encode(**span, **shapeless, tooltip=tooltip), dot.encode(x=x, y=y, **look, tooltip=tooltip)]
+
+
+def hollow(
+    base: alt.Chart, x: alt.X, y: alt.Y, tooltip: Sequence[Any], look: Encodings, *, size: int = 58, **style: Any
+) -> alt.Chart:
+    """Published values beside ours; their tooltip is ours without interval and count."""
+    shown = [tip for tip in tooltip if tip["shorthand"] not in _OURS_ONLY]
+    point: alt.Chart = of(base, "published").mark_point(filled=False, size=size, strokeWidth=1.2, opacity=1, **style)
+    return point.encode(x=x, y=y, **look, tooltip=shown)
+
+
+def ticks(
+    base: alt.Chart, x: alt.X, y: alt.Y, tooltip: Sequence[Any], look: Encodings | None = None, *, color: str = MUTED
+) -> alt.Chart:
+    """Upright ticks at what is expected, or at a quantile."""
+    tick: alt.Chart = base.mark_tick(thickness=2, size=12, color=color)
+    return tick.encode(x=x, y=y, **(look or {}), tooltip=tooltip)
+
+
+def trend(base: alt.Chart, x: alt.X, y: alt.Y, look: Encodings, **style: Any) -> alt.Chart:
+    """A line through the values of each series."""
+    line: alt.Chart = base.mark_line(**({"strokeWidth": 1.6} | style))
+    return line.encode(x=x, y=y, **look)
+
+
+def histogram(base: alt.Chart, x: alt.X, end: str, y: alt.Y, tooltip: Sequence[Any], look: Encodings) -> alt.Chart:
+    """Bars from x to the column `end`, standing on 0."""
+    bars: alt.Chart = base.mark_bar(binSpacing=0)
+    return bars.encode(x=x, x2=f"{end}:Q", y=y, y2=alt.datum(0), **look, tooltip=tooltip)
+
+
+class Text(NamedTuple):
+    """A text in each cell of a heat map."""
+
+    text: str | alt.Text
+    ink: Any
+    dy: float = 0
+    size: float = TEXT_PX
+    weight: Literal["normal", "bold"] = "normal"
+
+
+def heatmap(base: alt.Chart, shade: Any, tooltip: Sequence[Any], *texts: Text, stroke: str = "white") -> AnyChart:
+    """Shaded cells with their numbers; `base` has the axes, from `columns` and `rows`."""
+    written = [
+        base.mark_text(fontSize=text.size, dy=text.dy, fontWeight=text.weight).encode(text=text.text, color=text.ink)
+        for text in texts
+    ]
+    cells = base.mark_rect(stroke=stroke, strokeWidth=1).encode(color=shade, tooltip=tooltip)
+    chart: AnyChart = alt.layer(cells, *written)
+    return chart
+
+
+def light_where(dark: Any) -> Any:
+    """White letters on dark cells."""
+    return alt.condition(dark, alt.value("white"), alt.value(INK))
+
+
+# Reference lines
+
+
+def line_at(base: alt.Chart, *, dashed: bool = False, **place: float) -> alt.Chart:
+    """A line across the plot, drawn once and not for every row: `line_at(base, x=0)` is upright."""
+    dash = [4, 3] if dashed else alt.Undefined
+    line: alt.Chart = base.transform_sample(1).mark_rule(color=MUTED, strokeWidth=1, strokeDash=dash)
+    return line.encode(**{name: alt.datum(value) for name, value in place.items()})
+
+
+def diagonal(base: alt.Chart, low: float, high: float) -> alt.Chart:
+    """Where x and y are equal, dashed."""
+    return line_at(base, dashed=True, x=low, y=low, x2=high, y2=high)
+
+
+# Plots
+
+
+def multiples(
+    layers: Sequence[alt.Chart] | AnyChart,
+    *,
+    spacing: int,
+    row: alt.Row | UndefinedType = alt.Undefined,
+    column: alt.Column | UndefinedType = alt.Undefined,
+) -> alt.FacetChart:
+    """Small multiples by row or column; their rows are set on the outermost chart."""
+    plot = alt.layer(*layers) if isinstance(layers, Sequence) else layers
+    return alt.FacetChart(spec=plot, facet=alt.FacetMapping(row=row, column=column), spacing=spacing)
+
+
+def across(field: str, order: Sequence[str], **header: Any) -> alt.Column:
+    """A plot for each name, side by side."""
+    return alt.Column(f"{field}:N", sort=list(order), title=None, header=alt.Header(**header))
+
+
+def down(field: str, order: Sequence[str], *, title: str | None = None, **header: Any) -> alt.Row:
+    """A plot for each name, below each other."""
+    return alt.Row(f"{field}:N", sort=list(order), title=title, header=alt.Header(**header))
+
+
+def heading(text: str, *, bold: bool = True, frame: Literal["group", "bounds"] = "group") -> alt.TitleParams:
+    """Title of one plot of several."""
+    look: dict[str, Any] = {"fontWeight": "bold", "color": INK} if bold else {"fontWeight": "normal", "color": MUTED}
+    return alt.TitleParams(text, anchor="start", frame=frame, fontSize=TEXT_PX, offset=4, **look)
+
+
+def empty_plot(text: str, width: int, height: int = 120) -> AnyChart:
+    """A plot without marks that says why it has none."""
+    blank = alt.Chart(pl.DataFrame({"text": [text]}), width=width, height=height)
+    label: AnyChart = blank.mark_text(fontSize=TEXT_PX, color=MUTED, fontStyle="italic").encode(
+        text="text:N", x=alt.value(width / 2), y=alt.value(height / 2)
+    )
+    return label

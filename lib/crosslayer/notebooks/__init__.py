@@ -1,0 +1,13 @@
+"""What notebooks call, so that they hold nothing but imports, parameters and calls.
+
+`open_campaign` (as `crosslayer.open`) opens a dataset whose tables, figures and claims show themselves. `start` begins
+`run_all.ipynb`, which measures and runs the other notebooks, `server_cost` is the notebook of that name. Relative paths
+are from the checkout, wherever Jupyter or papermill was started.
+"""
+
+from crosslayer.notebooks.errors import NotebookError
+from crosslayer.notebooks.opened import Opened, open_campaign
+from crosslayer.notebooks.run import Run, start
+from crosslayer.notebooks.server_cost import server_cost
+
+__all__ = ["NotebookError", "Opened", "Run", "open_campaign", "server_cost", "start"]

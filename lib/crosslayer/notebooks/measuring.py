@@ -1,0 +1,158 @@
+"""Measuring from a notebook: `crosslayer measure` as a child, with its progress, and what is shown where it cannot."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from IPython.display import clear_output
+
+from crosslayer.notebooks.errors import NotebookError
+
+CANNOT_MEASURE = 3
+"""Exit status of `crosslayer measure` on a machine that cannot provide the testbed."""
+
+_PROGRESS_EVERY_S = 5.0
+_STOP_TIMEOUT_S = 15.0
+
+
+def measured_or_committed(study: str, size: str, root: Path) -> tuple[Path, str]:
+    """Measure a campaign, or take the committed one where this machine cannot.
+
+    Returns
+    -------
+    tuple
+        Dataset folder, and a notice that says so where it is the committed one.
+
+    Raises
+    ------
+    NotebookError
+        Where measuring broke: a campaign that broke is never replaced by another.
+    """
+    folder, why_not = measure(study, size, root)
+    if folder is not None:
+        return folder, ""
+    return committed(study, root), f"This machine cannot measure, so the committed campaign is shown. {why_not}"
+
+
+def committed(study: str, root: Path) -> Path:
+    """The committed campaign of a study."""
+    return root / "data" / "raw" / study
+
+
+def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
+    """Measure a campaign, or go on with it.
+
+    Returns
+    -------
+    tuple
+        Dataset folder, or None and why this machine cannot measure.
+
+    Raises
+    ------
+    NotebookError
+        Where measuring broke; finished rounds are safe, running again goes on from there.
+    """
+    folder = root / "data" / "raw" / f"{study}-{size}"
+    if sys.platform != "linux":
+        return None, "Measuring needs Linux."
+    command = [sys.executable, "-m", "crosslayer", "measure"]
+    options = ["--study", study, "--size", size, "--out", str(folder)]
+    progress = _Progress()
+    with subprocess.Popen(
+        [*command, *options],
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=_die_with_parent(),
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        reader = threading.Thread(target=progress.follow, args=(child.stderr,), daemon=True)
+        reader.start()
+        try:
+            output = child.stdout.read().decode(errors="replace")
+            status = child.wait()
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGINT)
+            try:
+                child.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+            raise
+        reader.join()
+    progress.close()
+    if status == CANNOT_MEASURE:
+        return None, progress.last_line
+    folders = output.strip().splitlines()
+    if status != 0 or not folders:
+        raise NotebookError(
+            progress.last_line or f"crosslayer measure ended with status {status}",
+            where=f"crosslayer measure {' '.join(options)}",
+            next_step="Finished rounds are safe: mend the fault and run again, it goes on from there.",
+        )
+    return Path(folders[-1]), ""
+
+
+def _die_with_parent() -> Callable[[], None]:
+    """For the child to run: a kernel that is killed takes its measurement with it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    set_death_signal, parent = 1, os.getpid()
+
+    def before_exec() -> None:
+        libc.prctl(set_death_signal, signal.SIGKILL)
+        if os.getppid() != parent:  # it died in between
+            os._exit(1)
+
+    return before_exec
+
+
+class _Progress:
+    """Shows what a measurement says: lines stay, a progress bar (lines that end in a carriage return) is replaced."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._shown_at = 0.0
+
+    @property
+    def last_line(self) -> str:
+        return self.lines[-1] if self.lines else ""
+
+    def follow(self, stream: IO[bytes]) -> None:
+        """Read until the other end closes."""
+        pending = b""
+        while chunk := os.read(stream.fileno(), 65536):
+            *parts, pending = (pending + chunk).replace(b"\n", b"\n\0").replace(b"\r", b"\r\0").split(b"\0")
+            for part in parts:
+                self._take(part.decode(errors="replace"))
+        if pending:
+            self._take(pending.decode(errors="replace") + "\n")
+
+    def _take(self, part: str) -> None:
+        text = part.strip()
+        if not text:
+            return
+        if part.endswith("\n"):
+            self.lines.append(text)
+            self._show(text)
+        elif time.monotonic() - self._shown_at >= _PROGRESS_EVERY_S:
+            self._show(text)
+
+    def _show(self, status: str) -> None:
+        self._shown_at = time.monotonic()
+        clear_output(wait=True)
+        print(status, flush=True)
+
+    def close(self) -> None:
+        """Leave the lines that stay."""
+        clear_output(wait=True)
+        print("\n".join(self.lines), flush=True)

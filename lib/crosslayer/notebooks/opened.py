@@ -1,0 +1,193 @@
+"""`crosslayer.open`: a campaign, its tables as frames, its figures and claims as things that show themselves."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+
+from crosslayer import claims, published, report
+from crosslayer.campaign.dataset import Campaign, Dataset
+from crosslayer.campaign.tables import TABLES
+from crosslayer.claims import Verdict
+from crosslayer.figures import Figure, FigureError, Inputs, draw
+from crosslayer.notebooks import session, shown
+from crosslayer.notebooks.errors import NotebookError
+from crosslayer.notebooks.measuring import measured_or_committed
+from crosslayer.notebooks.paths import existing, find_root, fresh
+from crosslayer.notebooks.shown import ShownFigure, Text
+from crosslayer.studies import STUDIES
+
+_CLAIMS_SHOWN = ["claim_id", "quantity", "scope", "published", "ours", "low", "high", "unit", "verdict", "why"]
+
+
+def open_campaign(
+    campaign: str | Path = "",
+    *,
+    study: str = "",
+    size: str = "quick",
+    figures: str | Path | None = None,
+    notice: str = "",
+) -> Opened:
+    """Open a campaign: `crosslayer.open("data/raw/web")`.
+
+    Parameters
+    ----------
+    campaign
+        Dataset folder. Empty to measure `study`; where this machine cannot, the committed campaign is opened and the
+        notice says so.
+    study
+        The study that it must be of; any where this is empty.
+    size
+        Size of the campaign to measure: smoke, quick or paper.
+    figures
+        Where figures are saved that are shown, in a folder of their study, e.g. `figures`; None saves none.
+    notice
+        Shown on top where it is not empty.
+
+    Returns
+    -------
+    Opened
+        Shows itself as what was measured, where and when.
+
+    Raises
+    ------
+    NotebookError
+        For an unknown parameter of the notebook, a dataset of another study, or where measuring failed.
+    DatasetError
+        Where the dataset cannot be analysed.
+    """
+    session.begin()
+    if campaign:
+        folder = existing(campaign)
+    elif study:
+        folder, why = measured_or_committed(study, size, find_root())
+        notice = f"{why} {notice}".strip()
+    else:
+        raise NotebookError("which campaign?", where="campaign", next_step="Name its folder, or a study to measure.")
+    dataset = Dataset.open(folder)
+    if study and dataset.campaign.study != study:
+        raise NotebookError(
+            f"is a campaign of the study {dataset.campaign.study}, not of {study}",
+            where=str(folder),
+            next_step=f"Give data/raw/{study}, or an empty campaign to measure one.",
+        )
+    return Opened(dataset, None if figures is None else fresh(figures), notice)
+
+
+class Tables:
+    """The tables of a dataset as attributes, each a `polars.LazyFrame`: `tables.page_loads`."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __dir__(self) -> list[str]:
+        return list(TABLES)
+
+    def __getattr__(self, name: str) -> pl.LazyFrame:
+        if name.startswith("_") or name not in TABLES:
+            raise AttributeError(f"there is no table {name}; tables are: {', '.join(TABLES)}")
+        return self._dataset.table(name)
+
+    def __repr__(self) -> str:
+        return f"Tables({', '.join(name for name in TABLES if self._dataset.files[name])})"
+
+
+class Opened:
+    """A dataset with everything that can be asked of it."""
+
+    def __init__(self, dataset: Dataset, folder: Path | None = None, notice: str = "") -> None:
+        self.dataset = dataset
+        self.tables = Tables(dataset)
+        self._folder = folder
+        self._notice = notice
+        self._shown: dict[str, ShownFigure] = {}
+
+    @property
+    def campaign(self) -> Campaign:
+        """What `campaign.json` says: plan, host, versions."""
+        return self.dataset.campaign
+
+    @cached_property
+    def figures(self) -> tuple[str, ...]:
+        """Names of its study's figures, in the order of the paper."""
+        return tuple(self._figures)
+
+    def figure(self, name: str) -> ShownFigure:
+        """A figure by its name or the beginning of it, drawn, and saved where `open` was told a folder.
+
+        Raises
+        ------
+        NotebookError
+            For a name that is none of its figures', or of several. A figure that cannot be drawn shows its error.
+        """
+        chosen = self._choose(name)
+        if chosen.name not in self._shown:
+            self._shown[chosen.name] = self._draw(chosen)
+        return self._shown[chosen.name]
+
+    def _draw(self, figure: Figure) -> ShownFigure:
+        try:
+            drawing = draw(figure, self._inputs, self.dataset.caption)
+            if self._folder:
+                report.save_drawing(drawing, self.dataset, self._folder)
+        except FigureError as error:
+            if self._folder:
+                report.save_failure(figure, error, self.dataset, self._folder)
+            return ShownFigure(figure, self.dataset, error)
+        return ShownFigure(figure, self.dataset, drawing)
+
+    def table(self, name: str) -> Text:
+        """A figure's numbers: ours, their 95 % interval, and the published ones beside them; as a frame in `.rows`."""
+        figure = self.figure(name)
+        if figure.error:
+            return shown.failure(figure.error)
+        if figure.table is None:
+            raise NotebookError("has no table", where=name, next_step="Show the figure; its CSV has every number.")
+        return shown.table(figure.table)
+
+    def verdict(self, name: str) -> Text:
+        """The answer to the question of a figure's study, in a sentence computed from its numbers."""
+        figure = self.figure(name)
+        if figure.error:
+            return shown.failure(figure.error)
+        if figure.verdict is None:
+            raise NotebookError("answers no question", where=name)
+        return Text(f"**Verdict.** {figure.verdict}")
+
+    def claims(self) -> Text:
+        """What became of the published results: those that this dataset measures, and how many of each verdict."""
+        verdicts = report.check_claims(self.dataset)
+        measured = verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED)
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(verdicts).items())
+        return Text(f"{shown.table(measured.select(_CLAIMS_SHOWN)).data}\n\n{counts}.", verdicts)
+
+    def _choose(self, name: str) -> Figure:
+        known = self._figures
+        found = (
+            [known[name]]
+            if name in known
+            else [figure for known_as, figure in known.items() if known_as.startswith(name)]
+        )
+        if len(found) == 1:
+            return found[0]
+        meant = [figure.name for figure in found] or get_close_matches(name, known, n=3) or list(known)
+        what = f"there are {len(found)} figures {name!r}" if found else f"there is no figure {name!r}"
+        raise NotebookError(what, where=self.campaign.study, next_step=f"Is it one of: {', '.join(meant)}?")
+
+    @cached_property
+    def _figures(self) -> dict[str, Figure]:
+        study = STUDIES.get(self.campaign.study)
+        return {figure.name: figure for figure in (study.figures if study else ())}
+
+    @cached_property
+    def _inputs(self) -> Inputs:
+        return Inputs.of(self.dataset, published.load())
+
+    def __repr__(self) -> str:
+        return f"{self.dataset.caption} {self.tables!r}"
+
+    def _repr_markdown_(self) -> str:
+        return shown.top(self.dataset, self._notice)

@@ -1,0 +1,41 @@
+"""Where notebooks read and write: relative paths are from the checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crosslayer.notebooks.errors import NotebookError
+
+
+def find_root() -> Path:
+    """The checkout: the working folder or one above it, else where this package is checked out.
+
+    Raises
+    ------
+    NotebookError
+        Where neither is a checkout.
+    """
+    if root := _checkout():
+        return root
+    raise NotebookError(
+        "not in a checkout of crosslayer",
+        where=str(Path.cwd()),
+        next_step="Start Jupyter or papermill inside the checkout.",
+    )
+
+
+def existing(path: str | Path) -> Path:
+    """A path that the user gave: from the checkout, or else from the working folder."""
+    root = _checkout()
+    return root / path if root and (root / path).exists() else Path(path).absolute()
+
+
+def fresh(path: str | Path) -> Path:
+    """A path to write to: in the checkout, or else in the working folder."""
+    return (_checkout() or Path.cwd()) / path
+
+
+def _checkout() -> Path | None:
+    here = Path.cwd()
+    folders = (here, *here.parents, Path(__file__).parents[3])
+    return next((folder for folder in folders if (folder / "notebooks" / "run_all.ipynb").is_file()), None)

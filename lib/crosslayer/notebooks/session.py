@@ -1,0 +1,106 @@
+"""The notebook that calls: its parameters, how it shows errors, and how it shows charts.
+
+papermill only warns of a parameter that a notebook does not have. It writes what it was given into a cell after the
+cell of parameters, and that cell is in the kernel's history: so whoever is called from a notebook can tell.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import altair as alt
+import vl_convert
+from IPython.core.interactiveshell import InteractiveShell
+
+from crosslayer.errors import CrosslayerError
+from crosslayer.figures.figure import vegalite_version
+from crosslayer.notebooks.errors import NotebookError
+
+_INJECTED = "# Parameters\n"
+"""How the cell begins that papermill writes."""
+_RENAMED = {"profile": "size"}
+
+
+def begin() -> None:
+    """Look after the notebook that calls; outside of notebooks nothing is done.
+
+    Raises
+    ------
+    NotebookError
+        For a parameter that the notebook does not have.
+    """
+    if not InteractiveShell.initialized():
+        return
+    shell = InteractiveShell.instance()
+    _quiet_errors(shell)
+    alt.renderers.register("crosslayer", show_chart)
+    alt.renderers.enable("crosslayer")
+    check_parameters(shell.user_ns.get("In", []))
+
+
+def check_parameters(cells: Sequence[str]) -> None:
+    """Refuse what papermill passed on and the notebook does not have.
+
+    Parameters
+    ----------
+    cells
+        What was run, in its order.
+
+    Raises
+    ------
+    NotebookError
+        Naming the parameters, and the new name of one that was renamed.
+    """
+    for declared, injected in pairwise(cells):
+        known = _assigned(declared)
+        if not injected.startswith(_INJECTED) or not known:
+            continue
+        if unknown := sorted(_assigned(injected) - known):
+            renamed = "".join(f" {old} is called {_RENAMED[old]} now." for old in unknown if old in _RENAMED)
+            raise NotebookError(
+                f"unknown parameter {', '.join(unknown)}",
+                where="parameters",
+                next_step=f"Parameters are: {', '.join(sorted(known))}.{renamed}",
+            )
+
+
+def _assigned(cell: str) -> set[str]:
+    """Names that a cell assigns, where it does nothing else."""
+    try:
+        statements = ast.parse(cell).body
+    except SyntaxError:  # a magic
+        return set()
+    if not all(isinstance(statement, (ast.Assign, ast.AnnAssign)) for statement in statements):
+        return set()
+    return {node.id for node in ast.walk(ast.Module(statements, [])) if isinstance(node, ast.Name) and _is_set(node)}
+
+
+def _is_set(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def _quiet_errors(shell: Any) -> None:
+    """Show foreseeable faults as their message: the traceback would only be about crosslayer itself."""
+
+    def handler(self: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: Any = None) -> None:
+        self._showtraceback(kind, error, [f"{kind.__name__}: {error}"])
+
+    shell.set_custom_exc((CrosslayerError,), handler)
+
+
+def show_chart(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """A chart of one's own as figures are shown: with tooltips in JupyterLab, elsewhere as a picture.
+
+    Altair's own ways want a network, or a newer Vega-Lite than JupyterLab has inside.
+    """
+    picture = vl_convert.vegalite_to_png(spec, vl_version=vegalite_version(), scale=2.0)
+    schema = "https://vega.github.io/schema/vega-lite/v5.json"
+    return {
+        "application/vnd.vegalite.v5+json": spec | {"$schema": schema},
+        "image/png": base64.b64encode(picture).decode(),
+        "text/plain": "a chart",
+    }

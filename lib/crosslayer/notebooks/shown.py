@@ -1,0 +1,126 @@
+"""How a notebook shows things: a figure with its caption, a table, a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import polars as pl
+from IPython.display import Image, Markdown, display
+
+from crosslayer import report
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.figures import Drawing, Figure, FigureError
+from crosslayer.figures.style import COLUMN_WIDTH
+
+
+class Text(Markdown):
+    """Markdown that shows itself, with the rows it was made from."""
+
+    def __init__(self, text: str, rows: pl.DataFrame | None = None) -> None:
+        super().__init__(text)  # type: ignore[no-untyped-call]
+        self.rows = rows
+
+
+class ShownFigure:
+    """A figure of a dataset, which shows itself: with tooltips in JupyterLab, as a picture on GitHub."""
+
+    def __init__(self, figure: Figure, dataset: Dataset, drawing: Drawing | FigureError) -> None:
+        self.figure = figure
+        self._dataset = dataset
+        self._drawing = drawing
+
+    @property
+    def error(self) -> str:
+        """Why it cannot be drawn; empty where it can. Asked for anything else, such a figure raises the error."""
+        return str(self._drawing) if isinstance(self._drawing, FigureError) else ""
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The rows it draws."""
+        return self._drawn.rows
+
+    @property
+    def table(self) -> pl.DataFrame | None:
+        """Its numbers for a reader; None where the figure has no table."""
+        return self._drawn.table
+
+    @property
+    def chart(self) -> alt.VConcatChart:
+        """The chart."""
+        return self._drawn.chart
+
+    @property
+    def caption(self) -> str:
+        """Its caption, with provenance."""
+        return self._drawn.caption
+
+    @property
+    def verdict(self) -> str | None:
+        """The answer to its study's question; None where it asks none."""
+        return self._drawn.verdict
+
+    def save(self, folder: str | Path) -> dict[str, Path]:
+        """Write it as SVG, PNG, Vega-Lite JSON and CSV into a folder, and say where: paths by ending."""
+        return report.save(self._drawn, Path(folder), campaign=self._dataset.campaign.campaign)
+
+    @property
+    def _drawn(self) -> Drawing:
+        if isinstance(self._drawing, FigureError):
+            raise self._drawing
+        return self._drawing
+
+    def _ipython_display_(self) -> None:
+        if self.error:
+            display(failure(self.error))
+            return
+        width = {"image/png": {"width": width_px(self.figure)}}
+        display(self._drawn._repr_mimebundle_(), raw=True, metadata=width)
+        display(caption(self.figure))
+
+
+def show_saved(png: Path, figure: Figure) -> None:
+    """The picture of a figure, which has its notes and provenance in it, and its caption."""
+    display(Image(png.read_bytes(), width=width_px(figure), alt=figure.heading), caption(figure))
+
+
+def caption(figure: Figure) -> Text:
+    """What stands under a figure."""
+    return Text(f"**{figure.heading}.** {figure.caption}")
+
+
+def failure(error: str) -> Text:
+    """What stands in place of a figure."""
+    return Text(f"> **This figure could not be drawn.** {error}")
+
+
+def width_px(figure: Figure) -> int:
+    """Width of a figure's picture."""
+    return 520 if figure.width == COLUMN_WIDTH else 900
+
+
+def top(dataset: Dataset, notice: str) -> str:
+    """What is analysed, with the notice above it."""
+    campaign = dataset.campaign
+    lines = [f"> **Note.** {notice}", ""] if notice else []
+    lines.append(
+        f"{dataset.caption} Links: {', '.join(campaign.links)}. Pages: {', '.join(campaign.pages)}. Measured "
+        f"{campaign.started} to {campaign.ended or 'now: not finished'}."
+    )
+    return "\n".join(lines)
+
+
+def table(rows: pl.DataFrame) -> Text:
+    """A Markdown table; numbers with four significant digits, `–` where there is none."""
+
+    def cell(value: Any) -> str:
+        if value is None:
+            return "–"
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    right = {name for name, kind in rows.schema.items() if kind.is_numeric()}
+    head = " | ".join(name.replace("_", " ") for name in rows.columns)
+    rule = " | ".join("---:" if name in right else "---" for name in rows.columns)
+    body = [" | ".join(cell(value) for value in row) for row in rows.iter_rows()]
+    return Text("\n".join(f"| {line} |" for line in (head, rule, *body)), rows)

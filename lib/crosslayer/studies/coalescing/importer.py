@@ -1,0 +1,367 @@
+"""Import of the raw data of TNSM24's own harness: its SQLite database becomes a dataset like any other.
+
+The schema is that of `chromium_measurement.py` in the authors' repository justus237/DoQ-H3-measurement (last revision
+0e337a2, July 2022), the meaning of the values that of its `run_measurement.sh`, of the dnsproxy it logs from
+(justus237/dnsproxy) and of the authors' analysis (justus237/DoQ-H3-analysis):
+
+- a row of `measurements` is one round of a cell: `experiment_type` is the link, `website` the page;
+- `lookups.elapsed` is the DNS exchange, ms, which the authors add to the browser's PLT;
+- `dns_metrics.metric` is a log line with a Go duration: handshake and query of DoQ, query of DoUDP. Handshake and query
+  of DoH were not told apart ("query (and likely handshake)");
+- `web_performance_metrics` is the navigation timing; `is_warmup` = 1 is the load of a fresh browser (H3 1-RTT), 0 the
+  load of a second browser with the first one's session ticket (H3 0-RTT);
+- `measurements.error` says which load failed; nothing is recorded of a failed exchange but its status and cause.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from crosslayer.campaign import tables
+from crosslayer.campaign.crate import write_json
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.export import write_part
+from crosslayer.campaign.tables import SCHEMA_VERSION, DnsExchanges, LinkChecks, PageLoads, Table
+from crosslayer.links import Profile
+
+PROTOCOLS = ("DoQ", "DoH", "DoUDP")
+"""In the order in which the harness measured them, before both loads."""
+
+_TIMINGS = PageLoads.sources(tables.NAVIGATION) | {"fcp_ms": "firstContentfulPaint"}
+_NEEDED = [_TIMINGS[column.name] for column in PageLoads.columns if column.success and column.name in _TIMINGS]
+
+_TEXT: dict[str, tuple[str, ...]] = {
+    "measurements": ("msm_id", "timestamp", "experiment_type", "error", "website"),
+    "dns_metrics": ("msm_id", "metric", "transport_protocol"),
+    "web_performance_metrics": ("msm_id", "nextHopProtocol", "domain_name"),
+    "lookups": ("msm_id", "domain", "status", "answer", "transport_protocol"),
+}
+_NUMBERS: dict[str, tuple[str, ...]] = {
+    "measurements": (),
+    "dns_metrics": ("is_warmup",),
+    "web_performance_metrics": ("is_warmup", *_TIMINGS.values()),
+    "lookups": ("elapsed", "is_warmup"),
+}
+"""Columns it cannot do without; what else the harness wrote of a load is a number too, and kept in `navigation`."""
+
+_LOADS = (("1-rtt", 1.0, "H3_web_performance_warmup"), ("0-rtt", 0.0, "H3_web_performance"))
+"""Condition, `is_warmup`, and what an error of this load is called in `measurements.error`; the first ends both."""
+
+_NOTES = (
+    "imported from the SQLite database of the harness of TNSM24 (Sengupta et al., 2024), not measured by crosslayer",
+    "h3 is the condition asked for: that harness has no word of the server about resumption and early data",
+    "the order of the conditions was the same in every round: DoQ, DoH, DoUDP, H3 1-RTT, H3 0-RTT",
+    "times of day are the measuring machine's local time, read as UTC, and those of the round, not of each observation",
+    "no TCP RTTs, no link checks: link_checks has the profile of each link and nothing measured",
+)
+
+
+def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile]) -> Path:
+    """Write a dataset from a database of the harness.
+
+    Parameters
+    ----------
+    database
+        SQLite file with the tables `measurements`, `dns_metrics`, `web_performance_metrics` and `lookups`. It is
+        only read.
+    folder
+        Folder of the new dataset; must be empty or missing.
+    profiles
+        Link profiles, by name: their RTTs and rates are what the harness emulated.
+
+    Returns
+    -------
+    Path
+        `folder`.
+
+    Raises
+    ------
+    CampaignError
+        Naming the file, what is wrong with it and the next step.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise CampaignError("is not an empty folder", where=str(folder), next_step="Name a new folder for the dataset.")
+    frames = _read(database)
+    rounds, nameless = _rounds(frames, database)
+    campaign = f"imported-{database.stem}"
+    found: list[tuple[type[Table], pl.DataFrame]] = [
+        (DnsExchanges, _exchanges(rounds, frames)),
+        (PageLoads, _loads(rounds, frames["web_performance_metrics"])),
+        (LinkChecks, _links(rounds, profiles)),
+    ]
+    notes = list(_NOTES)
+    if nameless:
+        notes.append(f"left out: {nameless} page loads without a row in measurements, whose link and page nobody knows")
+    if unknown := sorted(set(rounds["link"]) - set(profiles)):
+        notes.append(f"links without a profile, whose RTT is not known: {', '.join(unknown)}")
+    fresh = folder.with_name(f".{folder.name}.new")
+    try:
+        shutil.rmtree(fresh, ignore_errors=True)
+        for table, rows in found:
+            if rows.height:
+                _write(table, rows.with_columns(campaign=pl.lit(campaign)), fresh)
+        write_json(fresh / "campaign.json", _description(campaign, rounds, profiles, notes))
+        fresh.replace(folder)
+    except OSError as error:
+        raise CampaignError(
+            f"the dataset cannot be written ({error.strerror})", where=str(folder), next_step="Name another folder."
+        ) from error
+    return folder
+
+
+# Reading
+
+
+def _read(database: Path) -> dict[str, pl.DataFrame]:
+    """The four tables in the order in which their rows were written, numbers as numbers and all else as text."""
+    if not database.is_file():
+        raise CampaignError("there is no such file", where=str(database), next_step="Name the harness's database.")
+    try:
+        with contextlib.closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return {table: _table(connection, table, database) for table in _TEXT}
+    except sqlite3.Error as error:
+        raise CampaignError(
+            f"cannot be read as an SQLite database ({error})",
+            where=str(database),
+            next_step="Name the database the harness wrote, web-performance.db.",
+        ) from error
+
+
+def _table(connection: sqlite3.Connection, table: str, database: Path) -> pl.DataFrame:
+    found = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
+    if missing := [column for column in (*_TEXT[table], *_NUMBERS[table]) if column not in found]:
+        fault = f"lacks the columns {', '.join(missing)} of the table {table}" if found else f"has no table {table}"
+        raise CampaignError(
+            fault, where=str(database), next_step="Only databases of the harness's last version can be imported."
+        )
+    # A column may hold anything in SQLite: what is not a number where one belongs is missing, never 0.
+    values = [
+        f'CAST("{column}" AS TEXT)'
+        if column in _TEXT[table]
+        else f"""CASE WHEN typeof("{column}") IN ('integer', 'real') THEN CAST("{column}" AS REAL) END"""
+        for column in found
+    ]
+    rows = connection.execute(f'SELECT {", ".join(values)} FROM "{table}" ORDER BY rowid').fetchall()
+    schema = {column: pl.String() if column in _TEXT[table] else pl.Float64() for column in found}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _rounds(frames: Mapping[str, pl.DataFrame], database: Path) -> tuple[pl.DataFrame, int]:
+    """Each measurement as a round of its cell, and how many page loads belong to no measurement.
+
+    Columns msm_id, link, page, round, started_s, failure (text of `measurements.error`).
+    """
+    measurements = frames["measurements"]
+
+    def refuse(rows: pl.DataFrame, fault: str) -> None:
+        if rows.height:
+            named = ", ".join(str(name) for name in rows["msm_id"].head(3))
+            raise CampaignError(
+                f"{rows.height} measurements {fault}, e.g. {named}",
+                where=str(database),
+                next_step="Mend or delete them.",
+            )
+
+    if measurements.is_empty():
+        raise CampaignError("holds no measurement", where=str(database), next_step="Name the harness's database.")
+    started = pl.col("timestamp").str.to_datetime("%Y-%m-%d_%H_%M_%S", strict=False)
+    known = measurements.with_columns(started=started)
+    refuse(known.filter(pl.col("msm_id").is_duplicated()), "have an identifier that another one has too")
+    refuse(known.filter(pl.col("started").is_null()), "have no time that can be read")
+    # Names become folders.
+    plain = pl.all_horizontal(pl.col("experiment_type", "website").fill_null("").str.contains(r"^\w[\w.-]*$"))
+    refuse(known.filter(~plain), "have a link or a website that is not a plain name")
+    rounds = known.select(
+        "msm_id",
+        link=pl.col("experiment_type"),
+        page=pl.col("website").str.strip_prefix("www."),
+        started_s=pl.col("started").dt.epoch("ms") / 1000,
+        failure=pl.col("error").fill_null("").str.strip_chars(" ;"),
+    ).sort("started_s", "msm_id")
+    numbered = rounds.with_columns(round=pl.int_range(pl.len()).over("link", "page"))
+    nameless = frames["web_performance_metrics"].join(rounds, on="msm_id", how="anti").height
+    return numbered, nameless
+
+
+# DNS exchanges
+
+_METRIC = re.compile(r"metrics:(\S+) (.+?) duration.*: (\S+)\s*$", re.DOTALL)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|[µμ]s|us|ns)")
+_MS = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "µs": 1e-3, "μs": 1e-3, "us": 1e-3, "ns": 1e-6}
+
+
+def duration_ms(text: str) -> float | None:
+    """A duration as Go prints it (`1.258171ms`, `985.1µs`, `1m2.5s`), ms; None for anything else."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(map("".join, parts)) != text:
+        return None
+    return sum(float(value) * _MS[unit] for value, unit in parts)
+
+
+def _phases(metrics: pl.DataFrame) -> pl.DataFrame:
+    """Handshake and query of each exchange: msm_id, protocol, handshake_ms, query_ms."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for identifier, line, protocol, warmup in metrics.select(
+        "msm_id", "metric", "transport_protocol", "is_warmup"
+    ).iter_rows():
+        parts = _METRIC.search(line or "")
+        took = duration_ms(parts[3]) if parts else None
+        if not parts or parts[1] != protocol or took is None or warmup:
+            continue
+        # The first of each kind: a second one belongs to a retry on a connection that is already there.
+        found.setdefault((identifier, protocol), {}).setdefault(parts[2], took)
+    rows = [
+        (
+            identifier,
+            protocol,
+            0.0 if protocol == "DoUDP" and "query" in kinds else kinds.get("QUIC handshake"),
+            kinds.get("query"),
+        )
+        for (identifier, protocol), kinds in found.items()
+    ]
+    schema = {"msm_id": pl.String, "protocol": pl.String, "handshake_ms": pl.Float64, "query_ms": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _exchanges(rounds: pl.DataFrame, frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    lookups = (
+        frames["lookups"]
+        .filter(pl.col("is_warmup").fill_null(0.0) == 0.0)
+        .unique(["msm_id", "transport_protocol"], keep="first", maintain_order=True)
+        .select("msm_id", "elapsed", "status", "answer", protocol="transport_protocol")
+    )
+    asked = rounds.join(
+        pl.DataFrame(
+            {"protocol": PROTOCOLS, "position": range(len(PROTOCOLS))}, schema_overrides={"position": pl.Int64}
+        ),
+        how="cross",
+    )
+    answered = (pl.col("status") == "NOERROR") & (pl.col("elapsed") > 0)
+    cause = pl.when(pl.col("answer").fill_null("") == "").then(pl.lit("no cause recorded")).otherwise("answer")
+    unanswered = pl.format("{}: {}", pl.col("status").fill_null("no status"), cause)
+    joined = asked.join(lookups, on=["msm_id", "protocol"], how="left").join(
+        _phases(frames["dns_metrics"]), on=["msm_id", "protocol"], how="left"
+    )
+    # Only both together say something: one alone is half a log.
+    both = answered & pl.col("handshake_ms").is_not_null() & pl.col("query_ms").is_not_null()
+    return joined.with_columns(
+        total_ms=pl.when(answered).then("elapsed"),
+        handshake_ms=pl.when(both).then("handshake_ms"),
+        query_ms=pl.when(both).then("query_ms"),
+        error=pl.when(answered.fill_null(False))
+        .then(None)
+        .when(pl.col("elapsed").is_null() & pl.col("status").is_null())
+        .then(pl.lit("no lookup recorded"))
+        .otherwise(unanswered),
+        resumption=pl.lit("none"),
+        warming=pl.lit(False),
+        study=pl.lit("coalescing"),
+    )
+
+
+# Page loads
+
+
+def _loads(rounds: pl.DataFrame, timings: pl.DataFrame) -> pl.DataFrame:
+    names = [column for column in timings.columns if column not in ("msm_id", "is_warmup")]
+    first = timings.unique(["msm_id", "is_warmup"], keep="first", maintain_order=True).with_columns(
+        navigation=pl.struct(names).struct.json_encode()
+    )
+    parts = []
+    for place, (h3, warmup, name) in enumerate(_LOADS):
+        rows = rounds.join(first.filter(pl.col("is_warmup") == warmup), on="msm_id", how="left")
+        over = pl.col("nextHopProtocol").fill_null("")
+        complete = pl.all_horizontal(pl.col(column).is_not_null() for column in _NEEDED)
+        fault = (
+            pl.when(pl.col("navigation").is_null())
+            .then(pl.when(pl.col("failure").str.contains(name)).then("failure").otherwise(pl.lit("no load recorded")))
+            .when(pl.col("loadEventStart").fill_null(0.0) <= 0)
+            .then(pl.lit("no load event"))
+            .when(~complete)
+            .then(pl.lit("the navigation timing is incomplete"))
+            .when(over != "h3")
+            .then(pl.format("loaded over {} instead of HTTP/3", over.replace("", "an unknown protocol")))
+        )
+        rows = rows.with_columns(error=fault)
+        good = pl.col("error").is_null()
+        parts.append(
+            rows.with_columns(
+                *(pl.when(good).then(source).alias(column) for column, source in _TIMINGS.items()),
+                h3=pl.lit(h3),
+                position=pl.lit(len(PROTOCOLS) + place, pl.Int64),
+                coupling=pl.lit("decoupled"),
+                variant=pl.lit("main"),
+                study=pl.lit("coalescing"),
+            )
+        )
+    # The harness writes 0 where the browser had no paint entry.
+    painted = pl.when(pl.col("fcp_ms") > 0).then("fcp_ms")
+    return pl.concat(parts).with_columns(fcp_ms=painted)
+
+
+# Writing
+
+
+def _links(rounds: pl.DataFrame, profiles: Mapping[str, Profile]) -> pl.DataFrame:
+    rows = [
+        {
+            "round": -1,
+            "link": link,
+            "when_s": started_s,
+            "backend": "netem",
+            "nominal_rtt_ms": profiles[link].rtt_ms,
+            "nominal_down_mbit": profiles[link].download_mbit,
+            "nominal_up_mbit": profiles[link].upload_mbit,
+            "configured_down_delay_ms": profiles[link].rtt_ms / 2,
+            "configured_up_delay_ms": profiles[link].rtt_ms / 2,
+            "verdict": "not checked by this harness",
+        }
+        for link, started_s in rounds.group_by("link").agg(pl.col("started_s").min()).sort("link").iter_rows()
+        if link in profiles
+    ]
+    return pl.DataFrame(rows, schema_overrides={"round": pl.Int64})
+
+
+def _write(table: type[Table], rows: pl.DataFrame, folder: Path) -> None:
+    given = rows.select(
+        (pl.col(name).cast(kind) if name in rows.columns else pl.lit(None, kind)).alias(name)
+        for name, kind in table.polars_schema().items()
+    )
+    for (link,), part in given.group_by(["link"], maintain_order=True):
+        ordered = part.sort("round", maintain_order=True).to_arrow()
+        write_part(ordered.cast(table.arrow_schema()), folder / table.table, str(link))
+
+
+def _description(
+    campaign: str, rounds: pl.DataFrame, profiles: Mapping[str, Profile], notes: list[str]
+) -> dict[str, Any]:
+    """Content of `campaign.json`; what the database does not say is said to be unknown."""
+    first, last = (
+        pl.from_epoch(pl.Series([rounds["started_s"].min(), rounds["started_s"].max()]) * 1000, "ms")
+        .dt.strftime("%Y-%m-%dT%H:%M:%S+00:00")
+        .to_list()
+    )
+    known = [name for name in profiles if name in set(rounds["link"])]
+    return {
+        "campaign": campaign,
+        "schema_version": SCHEMA_VERSION,
+        "plan": {
+            "study": "coalescing",
+            "links": [*known, *sorted(set(rounds["link"]) - set(known))],
+            "pages": sorted(set(rounds["page"])),
+            "rounds": rounds.group_by("link", "page").len()["len"].max(),
+        },
+        "started": first,
+        "ended": last,
+        "backend": "netem",
+        "host": {"cpu": "an unknown machine", "cores": 0, "memory_bytes": 0, "kernel": "unknown", "os": "unknown"},
+        "notes": notes,
+    }

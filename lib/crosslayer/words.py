@@ -1,0 +1,53 @@
+"""The words that rows are told apart by, for those who measure and those who analyse: a new one is one member here."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Protocol(StrEnum):
+    """DNS transport."""
+
+    DOUDP = "DoUDP"
+    DOTCP = "DoTCP"
+    DOT = "DoT"
+    DOH = "DoH"
+    DOH3 = "DoH3"
+    DOQ = "DoQ"
+
+
+class Resumption(StrEnum):
+    """How much of an earlier session a new connection may use."""
+
+    NONE = "none"
+    """Full handshake, without ticket and without address-validation token."""
+    TICKET = "ticket"
+    """PSK from a session ticket; the query waits for the handshake."""
+    EARLY_DATA = "early-data"
+    """PSK from a session ticket; the query leaves with the first flight (0-RTT)."""
+
+
+class Http3(StrEnum):
+    """How the HTTP/3 handshake of a page load was meant to be; the evidence is in `early_data_accepted`."""
+
+    ONE_RTT = "1-rtt"
+    ZERO_RTT = "0-rtt"
+
+
+class Coupling(StrEnum):
+    """Who resolves the host names of a page."""
+
+    DECOUPLED = "decoupled"
+    """The browser is told the addresses."""
+    COUPLED = "coupled"
+    """The browser resolves by itself."""
+
+
+class Connection(StrEnum):
+    """What a paced query is sent on."""
+
+    KEPT = "kept"
+    NEW = "new"
+    """Closed after every query."""
+    ZERO_RTT = "0-rtt"
+    """Closed after every query, and the query is early data."""

@@ -1,0 +1,57 @@
+# The Go module: its three programs, built without tests, and its tests, which are a check of their own.
+{
+  lib,
+  buildGo126Module,
+  project,
+  sources,
+}:
+let
+  build =
+    arguments:
+    buildGo126Module (
+      {
+        inherit (project) version;
+        src = sources.emulation;
+        # After a change of go.mod: `go mod vendor` and `nix hash path vendor` in emulation/.
+        # tests/unit/test_flake.py recomputes it without Nix.
+        vendorHash = "sha256-YtAa/ZMu1OQSug3FMfmccNkucR80vYCbmJpDg+1HN5I=";
+        overrideModAttrs = _: { name = "crosslayer-go-modules"; }; # fetched once for all
+        # Static: one of them is the first process of a guest.
+        env.CGO_ENABLED = 0;
+        doCheck = false;
+      }
+      // arguments
+    );
+  program =
+    name: description:
+    build {
+      pname = name;
+      subPackages = [ "cmd/${name}" ];
+      ldflags = [
+        "-s"
+        "-w"
+      ];
+      meta = {
+        inherit description;
+        license = lib.licenses.asl20;
+        mainProgram = name;
+        platforms = lib.platforms.linux;
+      };
+    };
+in
+{
+  server = program "crosslayer-server" "DNS over every transport and HTTP/3 pages from one process with one set of ticket keys";
+  stub = program "crosslayer-stub" "DNS forwarder on a local address to an upstream over any transport";
+  wire = program "crosslayer-wire" "Init of the guest that bridges both ends of an emulated link";
+
+  tests = build {
+    pname = "crosslayer-go-tests";
+    doCheck = true;
+    preCheck = ''
+      export HOME="$TMPDIR"
+      test -z "$(gofmt -l cmd internal plugin | tee /dev/stderr)"
+      go vet ./...
+      go tool staticcheck ./...
+    '';
+  };
+}

@@ -1,3 +1,0 @@
-# shellcheck shell=bash
-# nix run .#lab: options are JupyterLab's.
-exec jupyter lab notebooks "$@"

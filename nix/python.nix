@@ -1,0 +1,62 @@
+# Python: the library, and the one environment it is used in. What nixpkgs calls each requirement is in packages.json.
+{
+  lib,
+  listed,
+  pkgs,
+  project,
+  sources,
+}:
+let
+  inherit (pkgs) python313;
+  given = python313.pkgs;
+
+  # Not in nixpkgs: the wheels of requirements.lock.
+  own = lib.mapAttrs (
+    pname: wheel:
+    given.buildPythonPackage {
+      inherit pname;
+      inherit (wheel) version;
+      format = "wheel";
+      src = pkgs.fetchPypi {
+        inherit pname;
+        inherit (wheel) hash version;
+        format = "wheel";
+        dist = wheel.tag;
+        python = wheel.tag;
+      };
+      dependencies = map named wheel.dependencies;
+      pythonImportsCheck = [ pname ];
+    }
+  ) listed.own;
+  named = attribute: own.${attribute} or given.${attribute};
+  group = name: map named (lib.attrValues listed.python.${name});
+
+  # The build compares what nixpkgs has with every range in pyproject.toml.
+  library = given.buildPythonPackage {
+    pname = "crosslayer";
+    inherit (project) version;
+    pyproject = true;
+    src = sources.library;
+
+    build-system = group "build";
+    dependencies = group "runtime";
+
+    # The tests want the whole tree and the server: checks.nix runs them.
+    doCheck = false;
+    pythonImportsCheck = [
+      "crosslayer"
+      "crosslayer.cli"
+    ];
+
+    meta = {
+      inherit (project) description;
+      license = lib.licenses.asl20;
+      mainProgram = "crosslayer";
+      platforms = lib.platforms.linux ++ lib.platforms.darwin;
+    };
+  };
+in
+{
+  inherit library;
+  env = python313.withPackages (_: [ library ] ++ group "build" ++ group "runtime" ++ group "extras");
+}

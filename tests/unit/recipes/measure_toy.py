@@ -1,0 +1,52 @@
+"""Runs the engine on the toy, in the copy of the tree that the test made: everything real but the testbed."""
+
+import contextlib
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+from crosslayer.browser import BrowserPrograms
+from crosslayer.campaign import run
+from crosslayer.studies import STUDIES, sized
+from crosslayer.testbed import LinkCheck
+
+
+class FakeTestbed:
+    backend = SimpleNamespace(name="netem", version="none")
+    profile = None
+    folder = Path()
+
+    def __init__(self, backend):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    @contextlib.contextmanager
+    def serve(self, pages, **options):
+        yield None, {}
+
+    def raise_if_dead(self):
+        pass
+
+    def set_link(self, profile):
+        self.profile = profile
+        rtt = profile.rtt_ms
+        return LinkCheck(
+            profile.name, time.time(), "netem", (rtt,), 1, rtt, rtt, None, None, None, None, rtt / 2, rtt / 2, "pass"
+        )
+
+    def check_link(self):
+        return self.set_link(self.profile)
+
+
+run.Testbed = FakeTestbed
+run.find_browser = lambda: BrowserPrograms(Path("chromium"), "none", Path("chromedriver"), "none")
+run.provenance.server_version = lambda program: "none"
+run.find_server_binary = lambda: Path("server")
+plan = sized("toy", "quick")
+run.measure(plan, Path(sys.argv[1]), STUDIES["toy"].measurer, STUDIES["toy"].profiles(plan))

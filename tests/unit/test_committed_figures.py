@@ -1,0 +1,113 @@
+"""The figures of the committed campaigns: the numbers that are committed with them, and one look in all of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import vl_convert
+from polars.testing import assert_frame_equal
+
+from crosslayer import published
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.figures import Drawing, Inputs, draw, server_cost
+from crosslayer.figures.style import TRANSPORTS
+from crosslayer.studies import STUDIES
+
+ROOT = Path(__file__).parents[2]
+FIGURES = [(study.name, figure.name) for study in STUDIES.values() for figure in study.figures]
+SERVER_COST = ("server-cost", "server-cost")
+VEGA_LITE_IN_JUPYTERLAB = "5.21"
+
+
+@cache
+def inputs(study: str) -> tuple[Inputs, str]:
+    dataset = Dataset.open(ROOT / "data" / "raw" / study)
+    return Inputs.of(dataset, published.load()), dataset.caption
+
+
+@cache
+def drawing(study: str, name: str) -> Drawing:
+    if (study, name) == SERVER_COST:
+        results = ROOT / "tests" / "benchmarks" / "results" / "server_cost.json"
+        return draw(server_cost.FIGURE, json.loads(results.read_text())["result"]["transports"], "")
+    [figure] = [figure for figure in STUDIES[study].figures if figure.name == name]
+    return draw(figure, *inputs(study))
+
+
+def inner(spec: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a specification, but for its rows."""
+    if isinstance(spec, dict):
+        yield spec
+        for key, value in spec.items():
+            if key != "datasets":
+                yield from inner(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from inner(value)
+
+
+@pytest.mark.parametrize(("study", "name"), [*FIGURES, SERVER_COST])
+def test_rows_are_those_that_are_committed(study: str, name: str) -> None:
+    fresh = io.BytesIO(drawing(study, name).rows.write_csv().encode())
+    now, committed = (pl.read_csv(file, infer_schema_length=None) for file in (fresh, _committed(study, name)))
+    # The last digits of a sum depend on the processor.
+    assert_frame_equal(now, committed, rel_tol=1e-12, abs_tol=1e-12)
+
+
+def _committed(study: str, name: str) -> Path:
+    return ROOT / "figures" / study / f"{name}.csv"
+
+
+def test_every_committed_figure_is_still_drawn() -> None:
+    committed = {(path.parent.name, path.stem) for path in (ROOT / "figures").glob("*/*.csv")}
+    assert committed == {*FIGURES, SERVER_COST}
+
+
+@pytest.mark.parametrize(("study", "name"), [*FIGURES, SERVER_COST])
+def test_every_figure_has_tooltips_and_is_drawn_by_jupyterlab_too(study: str, name: str) -> None:
+    drawn = drawing(study, name)
+    spec = drawn.chart.to_dict()  # validates
+    marks = [part["encoding"] for part in inner(spec) if "mark" in part and "encoding" in part]
+    assert any("tooltip" in encoding for encoding in marks)
+    assert all("tooltip" in part.get("encoding", {}) for part in inner(spec) if _mark(part) == "point")
+    with_name = drawn._repr_mimebundle_()["application/vnd.vegalite.v5+json"]
+    vl_convert.vegalite_to_vega(json.dumps(with_name), vl_version=VEGA_LITE_IN_JUPYTERLAB)
+
+
+def _mark(part: dict[str, Any]) -> str:
+    mark = part.get("mark", "")
+    return str(mark["type"] if isinstance(mark, dict) else mark)
+
+
+def test_a_series_has_one_colour_one_shape_and_one_dash_in_all_figures() -> None:
+    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for study, name in (*FIGURES, SERVER_COST):
+        for part in inner(drawing(study, name).vega_lite()):
+            for channel in ("color", "shape", "strokeDash"):
+                scale = part.get(channel, {}).get("scale", {}) if isinstance(part.get(channel), dict) else {}
+                if isinstance(scale, dict) and all(isinstance(item, str) for item in scale.get("domain", [1])):
+                    for series, look in zip(scale["domain"], scale["range"], strict=True):
+                        seen[series, channel].add(str(look))
+    assert {key: looks for key, looks in seen.items() if len(looks) > 1} == {}
+    for transport, look in TRANSPORTS.items():
+        assert seen[transport, "color"] == {look.color}
+        assert seen[transport, "shape"] == {look.shape}
+        assert seen[transport, "strokeDash"] == {str(list(look.dash))}
+    # A series named after a transport, e.g. `DoQ query`, looks like it; early data and sizes of datagrams do not.
+    for (series, channel), looks in seen.items():
+        first, _, rest = series.partition(" ")
+        if first in TRANSPORTS and "," not in series and "0-RTT" not in rest and "instead" not in rest:
+            assert looks == seen[first, channel], (series, channel)
+
+
+def test_transports_are_told_apart_without_colour() -> None:
+    for channel in ("color", "shape", "dash"):
+        assert len({str(getattr(look, channel)) for look in TRANSPORTS.values()}) == len(TRANSPORTS)

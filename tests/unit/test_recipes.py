@@ -1,0 +1,129 @@
+"""The recipes of CONTRIBUTING.md, performed on a copy of the tree: each touches what it says and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = Path(__file__).parent / "recipes"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+
+pytestmark = pytest.mark.skipif(not CONTRIBUTING.is_file(), reason="the tests are not in a checkout")
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """What the recipes touch, and what reads it."""
+    copy = tmp_path / "tree"
+    for part in ("lib", "sites", "data/published", "data/raw/key-share", "notebooks"):
+        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "emulation").mkdir()
+    shutil.copy(ROOT / "emulation" / "profiles.toml", copy / "emulation")
+    return copy
+
+
+@pytest.fixture
+def run(tree: Path) -> Run:
+    """Run Python on the library of the copy."""
+
+    def call(*words: str) -> str:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLAYER_")}
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=tree,
+            env=kept | {"PYTHONPATH": str(tree / "lib")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return call
+
+
+def recipe(heading: str, language: str) -> str:
+    """The block of code under a heading of CONTRIBUTING.md."""
+    section = CONTRIBUTING.read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    found = re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    assert found, heading
+    return found[1]
+
+
+def test_a_link(tree: Path, run: Run) -> None:
+    with (tree / "emulation" / "profiles.toml").open("a", encoding="utf-8") as profiles:
+        profiles.write(recipe("A link", "toml"))
+    program = "from crosslayer.links import *; print(choose(load_profiles(), 'satellite').qdiscs()[0].tc_arguments())"
+    assert "'rate', '50000000bit'" in run("-c", program)
+
+
+def test_a_page(tree: Path, run: Run) -> None:
+    folder = tree / "sites" / "my-page"
+    folder.mkdir()
+    (folder / "page.toml").write_text(recipe("A page", "toml"), encoding="utf-8")
+    (folder / "index.html").write_text(
+        "<!doctype html><html lang=en><title>Mine</title><p>A page of my own, to be loaded twice.", encoding="utf-8"
+    )
+    program = """
+from pathlib import Path
+from crosslayer.campaign.plan import check_names
+from crosslayer.pages import build, load_pages
+from crosslayer.studies import STUDIES, sized
+pages = load_pages(Path("sites"))
+plan = sized("coalescing", "smoke").resized(pages=("my-page",))
+check_names(plan, links=STUDIES["coalescing"].profiles(plan), pages=pages, primes_alias=True)
+build(Path("sites"), Path("built"))
+"""
+    run("-c", program)
+    assert any((tree / "built").rglob("*"))
+
+
+def test_a_figure(tree: Path, run: Run) -> None:
+    figures = tree / "lib" / "crosslayer" / "studies" / "key_share" / "figures.py"
+    named = 'name="slowest", title="S", notebook="question_key_share", caption="C."'
+    entry = f"Figure({named}, data=slowest_data, chart=slowest)"
+    text = figures.read_text(encoding="utf-8")
+    head, _, rest = text.partition("\nFIGURES = (\n")
+    figures.write_text(f"{head}\n{recipe('A figure', 'python')}\n\nFIGURES = (\n    {entry},\n{rest}", encoding="utf-8")
+    run("-m", "crosslayer", "figures", "data/raw/key-share", "--out", "out")
+    assert (tree / "out" / "key-share" / "slowest.png").stat().st_size > 1000
+    assert 'id="slowest"' in (tree / "out" / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_study_is_a_folder_a_line_and_a_notebook(tree: Path, run: Run) -> None:
+    shutil.copytree(RECIPES / "toy", tree / "lib" / "crosslayer" / "studies" / "toy")
+    registry = tree / "lib" / "crosslayer" / "studies" / "__init__.py"
+    registry.write_text(registry.read_text(encoding="utf-8").replace('    "web",\n', '    "web",\n    "toy",\n'))
+    notebook = json.loads((tree / "notebooks" / "question_key_share.ipynb").read_text(encoding="utf-8"))
+    (tree / "notebooks" / "toy.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+
+    run(str(RECIPES / "measure_toy.py"), "data/raw/toy")
+    exchanges = pl.read_parquet(tree / "data" / "raw" / "toy" / "dns_exchanges" / "**" / "*.parquet")
+    assert exchanges.height == 8
+    assert exchanges["study"].unique().to_list() == ["toy"]
+
+    run("-m", "crosslayer", "report", "data/raw/toy", "--out", "out")
+    assert (tree / "out" / "toy" / "toy-exchange.svg").is_file()
+    verdicts = pl.read_parquet(tree / "out" / "toy" / "claims.parquet").filter(claim_id="TOY1")
+    assert verdicts["verdict"].to_list() == ["reproduced"]
+    page = (tree / "out" / "index.html").read_text(encoding="utf-8")
+    for part in (
+        'id="toy-exchange"',
+        'id="TOY1"',
+        "How long does it take?",
+        "A toy takes one round-trip",
+    ):
+        assert part in page
+    assert "toy" in run("-m", "crosslayer", "measure", "--help")
