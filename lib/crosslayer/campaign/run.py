@@ -93,13 +93,14 @@ def _keep_all(store: Store, job: Job, source: Source, say: Callable[[str], None]
         contextlib.closing(source(job, say)) as parts,
     ):
         for part in parts:
+            rows = {table: [{"clock": job.plan.clock, **row} for row in some] for table, some in part.rows.items()}
             if (part.backend, part.versions) != known:
                 known = part.backend, part.versions
                 _note(store, part)
             if part.cell is None:
-                store.add_rows(part.rows)
+                store.add_rows(rows)
                 continue
-            store.add_round(part.cell, part.number, part.rows)
+            store.add_round(part.cell, part.number, rows)
             failures += part.failures
             bar.set_postfix_str(f"{part.cell.link}, {part.cell.page}" + (f", {failures} failed" if failures else ""))
             bar.update()
