@@ -1,4 +1,4 @@
-# The Go module: its three programs, built without tests, and its tests, which are a check of their own.
+# The Go module: its four programs, built without tests, and its tests, which are a check of their own.
 {
   lib,
   buildGo126Module,
@@ -14,7 +14,7 @@ let
         src = sources.emulation;
         # After a change of go.mod: `go mod vendor` and `nix hash path vendor` in emulation/.
         # tests/unit/test_flake.py recomputes it without Nix.
-        vendorHash = "sha256-YtAa/ZMu1OQSug3FMfmccNkucR80vYCbmJpDg+1HN5I=";
+        vendorHash = "sha256-CYFN7spFO2NdotPihHHLpacWLJE6wtQYB6duKVZ3euE=";
         overrideModAttrs = _: { name = "crosslayer-go-modules"; }; # fetched once for all
         # Static: one of them is the first process of a guest.
         env.CGO_ENABLED = 0;
@@ -42,6 +42,7 @@ in
 {
   server = program "crosslayer-server" "DNS over every transport and HTTP/3 pages from one process with one set of ticket keys";
   stub = program "crosslayer-stub" "DNS forwarder on a local address to an upstream over any transport";
+  guest = program "crosslayer-guest" "Init of the guest that everything is measured in by the virtual clock";
   wire = program "crosslayer-wire" "Init of the guest that bridges both ends of an emulated link";
 
   tests = build {

@@ -234,10 +234,8 @@ def _netem() -> list[Finding]:
         )
     )
     try:
-        uml_kernel, modules, _init = backends.find_uml()
-        uml = Finding(
-            "uml", State.OK, f"{uml_kernel}, {modules.name}" + ("" if works else ": the uml backend will be used")
-        )
+        uml_kernel, version, _modules, _init = backends.find_uml()
+        uml = Finding("uml", State.OK, f"{uml_kernel}, {version}" + ("" if works else ": the uml backend will be used"))
     except CrosslayerError as error:
         uml = Finding(
             "uml",
