@@ -245,8 +245,8 @@ def netem_works() -> bool:
 def find_uml() -> tuple[Path, str, list[Path], Path]:
     """Kernel, its version, the modules to load in this order, and guest init of the `uml` backend.
 
-    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_WIRE` the init. The guest's kernel
-    (docs/clocks.md) has all it takes; it stands in where there is no other, or where Debian's dies: on a processor with AMX.
+    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_WIRE` the init. Where there is no
+    other kernel, or Debian's dies (on a processor with AMX), that of `make guest` stands in; it has all built in.
 
     Raises
     ------
