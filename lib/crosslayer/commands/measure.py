@@ -41,6 +41,7 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 @click.option("--seed", type=int, help="Draws every random order.")
 @click.option(
     "--clock",
+    envvar="CROSSLAYER_CLOCK",
     type=click.Choice(["wall", "virtual"]),
     help="virtual stands still while anything computes, so results do not depend on the machine. Needs `make guest`."
     "  [default: the plan's, which is wall if it does not say]",
