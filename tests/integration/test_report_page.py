@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crosslayer.report._until_merged import figures_of
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -18,16 +19,17 @@ import synthetic
 from crosslayer import report
 from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign.dataset import Dataset
+from crosslayer.claims import Verdict
 from crosslayer.errors import CrosslayerError
-from crosslayer.figures import FIGURES
 from crosslayer.report.pdf import write_pdf
+from crosslayer.studies import DEFAULT, STUDIES
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     dataset = Dataset.open(synthetic.write(folder / "dataset", rounds=7))
-    return report.write_report(dataset, folder / "figures")
+    return report.write_report(dataset, folder / "figures").page
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,7 @@ def test_every_chart_draws_without_a_network(page: Path, browser: webdriver.Chro
     drawn = WebDriverWait(browser, 120).until(
         lambda driver: driver.execute_script("return document.documentElement.dataset.drawn")
     )
-    figures = [figure for figure in FIGURES.values() if figure.study == "coalescing"]
+    figures = figures_of(STUDIES[DEFAULT])
     assert int(drawn) == len(figures)
     assert len(browser.find_elements("css selector", ".chart svg.marks")) == len(figures)
     assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
@@ -115,8 +117,8 @@ def test_the_claims_table_has_every_claim_and_can_be_filtered(opened: webdriver.
 
     opened.find_element("name", "verdict").send_keys("direction only")
     some = shown(opened)
-    assert {verdict for _, verdict in some} == {"direction"}
-    assert len(some) == list(table.values()).count("direction") > 0
+    assert {verdict for _, verdict in some} == {"direction-only"}
+    assert len(some) == list(table.values()).count("direction-only") > 0
     assert counter.text == f"{len(some)} of {len(listed)} claims"
 
     opened.find_element("name", "words").send_keys("dsl dOq")
@@ -151,7 +153,7 @@ def test_the_claims_can_be_sorted_by_verdict_and_back(opened: webdriver.Chrome) 
     before = shown(opened)
     heads = {head.text: head for head in opened.find_elements("css selector", "table.claims th")}
     button = heads["Verdict"].find_element("css selector", "[role=button]")
-    rank = ["reproduced", "direction", "not-reproduced", "not-measured"]
+    rank = [verdict.replace(" ", "-") for verdict in Verdict]
     button.click()
     assert [rank.index(verdict) for _, verdict in shown(opened)] == sorted(rank.index(v) for _, v in before)
     assert heads["Verdict"].get_attribute("aria-sort") == "ascending"
@@ -159,6 +161,22 @@ def test_the_claims_can_be_sorted_by_verdict_and_back(opened: webdriver.Chrome) 
     assert shown(opened)[0][1] == "not-measured"
     heads["Claim"].find_element("css selector", "[role=button]").click()
     assert shown(opened) == before
+
+
+def test_a_chart_gives_its_rows_back_as_the_file_has_them(opened: webdriver.Chrome, page: Path) -> None:
+    """They are on the page as columns."""
+    opened.execute_script(
+        "HTMLAnchorElement.prototype.click = () => {};"
+        "URL.createObjectURL = blob => { window.given = blob; return 'blob:'; };"
+    )
+    for name in ("failures", "fig05-dns-exchange"):
+        rows = opened.execute_async_script(
+            "document.querySelector(`[data-csv='${arguments[0]}']`).click(); window.given.text().then(arguments[1]);",
+            name,
+        )
+        saved = (page.parent / "coalescing" / f"{name}.csv").read_text()
+        assert rows.count("\n") == saved.count("\n")
+        assert set(rows.partition("\n")[0].split(",")) >= set(saved.partition("\n")[0].split(","))
 
 
 def test_the_page_fits_a_phone(page: Path, browser: webdriver.Chrome) -> None:

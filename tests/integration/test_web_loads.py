@@ -6,13 +6,13 @@ import subprocess
 
 import polars as pl
 import pytest
-from crosslayer.figures.web import ROUND_TRIPS
 
 from crosslayer.browser import BrowserError, find_browser
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.dns import Protocol
 from crosslayer.dns.model import ENCRYPTED
 from crosslayer.pages import find_spec_dir, load_pages
+from crosslayer.studies.web.figures import ROUND_TRIPS
 from tests.integration.conftest import CROSSLAYER
 
 PAGE = load_pages(find_spec_dir())["social-network"]
@@ -32,7 +32,7 @@ def dataset(request: pytest.FixtureRequest, testbed_machine: None, tmp_path_fact
     records = "true" if "records" in request.param else "false"
     plan = folder / "plan.toml"
     plan.write_text(
-        f'study = "web"\nlinks = ["fiber"]\npages = ["{PAGE.name}"]\nrounds = 1\nhttps_records = {records}\n'
+        f'study = "web"\nlinks = ["fiber"]\npages = ["{PAGE.name}"]\nrounds = 1\n[options]\nhttps_records = {records}\n'
     )
     command = [*CROSSLAYER, "measure", "--plan", str(plan), "--out", str(folder / "data")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)

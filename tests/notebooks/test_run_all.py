@@ -5,21 +5,25 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import papermill
 import pytest
+from crosslayer.report._until_merged import figures_of
 from papermill.exceptions import PapermillExecutionError
 
 import synthetic
-from crosslayer.figures import FIGURES
-from crosslayer.notebook import NOTEBOOKS, QUESTIONS
+from crosslayer.studies import STUDIES
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-ALL = ("run_all", *NOTEBOOKS, *QUESTIONS, "server_cost")
+FIGURES = {figure.name: (study.name, figure) for study in STUDIES.values() for figure in figures_of(study)}
+OF_STUDIES = {section.notebook: study for study in STUDIES.values() for section in study.sections}
+ALL = ("run_all", *OF_STUDIES, "server_cost")
 
 
 def read(name: str) -> Any:
@@ -38,16 +42,32 @@ def test_a_notebook_holds_imports_parameters_and_calls(name: str) -> None:
             else:
                 assert isinstance(statement, (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr))
                 if isinstance(statement, (ast.Assign, ast.Expr)):
-                    assert isinstance(statement.value, ast.Call)
+                    assert isinstance(statement.value, (ast.Call, ast.Name))  # a name shows itself
 
 
-@pytest.mark.parametrize("name", [*NOTEBOOKS, *QUESTIONS])
+def test_every_notebook_is_known() -> None:
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} == {*ALL, "explore"}
+
+
+def test_exploring_takes_twenty_lines() -> None:
+    """From the import to the figure, as one would write them."""
+    statements = [
+        statement
+        for cell in read("explore").cells
+        if cell.cell_type == "code"
+        for statement in ast.parse(cell.source).body
+    ]
+    assert len(statements) <= 20
+
+
+@pytest.mark.parametrize("name", OF_STUDIES)
 def test_a_notebook_shows_the_figures_that_belong_to_it(name: str) -> None:
     source = "\n".join(cell.source for cell in read(name).cells if cell.cell_type == "code")
-    shown = re.findall(r'page\.show\("([^"]+)"\)', source)
-    assert sorted(shown) == sorted(figure.name for figure in FIGURES.values() if figure.notebook == name)
-    assert set(re.findall(r'page\.table\("([^"]+)"\)', source)) == {name for name in shown if FIGURES[name].table}
-    assert set(re.findall(r'page\.verdict\("([^"]+)"\)', source)) == {name for name in shown if FIGURES[name].verdict}
+    shown = re.findall(r'study\.figure\("([^"]+)"\)', source)
+    own = {figure.name: figure for figure in figures_of(OF_STUDIES[name]) if figure.notebook == name}
+    assert sorted(shown) == sorted(own)
+    assert set(re.findall(r'study\.table\("([^"]+)"\)', source)) == {name for name in shown if own[name].table}
+    assert set(re.findall(r'study\.verdict\("([^"]+)"\)', source)) == {name for name in shown if own[name].verdict}
 
 
 def run_all(tmp_path: Path, **parameters: Any) -> Any:
@@ -65,9 +85,9 @@ def test_run_all_makes_every_figure_and_the_page(tmp_path: Path) -> None:
     dataset = synthetic.write(tmp_path / "dataset", rounds=7, failures=0.02)
     executed = run_all(tmp_path, campaign=str(dataset), figures=str(tmp_path / "figures"))
     page = (tmp_path / "figures" / "index.html").read_text()
-    for name, figure in FIGURES.items():
+    for name, (study, _) in FIGURES.items():
         for ending in ("svg", "png", "json", "csv"):
-            assert (tmp_path / "figures" / figure.study / f"{name}.{ending}").stat().st_size > 0
+            assert (tmp_path / "figures" / study / f"{name}.{ending}").stat().st_size > 0
         assert f'<figure id="{name}"' in page
     assert '<tr id="T079"' in page
     assert (tmp_path / "figures" / "coalescing" / "claims.parquet").stat().st_size > 0
@@ -83,6 +103,21 @@ def test_run_all_makes_every_figure_and_the_page(tmp_path: Path) -> None:
 def test_an_unknown_parameter_stops_run_all(tmp_path: Path) -> None:
     with pytest.raises(PapermillExecutionError, match="unknown parameter campain"):
         run_all(tmp_path, campain="data/raw/coalescing")
+
+
+def test_the_old_name_of_a_parameter_is_told_its_new_one(tmp_path: Path) -> None:
+    with pytest.raises(PapermillExecutionError, match="profile is called size now"):
+        run_all(tmp_path, profile="smoke")
+
+
+def test_papermill_itself_refuses_an_unknown_parameter(tmp_path: Path) -> None:
+    """As a user types it, on a notebook of one study too."""
+    for name in ("run_all", "question_key_share"):
+        command = [sys.executable, "-m", "papermill", f"notebooks/{name}.ipynb", str(tmp_path / "out.ipynb")]
+        said = subprocess.run([*command, "-p", "profil", "x"], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert said.returncode != 0
+        assert "NotebookError: parameters: unknown parameter profil." in said.stderr
+        assert "Parameters are: campaign, figures," in said.stderr
 
 
 def test_a_dataset_that_is_not_there_stops_run_all(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crosslayer import claims, figures, metrics, published
+from crosslayer import figures, metrics, published, report
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.links import load_profiles
+from crosslayer.studies import STUDIES
 from crosslayer.studies.coalescing.importer import duration_ms, import_database
 
 # Column and declared type, as the harness creates its tables. SQLite knows no type `string`: it treats it as a number
@@ -389,13 +390,11 @@ def test_imported_data_go_through_the_same_figures_and_claims(harness: Harness) 
             for _ in range(6):
                 harness.complete(link, page)
     dataset = imported(harness)
-    reference = published.load()
-    inputs = figures.Inputs.of(dataset, reference)
+    inputs = figures.Inputs.of(dataset, published.load())
     assert inputs.links == ("fiber", "4g")
-    for figure in (figure for figure in figures.FIGURES.values() if figure.study == dataset.campaign.study):
+    for figure in STUDIES[dataset.campaign.study].figures:
         assert figures.draw(figure, inputs, dataset.caption).chart.to_dict(validate=False)
-    tables = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")
-    found = claims.check(**{name: dataset.table(name) for name in tables}, claims=reference.claims)
+    found = report.check_claims(dataset)
     by_claim = {row["claim_id"]: row for row in found.iter_rows(named=True)}
     assert by_claim["T093"]["ours"] == pytest.approx(2.01)
     assert by_claim["T062"]["ours"] == pytest.approx(1.2)

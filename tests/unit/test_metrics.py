@@ -60,12 +60,11 @@ def _rows(columns: dict[str, Any], height: int) -> pl.LazyFrame:
 # Which rows count
 
 
-def test_exchanges_leave_out_failures_warming_other_studies_and_resumption() -> None:
+def test_exchanges_leave_out_failures_warming_and_resumption() -> None:
     table = pl.concat(
         [
             dns_rows("DoQ", [1.0, None]),
             dns_rows("DoQ", [2.0], warming=True),
-            dns_rows("DoQ", [3.0], study="single-query"),
             dns_rows("DoQ", [4.0], resumption="ticket"),
             dns_rows("DoQ", [5.0], warming=pl.Series([None], dtype=pl.Boolean)),
         ]

@@ -131,7 +131,7 @@ def test_the_page_shows_every_claim_and_counts_them(folder: Path, dataset: Datas
     ours = verdicts.filter(paper="TNSM24")
     words = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(ours).items())
     assert f"Of the {ours.height} results that TNSM24 prints: <strong>{words}</strong>" in page
-    counted = Counter((row["data-paper"], row["class"]) for row in rows)
+    counted = Counter((row["data-paper"], row["data-counted"]) for row in rows)
     text = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     for paper, kind, count in re.findall(r'data-paper="([^"]*)" data-verdict="([^"]+)">(\d+)</a>', text):
         assert counted.pop((paper, kind)) == int(count)

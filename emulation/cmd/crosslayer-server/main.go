@@ -1,5 +1,5 @@
-// Command crosslayer-server is CoreDNS with a short plugin list and the plugins early and coalesce: DNS over every transport and
-// web pages over HTTP/3, on one certificate and one set of session-ticket keys.
+// Command crosslayer-server is CoreDNS with a short plugin list and the plugins early and coalesce: DNS over every
+// transport and web pages over HTTP/3, on one certificate and one set of session-ticket keys.
 package main
 
 import (

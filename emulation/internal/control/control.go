@@ -68,7 +68,7 @@ func vacant(path, owner string) error {
 	case err != nil:
 		return nil // whatever is wrong with the folder, binding says it
 	case info.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("%s exists, and is no socket", path)
+		return fmt.Errorf("listen unix %s: %w: there is something else than a socket", path, syscall.EADDRINUSE)
 	}
 	if conn, err := net.Dial("unix", path); err == nil {
 		_ = conn.Close()

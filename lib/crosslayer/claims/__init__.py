@@ -5,6 +5,17 @@ of `measures` and `checks`; `rules` has how close is close enough, `observed` th
 """
 
 from crosslayer.claims.checks import Verdict
-from crosslayer.claims.table import COLUMNS, FOLLOWING, Claims, check, counts, interval, ours, to_markdown
+from crosslayer.claims.table import COLUMNS, FOLLOWING, Claims, check, counted_as, counts, interval, ours, to_markdown
 
-__all__ = ["COLUMNS", "FOLLOWING", "Claims", "Verdict", "check", "counts", "interval", "ours", "to_markdown"]
+__all__ = [
+    "COLUMNS",
+    "FOLLOWING",
+    "Claims",
+    "Verdict",
+    "check",
+    "counted_as",
+    "counts",
+    "interval",
+    "ours",
+    "to_markdown",
+]

@@ -121,6 +121,11 @@ FOLLOWING = "follows from another"
 """How `counts` calls the results that follow from others, whatever their verdict."""
 
 
+def counted_as(row: Mapping[str, Any]) -> str:
+    """What a row counts as: its verdict, or `FOLLOWING`."""
+    return FOLLOWING if row["follows_from"] and row["verdict"] != Verdict.NOT_MEASURED else str(row["verdict"])
+
+
 def counts(verdicts: pl.DataFrame) -> dict[str, int]:
     """How many claims have each verdict, every verdict named; last those that follow from others, counted apart."""
     following = (pl.col("follows_from") != "") & (pl.col("verdict") != Verdict.NOT_MEASURED)

@@ -68,6 +68,12 @@ class Inputs:
         """PLT of the combinations that TNSM24 shows."""
         return metrics.combine(self.exchanges, self.loads)
 
+    def by_rtt(self, frame: pl.DataFrame, *further: str) -> pl.DataFrame:
+        """Rows in the order of their link's RTT, then of further columns, then as they were."""
+        ranks = {link: rank for rank, link in enumerate(self.links)}
+        link = pl.col("link").replace_strict(ranks, return_dtype=pl.Int64, default=len(ranks))
+        return frame.sort(link, *further, maintain_order=True)
+
     def only(self, link: str) -> Inputs:
         """The same of one link: what is computed link by link fits in memory at any size."""
         chosen = pl.col("link") == link

@@ -73,7 +73,7 @@ def _names(studies: str | Sequence[str]) -> list[str]:
         raise NotebookError(
             f"not a list in JSON: {error}",
             where="studies",
-            next_step='Write it as ["single-query","web"].',
+            next_step=f"Write it as {json.dumps(list(STUDIES)[:2])}.",
         ) from None
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
 
 from crosslayer import claims, published
+from crosslayer.campaign import crate
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.report.answer import renew_readme
 from crosslayer.report.drawing import cores, draw_all
@@ -78,7 +80,8 @@ def write_figures(dataset: Dataset, folder: Path, *, processes: int = 1) -> Repo
 def write_report(dataset: Dataset, folder: Path, *, processes: int = 1) -> Report:
     """Check and save the claims, draw and save the figures, and join them on the page.
 
-    Where the folder is the committed one of the committed campaign, the README's answer is renewed too.
+    `ro-crate-metadata.json` beside the figures says which run made them from what. Where the folder is the committed
+    one of the committed campaign, the README's answer is renewed too.
 
     Parameters
     ----------
@@ -90,7 +93,10 @@ def write_report(dataset: Dataset, folder: Path, *, processes: int = 1) -> Repor
     ReportError
         As for `write_figures`.
     """
+    started = datetime.now(UTC)
     save_claims(check_claims(dataset), dataset, folder)
     written = write_figures(dataset, folder, processes=processes)
+    made = folder / dataset.campaign.study
+    crate.of_figures(made, dataset.folder, (path for path in made.iterdir() if path.name != crate.FILE_NAME), started)
     renew_readme(dataset, folder)
     return written

@@ -71,6 +71,7 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
         verdicts=None if verdicts is None else verdicts.rows(named=True),
         campaigns=[] if verdicts is None else verdicts["campaign"].unique(maintain_order=True).to_list(),
         by_paper=_by_paper(verdicts),
+        counted=list(next(iter(_by_paper(verdicts).values()), {})),
         headlines=_headlines(dataset, verdicts),
         parts=_parts(figures),
         facts=facts,
@@ -98,9 +99,15 @@ def _loader() -> jinja2.PackageLoader:
 def _templates() -> jinja2.Environment:
     templates = jinja2.Environment(loader=_loader(), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    templates.filters |= {"ours": claims.ours, "interval": claims.interval, "css": _css, "picture": _picture}
+    templates.filters |= {
+        "ours": claims.ours,
+        "interval": claims.interval,
+        "css": _css,
+        "counted": claims.counted_as,
+        "picture": _picture,
+    }
     templates.globals |= {
-        "VERDICTS": [str(v) for v in Verdict],
+        "VERDICTS": list(claims.counts(pl.DataFrame(schema=claims.COLUMNS))),
         "CONTRADICTIONS": CONTRADICTIONS,
         "COLUMN": COLUMN_WIDTH,
     }

@@ -31,7 +31,7 @@ function filtered(table, form) {
     let shown = 0;
     for (const row of rows) {
       const text = row.textContent.toLowerCase();
-      row.hidden = !((!verdict.value || row.className === verdict.value) && (!paper.value || row.dataset.paper === paper.value)
+      row.hidden = !((!verdict.value || row.dataset.counted === verdict.value) && (!paper.value || row.dataset.paper === paper.value)
         && (!contradiction.checked || "contradiction" in row.dataset) && wanted.every(word => text.includes(word)));
       shown += !row.hidden;
     }

@@ -308,10 +308,8 @@ FIGURES = (
         name="paced-link",
         title="Is a response one round-trip and processing?",
         notebook="authoritative",
-        caption=(
-            "Mean response on kept connections, minus the link's RTT, minus the mean of the same transport without a "
-            "link: what neither the round-trip nor processing explains."
-        ),
+        caption="Mean response on kept connections, minus the link's RTT, minus the mean of the same transport "
+        "without a link: what neither the round-trip nor processing explains.",
         note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance, 2 % of the RTT or 0.5 ms.",
         data=pace_data,
         chart=partial(dots, title="Mean minus RTT and processing (ms)", band="tolerance_ms"),
@@ -324,10 +322,8 @@ FIGURES = (
         title="Mean response on long-lived connections",
         paper_figure="Table 1",
         notebook="authoritative",
-        caption=(
-            "Mean response on kept connections, BIND's own time taken out, minus the link's nominal RTT. The paper's "
-            "RTTs are typical values of real paths, which is why its means may lie below them."
-        ),
+        caption="Mean response on kept connections, BIND's own time taken out, minus the link's nominal RTT. The "
+        "paper's RTTs are typical values of real paths, which is why its means may lie below them.",
         note="Filled: our means, 95 % intervals. Diamonds: Batenburg 2022, Table 1.",
         data=means_data,
         chart=partial(dots, columns=("beyond", "beyond_low", "beyond_high"), title="Mean beyond the RTT (ms)"),
@@ -339,10 +335,8 @@ FIGURES = (
         title="Variance of the response on long-lived connections",
         paper_figure="Table 2",
         notebook="authoritative",
-        caption=(
-            "Variance of the response on kept connections. Ours is what the machine does; the paper's is also what "
-            "the Internet did."
-        ),
+        caption="Variance of the response on kept connections. Ours is what the machine does; the paper's is also "
+        "what the Internet did.",
         note="Filled: our variances, 95 % intervals. Diamonds: Batenburg 2022, Table 2.",
         data=partial(beside_published, statistic="variance", table="Table 2"),
         chart=partial(dots, title="Variance (ms²)", scale="log"),
@@ -354,10 +348,8 @@ FIGURES = (
         title="Distribution of the response by location",
         paper_figure="Fig. 3",
         notebook="authoritative",
-        caption=(
-            "Histograms of the response on kept connections minus the link's RTT, a column for each location as in "
-            "the paper's Fig. 3 (a) to (d), a row for each transport."
-        ),
+        caption="Histograms of the response on kept connections minus the link's RTT, a column for each location as "
+        "in the paper's Fig. 3 (a) to (d), a row for each transport.",
         note="Bins of 0.2 ms; the first has all that is shorter, the last all that is longer.",
         data=histograms_data,
         chart=histograms,
@@ -367,10 +359,8 @@ FIGURES = (
         name="connection-per-query",
         title="A connection kept, one for each query, and 0-RTT",
         notebook="authoritative",
-        caption=(
-            "Mean response in multiples of the link's RTT, where the connection is kept, where it is closed after "
-            "every query, and where the next query leaves as early data of a resumed session."
-        ),
+        caption="Mean response in multiples of the link's RTT, where the connection is kept, where it is closed after "
+        "every query, and where the next query leaves as early data of a resumed session.",
         note="Marks: means; bars: 95 % intervals. 0-RTT counts only where the server saw early data.",
         data=connections_data,
         chart=partial(dots, title="Mean response (multiples of the RTT)"),
@@ -381,10 +371,8 @@ FIGURES = (
         name="jitter-and-loss",
         title="Jitter and loss on the path to US East",
         notebook="authoritative",
-        caption=(
-            "Response on kept connections minus the link's RTT, on the US link as it is, with a jitter of 2 ms "
-            "(standard deviation, each direction) and with a loss of 1 % in each direction."
-        ),
+        caption="Response on kept connections minus the link's RTT, on the US link as it is, with a jitter of 2 ms "
+        "(standard deviation, each direction) and with a loss of 1 % in each direction.",
         note="Dots: means, 95 % intervals. Ticks: 99th percentiles.",
         data=disturbed_data,
         chart=partial(dots, title="Response beyond the RTT (ms)", tick="p99", scale="symlog", width=176),

@@ -24,7 +24,7 @@ from crosslayer.figures.style import (
     Look,
     with_titles,
 )
-from crosslayer.studies.coalescing.figures.common import PAPER
+from crosslayer.studies.coalescing.figures.common import PAPER, published_saving
 
 _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 
@@ -63,20 +63,9 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
                 values = {"median": found[0].value, "low": low, "high": high, "n": found[0].n}
                 slope = pl.DataFrame([values | {"rounds": found[0].rounds}], schema_overrides=_ESTIMATE)
                 parts.append(slope.with_columns(**named, source=pl.lit("slope")))
-    parts.append(_published_savings(inputs))
-    return pl.concat(parts, how="diagonal_relaxed")
-
-
-def _published_savings(inputs: Inputs) -> pl.DataFrame:
-    """Differences of the medians of Figs. 10 and 11, ms, with their slope over the RTT."""
-    plt = inputs.published.absolute_plt
-    one, zero = (
-        plt.filter(series=f"DoQ + H3 {kind}").select("link", "page", pl.col("p50").alias(kind))
-        for kind in ("1-RTT", "0-RTT")
-    )
-    rows = one.join(zero, on=["link", "page"]).join(inputs.rtts.collect(), on="link")
     named = {"measure": pl.lit("PLT"), "series": pl.format("{} as published", "page"), "source": pl.lit("published")}
-    return rows.select("link", **named, x="nominal_rtt_ms", median=pl.col("1-RTT") - pl.col("0-RTT"))
+    parts.append(published_saving(inputs).select("link", **named, x="nominal_rtt_ms", median="saving_ms"))
+    return pl.concat(parts, how="diagonal_relaxed")
 
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
@@ -139,10 +128,8 @@ FIGURES = (
         name="early-data-mechanism",
         title="What a resumed load saves, by what the server does with early data",
         notebook="question_early_data",
-        caption=(
-            "Saving over a load with a full handshake in the same round, against the link's RTT: early data answered "
-            "as it arrives, early data answered after the handshake, and a resumed session without early data."
-        ),
+        caption="Saving over a load with a full handshake in the same round, against the link's RTT: early data "
+        "answered as it arrives, early data answered after the handshake, and a resumed session without early data.",
         note=f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {PAPER} Figs. 10 and 11.",
         data=early_data_data,
         chart=early_data,

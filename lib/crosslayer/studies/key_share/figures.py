@@ -33,7 +33,7 @@ def key_share_data(inputs: Inputs) -> pl.DataFrame:
             ours = metrics.medians(cost, "difference", ["link"]).sort("link")
             parts.append(ours.with_columns(**named, measure=pl.lit(measure), source=pl.lit("measured")))
         parts.append(_expected_cost(of_protocol, inputs).with_columns(**named, source=pl.lit("expected")))
-    return _by_rtt(pl.concat(parts, how="diagonal_relaxed"), inputs)
+    return inputs.by_rtt(pl.concat(parts, how="diagonal_relaxed"))
 
 
 def _expected_cost(exchanges: pl.LazyFrame, inputs: Inputs) -> pl.DataFrame:
@@ -116,27 +116,15 @@ def key_share_verdict(frame: pl.DataFrame) -> str:
     return f"The handshake takes longer by these times. {'; '.join(said)}."
 
 
-def _by_rtt(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
-    """Rows in the order of their link's RTT."""
-    ranks = {link: rank for rank, link in enumerate(inputs.links)}
-    return frame.sort(
-        pl.col("link").replace_strict(ranks, return_dtype=pl.Int64, default=len(ranks)), maintain_order=True
-    )
-
-
 FIGURES = (
     Figure(
         name="key-share-cost",
         title="What the post-quantum key share costs",
         notebook="question_key_share",
-        caption=(
-            "Exchange on a new connection with the key share X25519MLKEM768, which browsers send today, minus the "
-            "one with X25519 in the same round."
-        ),
-        note=(
-            "Marks: medians; bars: 95 % intervals. Upright ticks: the further bytes of the exchange at the link's "
-            "rates."
-        ),
+        caption="Exchange on a new connection with the key share X25519MLKEM768, which browsers send today, minus the "
+        "one with X25519 in the same round.",
+        note="Marks: medians; bars: 95 % intervals. Upright ticks: the further bytes of the exchange at the link's "
+        "rates.",
         data=key_share_data,
         chart=key_share,
         table=key_share_table,

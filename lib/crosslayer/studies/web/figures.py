@@ -43,10 +43,7 @@ def _order(frame: pl.DataFrame, name: str) -> list[str]:
 
 def _sorted(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
     """By RTT of the link, then number of lookups, then page; protocols as they are."""
-    rank = {link: place for place, link in enumerate(inputs.links)}
-    link = pl.col("link").replace_strict(rank, return_dtype=pl.Int64, default=len(rank))
-    by = [link] + [pl.col(name) for name in ("lookups", "page") if name in frame.columns]
-    return frame.sort(by, maintain_order=True)
+    return inputs.by_rtt(frame, *(name for name in ("lookups", "page") if name in frame.columns))
 
 
 def _look(names: Iterable[str]) -> marks.Encodings:
@@ -317,10 +314,8 @@ FIGURES = (
         title="FCP and PLT over DoUDP",
         paper_figure="Fig. 3",
         notebook="web_performance",
-        caption=(
-            "Distribution of FCP and PLT over the median of DoUDP in the same cell, by the transport of the "
-            "browser's own lookups; every load of every link and page. DoUDP's own curve is what loads scatter by."
-        ),
+        caption="Distribution of FCP and PLT over the median of DoUDP in the same cell, by the transport of the "
+        "browser's own lookups; every load of every link and page. DoUDP's own curve is what loads scatter by.",
         note="Diamonds: values printed in IMC22 (Kosek et al.). Dots and bars at 0.5: our medians, 95 % intervals.",
         data=fig3_data,
         chart=fig3,
@@ -331,10 +326,8 @@ FIGURES = (
         title="PLT over DoUDP by link and page",
         paper_figure="Fig. 4",
         notebook="web_performance",
-        caption=(
-            "Median PLT over that of DoUDP, a row for each link, a column for each page, those with the fewest "
-            "lookups first. The paper's Fig. 4 is the same grid over its vantage points."
-        ),
+        caption="Median PLT over that of DoUDP, a row for each link, a column for each page, those with the fewest "
+        "lookups first. The paper's Fig. 4 is the same grid over its vantage points.",
         note="Marks: medians; bars: 95 % intervals (rounds resampled). Upright: DoUDP.",
         data=fig4_data,
         chart=fig4,
@@ -345,10 +338,8 @@ FIGURES = (
         name="amortisation",
         title="What a transport costs, by the number of lookups",
         notebook="web_performance",
-        caption=(
-            "PLT over DoUDP against the number of lookups of the page: in percent of the PLT, and as the difference "
-            "within a round in multiples of the RTT."
-        ),
+        caption="PLT over DoUDP against the number of lookups of the page: in percent of the PLT, and as the "
+        "difference within a round in multiples of the RTT.",
         note="Marks: medians of a page, set apart sideways; bars: 95 % intervals; lines: mean of the pages.",
         data=amortisation_data,
         chart=amortisation,
@@ -360,13 +351,10 @@ FIGURES = (
         name="first-lookup",
         title="The first lookup of a load",
         notebook="web_performance",
-        caption=(
-            "Lookup of the page's own host, which has to wait until the stub has a connection, by the stub's log. "
-            "Its table also holds the browser's own lookup time against it."
-        ),
-        note=(
-            "Marks: medians; bars: 95 % intervals. Upright ticks: round-trips of a resumed session without early data."
-        ),
+        caption="Lookup of the page's own host, which has to wait until the stub has a connection, by the stub's log. "
+        "Its table also holds the browser's own lookup time against it.",
+        note="Marks: medians; bars: 95 % intervals. Upright ticks: round-trips of a resumed session without early "
+        "data.",
         data=first_lookup_data,
         chart=first_lookup,
         table=first_lookup_table,

@@ -48,6 +48,17 @@ def beside_published(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def published_saving(inputs: Inputs) -> pl.DataFrame:
+    """What H3 0-RTT saves by the medians of Figs. 10 and 11: link, page, saving_ms, nominal_rtt_ms."""
+    plt = inputs.published.absolute_plt
+    one, zero = (
+        plt.filter(series=f"DoQ + H3 {kind}").select("link", "page", pl.col("p50").alias(kind))
+        for kind in ("1-RTT", "0-RTT")
+    )
+    rows = one.join(zero, on=["link", "page"]).join(inputs.rtts.collect(), on="link")
+    return rows.select("link", "page", "nominal_rtt_ms", saving_ms=pl.col("1-RTT") - pl.col("0-RTT"))
+
+
 def lacks(inputs: Inputs) -> str:
     """What the study has and a dataset has not, as sentences; empty where nothing is missing."""
     exchanges = _cells(inputs.exchanges, "protocol")

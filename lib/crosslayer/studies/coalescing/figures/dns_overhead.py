@@ -133,67 +133,55 @@ def _per_link(inputs: Inputs, panels: dict[str, str]) -> pl.DataFrame:
     return cdf.measured(rows, "exchange_rtt")
 
 
+_figure = partial(figure, notebook="dns_overhead")
 FIGURES = (
-    figure(
+    _figure(
         name="fig05-dns-exchange",
         title="DNS exchange durations over all links",
         paper_figure="Fig. 5",
-        notebook="dns_overhead",
-        caption=(
-            "CDF of DNS exchanges (handshake and query on a new connection) in multiples of the link's RTT, all "
-            "links together."
-        ),
+        caption="CDF of DNS exchanges (handshake and query on a new connection) in multiples of the link's RTT, all "
+        "links together.",
         note=DOTTED,
         data=fig5_data,
         chart=partial(cdf.chart, panels=FIG5, height=190),
         table=cdf.table,
     ),
-    figure(
+    _figure(
         name="fig06-dns-exchange-fiber-4g",
         title="DNS exchange durations on fiber and 4G",
         paper_figure="Fig. 6",
-        notebook="dns_overhead",
         caption="CDF of DNS exchanges in multiples of the link's RTT on (a) fiber and (b) 4G.",
         note=DOTTED,
         data=fig6_data,
         chart=partial(cdf.chart, panels=tuple(FIG6.values()), height=150),
         table=cdf.table,
     ),
-    figure(
+    _figure(
         name="dns-exchange-other-links",
         title="DNS exchange durations on the links that are not printed",
-        notebook="dns_overhead",
-        caption=(
-            "CDF of DNS exchanges in multiples of the link's RTT on cable, DSL and 4G medium. The authors drew these "
-            "figures and did not print them."
-        ),
+        caption="CDF of DNS exchanges in multiples of the link's RTT on cable, DSL and 4G medium. The authors drew "
+        "these figures and did not print them.",
         note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
         data=other_links_data,
         chart=partial(cdf.chart, panels=tuple(OTHERS.values()), height=130),
         table=cdf.table,
     ),
-    figure(
+    _figure(
         name="fig07-queries-and-tcp-rtt",
         title="DoUDP lookup, DoQ query and TCP RTT",
         paper_figure="Fig. 7",
-        notebook="dns_overhead",
-        caption=(
-            "CDF of single round-trips in multiples of the link's RTT: DoUDP lookup, DoQ query without its "
-            "handshake, and TCP connect, (a) over all links and (b) on cable."
-        ),
+        caption="CDF of single round-trips in multiples of the link's RTT: DoUDP lookup, DoQ query without its "
+        "handshake, and TCP connect, (a) over all links and (b) on cable.",
         note=f"Diamonds: values printed in {PAPER}. {OURS}",
         data=fig7_data,
         chart=partial(cdf.chart, panels=FIG7, height=150),
         table=cdf.table,
     ),
-    figure(
+    _figure(
         name="processing-delay",
         title="What an exchange takes beyond its round-trips",
-        notebook="dns_overhead",
-        caption=(
-            "DNS exchange minus the round-trips it needs at least (DoUDP 1, DoQ 2, DoH 3), in ms: processing, "
-            "serialisation and queueing. Drawn by the authors and not printed."
-        ),
+        caption="DNS exchange minus the round-trips it needs at least (DoUDP 1, DoQ 2, DoH 3), in ms: processing, "
+        "serialisation and queueing. Drawn by the authors and not printed.",
         note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
         data=processing_data,
         chart=partial(cdf.chart, panels=tuple(PROCESSING.values()), height=105),

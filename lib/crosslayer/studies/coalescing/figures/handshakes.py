@@ -23,7 +23,7 @@ from crosslayer.figures.style import (
     link_title,
     with_titles,
 )
-from crosslayer.studies.coalescing.figures.common import OURS, PAPER, beside_published, figure
+from crosslayer.studies.coalescing.figures.common import OURS, PAPER, beside_published, figure, published_saving
 
 SERIES = ("H3 0-RTT connect", "H3 1-RTT connect", "DoQ handshake", "TCP RTT")
 _TITLE = "Handshake duration (multiples of the RTT)"
@@ -104,7 +104,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
     by = ["link", "h3", "event"]
     spread = metrics.summary(times, "time_rtt", by).select(*by, "p5", "p95").collect(engine="streaming")
     medians = metrics.medians(times, "time_rtt", by).with_columns(source=pl.lit("measured"))
-    return _by_link(medians.join(spread, on=by), inputs)
+    return inputs.by_rtt(medians.join(spread, on=by))
 
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
@@ -146,27 +146,13 @@ def saving_data(inputs: Inputs) -> pl.DataFrame:
         savings = metrics.in_rtts(differences.with_columns(series=label), inputs.rtts, ["saving_ms"])
         parts.append(metrics.medians(savings, "saving_rtt", by))
     ours = pl.concat(parts).with_columns(source=pl.lit("measured"))
-    return _by_link(pl.concat([ours, _published_saving(inputs)], how="diagonal"), inputs)
-
-
-def _published_saving(inputs: Inputs) -> pl.DataFrame:
-    """Differences of the medians of Figs. 10 and 11."""
-    plt = inputs.published.absolute_plt
-    one, zero = (
-        plt.filter(series=f"DoQ + H3 {kind}").select("link", "page", pl.col("p50").alias(kind))
-        for kind in ("1-RTT", "0-RTT")
+    printed = published_saving(inputs).select(
+        "link",
+        series=pl.format("PLT, {}", "page"),
+        source=pl.lit("published"),
+        median=pl.col("saving_ms") / pl.col("nominal_rtt_ms"),
     )
-    rtts = inputs.rtts.collect()
-    return (
-        one.join(zero, on=["link", "page"])
-        .join(rtts, on="link")
-        .select(
-            "link",
-            series=pl.format("PLT, {}", "page"),
-            source=pl.lit("published"),
-            median=(pl.col("1-RTT") - pl.col("0-RTT")) / pl.col("nominal_rtt_ms"),
-        )
-    )
+    return inputs.by_rtt(pl.concat([ours, printed], how="diagonal").filter(pl.col("link").is_in(inputs.links)))
 
 
 def saving(frame: pl.DataFrame) -> AnyChart:
@@ -202,67 +188,51 @@ _SAVED = {
 }
 
 
-def _by_link(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
-    """Rows of the links of this dataset, in the order of their RTT."""
-    ranks = {link: rank for rank, link in enumerate(inputs.links)}
-    kept = frame.filter(pl.col("link").is_in(inputs.links))
-    return kept.sort(pl.col("link").replace_strict(ranks, return_dtype=pl.Int64), maintain_order=True)
-
-
 _CONNECT = (
     "Connect is connectEnd - connectStart, as in the paper. For 0-RTT today's browser marks the end of the handshake "
     "there, long after the request has left: see the figure on early data."
 )
 
+_figure = partial(figure, notebook="handshakes")
 FIGURES = (
-    figure(
+    _figure(
         name="fig03-handshakes",
         title="Handshake durations over all links",
         paper_figure="Fig. 3",
-        notebook="handshakes",
         caption=f"CDF of handshake durations in multiples of the link's RTT, all links together. {_CONNECT}",
         note=f"Diamonds: values printed in {PAPER}. {OURS}",
         data=fig3_data,
         chart=partial(cdf.chart, panels=FIG3, height=190, legend_columns=2),
         table=cdf.table,
     ),
-    figure(
+    _figure(
         name="fig04-handshakes-fiber-4g",
         title="Handshake durations on fiber and 4G",
         paper_figure="Fig. 4",
-        notebook="handshakes",
         caption=f"CDF of handshake durations in multiples of the link's RTT on (a) fiber and (b) 4G. {_CONNECT}",
         note=f"Diamonds: values printed in {PAPER}. {OURS}",
         data=fig4_data,
         chart=partial(cdf.chart, panels=FIG4, height=150, legend_columns=2),
         table=cdf.table,
     ),
-    figure(
+    _figure(
         name="early-data",
         title="When the request leaves and the response starts",
-        notebook="handshakes",
-        caption=(
-            "Median times after the start of the navigation, in multiples of the link's RTT. With H3 0-RTT the "
-            "request leaves at once and the response starts one round-trip earlier, while the end of the handshake "
-            "hardly moves."
-        ),
+        caption="Median times after the start of the navigation, in multiples of the link's RTT. With H3 0-RTT the "
+        "request leaves at once and the response starts one round-trip earlier, while the end of the handshake hardly "
+        "moves.",
         note="Marks: medians of all pages; lines: 5th to 95th percentile.",
         data=early_data_data,
         chart=early_data,
         table=early_data_table,
     ),
-    figure(
+    _figure(
         name="early-data-saving",
         title="What H3 0-RTT saves within a round",
-        notebook="handshakes",
-        caption=(
-            "Difference between the H3 1-RTT and the H3 0-RTT load of the same round, in multiples of the link's "
-            "RTT: start of the response (all pages) and PLT of each page."
-        ),
-        note=(
-            f"Filled: medians, 95 % intervals. Hollow: differences of medians, {PAPER} Figs. 10, 11. Dashed: 0 and 1 "
-            "RTT."
-        ),
+        caption="Difference between the H3 1-RTT and the H3 0-RTT load of the same round, in multiples of the link's "
+        "RTT: start of the response (all pages) and PLT of each page.",
+        note=f"Filled: medians, 95 % intervals. Hollow: differences of medians, {PAPER} Figs. 10, 11. Dashed: 0 and 1 "
+        "RTT.",
         data=saving_data,
         chart=saving,
         table=beside_published,

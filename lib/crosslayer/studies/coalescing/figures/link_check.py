@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import altair as alt
 import polars as pl
 
@@ -217,46 +219,36 @@ def failures_table(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("failed") > 0)
 
 
+_figure = partial(figure, notebook="link_check")
 FIGURES = (
-    figure(
+    _figure(
         name="table2-link-check",
         title="Idle RTT and rates of the emulated links",
         paper_figure="Table II",
-        notebook="link_check",
-        caption=(
-            "Deviation of the measured idle RTT (UDP echo) and rates of each link from its profile. The numbers are "
-            "the median of all checks of the campaign and the profile's value, whose rounded form is Table II."
-        ),
-        note=(
-            "Dots: median of all checks; bars: lowest and highest check. Grey: tolerance (RTT 1 % or 0.15 ms, rates "
-            "3 %)."
-        ),
+        caption="Deviation of the measured idle RTT (UDP echo) and rates of each link from its profile. The numbers "
+        "are the median of all checks of the campaign and the profile's value, whose rounded form is Table II.",
+        note="Dots: median of all checks; bars: lowest and highest check. Grey: tolerance (RTT 1 % or 0.15 ms, rates "
+        "3 %).",
         data=table2_data,
         chart=table2,
         table=table2_table,
         width=TEXT_WIDTH,
     ),
-    figure(
+    _figure(
         name="aa-self-check",
         title="A/A self-check of the page-load procedure",
-        notebook="link_check",
-        caption=(
-            "Two alias hosts of the same page, both loaded with H3 1-RTT in the same round: whatever differs here is "
-            "the procedure's own bias, since there is no effect to measure."
-        ),
+        caption="Two alias hosts of the same page, both loaded with H3 1-RTT in the same round: whatever differs here "
+        "is the procedure's own bias, since there is no effect to measure.",
         note="Ticks: rounds. Orange: median and 95 % interval. Grey: what is tolerated, -3 % to +3 %.",
         data=aa_data,
         chart=aa,
         table=aa_table,
     ),
-    figure(
+    _figure(
         name="failures",
         title="Failed observations",
-        notebook="link_check",
-        caption=(
-            "Failed and attempted observations by condition and link. A failed observation is a row of the dataset "
-            "with its reason; a combination counts a round only where both its exchange and its load succeeded."
-        ),
+        caption="Failed and attempted observations by condition and link. A failed observation is a row of the "
+        "dataset with its reason; a combination counts a round only where both its exchange and its load succeeded.",
         data=failures_data,
         chart=failures,
         table=failures_table,

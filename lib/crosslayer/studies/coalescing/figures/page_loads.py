@@ -321,46 +321,38 @@ def differences(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
+_figure = partial(figure, notebook="page_loads")
 FIGURES = (
-    figure(
+    _figure(
         name="fig08-heatmap",
         title="Median PLT increase over DoUDP + H3 1-RTT",
         paper_figure="Fig. 8",
-        notebook="page_loads",
-        caption=(
-            "Median PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the same "
-            "cell: as measured, as published, and the difference in percentage points."
-        ),
+        caption="Median PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the same "
+        "cell: as measured, as published, and the difference in percentage points.",
         note="Small: 95 % interval, baseline and combination resampled together.",
         data=fig8_data,
         chart=fig8,
         table=fig8_table,
         width=TEXT_WIDTH,
     ),
-    figure(
+    _figure(
         name="fig09-plt-grid",
         title="Relative PLT increase, three pages by five links",
         paper_figure="Fig. 9",
-        notebook="page_loads",
-        caption=(
-            "CDF of the PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the "
-            "same cell."
-        ),
+        caption="CDF of the PLT of each combination relative to the median of the baseline (DoUDP + H3 1-RTT) in the "
+        "same cell.",
         note=DOTTED,
         data=fig9_data,
         chart=fig9,
         width=TEXT_WIDTH,
     ),
-    figure(
+    _figure(
         name="fig10-plt-wikipedia",
         title="PLT of wikipedia.org on fiber and 4G",
         paper_figure="Fig. 10",
-        notebook="page_loads",
-        caption=(
-            "CDF of the PLT of wikipedia.org, absolute and relative to the baseline's own median: machines and "
-            "browsers differ in how long a page takes, the second plot of each link takes that out. Its intervals "
-            "take the baseline's median as given."
-        ),
+        caption="CDF of the PLT of wikipedia.org, absolute and relative to the baseline's own median: machines and "
+        "browsers differ in how long a page takes, the second plot of each link takes that out. Its intervals take "
+        "the baseline's median as given.",
         note=f"Dotted, thin: derived from {PAPER}. {OURS}",
         data=partial(absolute_data, page="wikipedia.org"),
         chart=partial(
@@ -368,15 +360,12 @@ FIGURES = (
         ),
         table=cdf.table,
     ),
-    figure(
+    _figure(
         name="fig11-plt-instagram",
         title="PLT of instagram.com on fiber and 4G",
         paper_figure="Fig. 11",
-        notebook="page_loads",
-        caption=(
-            "CDF of the PLT of instagram.com, absolute and relative to the baseline's own median, which the "
-            "intervals take as given."
-        ),
+        caption="CDF of the PLT of instagram.com, absolute and relative to the baseline's own median, which the "
+        "intervals take as given.",
         note=f"Dotted, thin: derived from {PAPER}. {OURS}",
         data=partial(absolute_data, page="instagram.com"),
         chart=partial(
@@ -384,11 +373,10 @@ FIGURES = (
         ),
         table=cdf.table,
     ),
-    figure(
+    _figure(
         name="fig12-summary",
         title="Median PLT increase over all cells",
         paper_figure="Fig. 12",
-        notebook="page_loads",
         caption="CDF over the cells (page and link) of the median PLT increase of Fig. 8.",
         note=f"Dotted, thin: {PAPER} as published, 15 cells.",
         data=fig12_data,
@@ -396,17 +384,13 @@ FIGURES = (
         table=fig12_table,
         whole=True,
     ),
-    figure(
+    _figure(
         name="plt-differences",
         title="What each step costs within a round",
-        notebook="page_loads",
-        caption=(
-            "Paired differences of the PLT within a round, in percent of the baseline's median: DoQ instead of "
-            "DoUDP, DoH instead of DoQ, and a full H3 handshake instead of early data."
-        ),
-        note=(
-            f"Filled: medians of the differences, 95 % intervals. Hollow: differences of the medians of {PAPER} Fig. 8."
-        ),
+        caption="Paired differences of the PLT within a round, in percent of the baseline's median: DoQ instead of "
+        "DoUDP, DoH instead of DoQ, and a full H3 handshake instead of early data.",
+        note=f"Filled: medians of the differences, 95 % intervals. Hollow: differences of the medians of {PAPER} Fig. "
+        "8.",
         data=differences_data,
         chart=differences,
         table=beside_published,
