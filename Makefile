@@ -1,7 +1,9 @@
 # The same environment without Nix, on Debian or Ubuntu. Each target does what is missing first.
 #
 #   make setup       system packages (apt, asks for sudo only for that), .venv from requirements.lock, Go build
-#   make reproduce   measure on this machine and draw every figure: figures/index.html (SIZE=smoke, quick or paper)
+#   make reproduce   measure on this machine and draw every figure: figures/index.html (SIZE=smoke, quick or paper;
+#                    CLOCK=wall or virtual)
+#   make guest       the kernel of the guest that measures by a virtual clock (docs/clocks.md), about 10 minutes, once
 #   make test        every test
 #   make lab         JupyterLab on the notebooks
 #   make lock        renew requirements.lock and the locks in setup/ after a change of pyproject.toml or setup/pinned.in
@@ -11,16 +13,17 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 SIZE ?= quick
+CLOCK ?= wall
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 GO_SOURCES := $(shell find emulation -name '*.go' -o -name go.mod -o -name go.sum)
 
-.PHONY: help setup reproduce test lab lock lint clean
+.PHONY: help setup guest reproduce test lab lock lint clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
-setup: build/.system $(VENV)/.done build/crosslayer-server build/crosslayer-stub build/crosslayer-wire
+setup: build/.system $(VENV)/.done $(addprefix build/crosslayer-,guest server stub wire)
 
 # apt is asked for what is missing and for nothing else; without apt it says what to install.
 build/.system: setup/system-packages
@@ -35,22 +38,26 @@ $(VENV)/.done: requirements.lock pyproject.toml | build/.system
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# One Go module, three programs; -s -w keeps the init of the User-Mode Linux guest small.
+# One Go module, four programs; -s -w keeps the inits of User-Mode Linux guests small.
 build/crosslayer-%: $(GO_SOURCES) | build/.system $(VENV)/.done
 	@echo "== crosslayer-$* (Go build)"
-	@cd emulation && CGO_ENABLED=0 $$(../setup/go) build -trimpath $(if $(filter wire,$*),-ldflags '-s -w') -o ../$@ ./cmd/crosslayer-$*
+	@cd emulation && CGO_ENABLED=0 $$(../setup/go) build -trimpath $(if $(filter guest wire,$*),-ldflags '-s -w') -o ../$@ ./cmd/crosslayer-$*
+
+# It says by itself whether what was built is still what would be built.
+guest: setup
+	@setup/guest
 
 ifneq ($(filter reproduce,$(MAKECMDGOALS)),)
 ifdef PROFILE
 $(error A campaign has a size, a link has a profile: make reproduce SIZE=$(PROFILE))
 endif
 endif
-reproduce: setup
+reproduce: setup $(if $(filter virtual,$(CLOCK)),guest)
 	@mkdir -p build/notebooks
-	@echo "== notebooks/run_all.ipynb, size $(SIZE): measuring and drawing takes about 12 minutes for quick"
+	@echo "== notebooks/run_all.ipynb, size $(SIZE), $(CLOCK) clock: measuring and drawing takes 12 to 25 minutes for quick"
 	@{ $(BIN)/crosslayer doctor || true; } | tail -n 1
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/papermill notebooks/run_all.ipynb build/notebooks/run_all.ipynb \
-	  -p size $(SIZE) --cwd notebooks --log-output --no-progress-bar
+	  -p size $(SIZE) -p clock $(CLOCK) --cwd notebooks --log-output --no-progress-bar
 	@echo "Figures: figures/index.html"
 
 test: setup

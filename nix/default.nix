@@ -20,6 +20,7 @@ let
       ;
   };
   go = pkgs.callPackage ./go.nix { inherit project sources; };
+  kernel = pkgs.callPackage ./kernel.nix { };
   uml = pkgs.callPackage ./uml.nix { };
   programs = import ./programs.nix {
     inherit
@@ -68,18 +69,29 @@ in
     default = programs.command;
   }
   // onLinux {
-    inherit (go) server stub wire;
+    inherit (go)
+      guest
+      server
+      stub
+      wire
+      ;
     inherit (programs) share;
     # Wants KVM, so it is in no `nix flake check`: `nix run .#check` builds it where there is one.
     vm-test = vmTest;
   }
-  // onX86 { inherit uml; };
+  // onX86 { inherit kernel uml; };
 
   devShells = {
     analysis = shell { };
     default = shell { measuring = isLinux; };
   }
   // onX86 {
+    # On the PATH, where a checkout's own comes first.
+    guest = shell {
+      measuring = true;
+      further = [ kernel ];
+      variables = programs.variables.uml;
+    };
     uml = shell {
       measuring = true;
       variables = programs.variables.uml;

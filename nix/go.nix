@@ -1,4 +1,4 @@
-# The Go module: its three programs, built without tests, and its tests, which are a check of their own.
+# The Go module: its four programs, built without tests, and its tests, which are a check of their own.
 {
   lib,
   buildGo126Module,
@@ -42,6 +42,7 @@ in
 {
   server = program "crosslayer-server" "DNS over every transport and HTTP/3 pages from one process with one set of ticket keys";
   stub = program "crosslayer-stub" "DNS forwarder on a local address to an upstream over any transport";
+  guest = program "crosslayer-guest" "Init of the guest that everything is measured in by the virtual clock";
   wire = program "crosslayer-wire" "Init of the guest that bridges both ends of an emulated link";
 
   tests = build {

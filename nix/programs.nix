@@ -26,6 +26,7 @@ let
     ln --symbolic ${sources.specifications}/emulation/profiles.toml "$out/emulation"
     ln --symbolic ${
       lib.concatMapStringsSep " " lib.getExe [
+        go.guest
         go.server
         go.stub
         go.wire

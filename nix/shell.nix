@@ -6,6 +6,7 @@
   python,
 }:
 {
+  further ? [ ],
   measuring ? false,
   variables ? { },
 }:
@@ -17,7 +18,8 @@ pkgs.mkShellNoCC {
     programs.papermill # before the environment, whose own papermill it calls
     python.env
   ]
-  ++ lib.optionals measuring (lib.concatLists (lib.attrValues programs.tools));
+  ++ lib.optionals measuring (lib.concatLists (lib.attrValues programs.tools))
+  ++ further;
 
   env = own.python // (if measuring then own.measuring else own.analysis) // variables;
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from crosslayer import places
 from crosslayer.errors import CrosslayerError
+from crosslayer.guest import find_kernel
 from crosslayer.testbed import backends, private
 
 
@@ -54,6 +55,7 @@ _OWN = {
     "server": State.MISSING,
     "stub": State.NOTE,
     "wire": State.NOTE,
+    "guest": State.NOTE,
     "profiles": State.MISSING,
     "sites": State.MISSING,
     "published": State.NOTE,
@@ -65,7 +67,11 @@ _VERSIONS = ("requirements.lock", "setup/pinned.in")
 
 def examine() -> list[Finding]:
     """Every check, in the order a reader wants them. Starts a few short programs; changes nothing."""
-    return [_python(), *_tools(), _dnsproxy(), _namespaces(), *_netem(), *_own(), *_browser(), *_room()]
+    guest = _guest()
+    namespaces = _namespaces(guest.state is State.OK)
+    in_guest = namespaces.state is State.NOTE
+    own = [*_own(), *_browser(), *_room()]
+    return [_python(), *_tools(), _dnsproxy(), namespaces, *([] if in_guest else _netem()), guest, *own]
 
 
 def can_measure(findings: list[Finding]) -> bool:
@@ -153,13 +159,28 @@ def _dnsproxy() -> Finding:
     return Finding("dnsproxy", State.NOTE, "not found, and Debian has no package of it", way, "comfort")
 
 
-def _namespaces() -> Finding:
+def _guest() -> Finding:
+    """The guest that has the virtual clock, and namespaces where the host refuses them."""
+    try:
+        kernel, _init = find_kernel(), places.find("guest")
+    except CrosslayerError as error:
+        return Finding("guest", State.NOTE, f"{error.what}: no virtual clock", error.next_step, "comfort")
+    slower = "" if kernel.patch_sha256 else ", without the patch that makes reading the clock cheap"
+    return Finding("guest", State.OK, f"{kernel.path}, {kernel.source}{slower} (--clock virtual)", "", "comfort")
+
+
+def _namespaces(guest: bool) -> Finding:
     unshare = shutil.which("unshare")
     if unshare is None:
         return Finding("namespaces", State.MISSING, "cannot be tried without unshare", "Install util-linux.")
     refusal = private.refused(unshare)
     if refusal is None:
         return Finding("namespaces", State.OK, "private user, network, mount and PID namespaces work without root")
+    if guest:
+        detail = f"{refusal}: everything that measures runs in the guest"
+        return Finding(
+            "namespaces", State.NOTE, detail, "--clock virtual is accurate there; by the wall clock it is slow."
+        )
     if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
         way = (
             "Ubuntu's AppArmor restricts them: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 "
@@ -172,6 +193,7 @@ def _namespaces() -> Finding:
     else:
         options = ("seccomp=unconfined", "systempaths=unconfined", "apparmor=unconfined")
         way = "In a container, start it with --privileged or with --security-opt " + " --security-opt ".join(options)
+    way += " Or `make guest`: everything that measures runs in a guest then."
     return Finding("namespaces", State.MISSING, refusal, way)
 
 
@@ -188,12 +210,12 @@ def _netem() -> list[Finding]:
         way = "Not needed where the uml backend works; else: sudo modprobe sch_netem."
         netem = Finding("netem", State.NOTE, f"{kernel} has no sch_netem", way)
     try:
-        uml_kernel, modules, _init = backends.find_uml()
+        uml_kernel, version, _modules, _init = backends.find_uml()
     except CrosslayerError as error:
         state, way = (State.NOTE, "Not needed: netem works.") if works else (State.MISSING, error.next_step)
         return [netem, Finding("uml", state, error.what, way)]
     used = "" if works else ": the uml backend will be used"
-    return [netem, Finding("uml", State.OK, f"{uml_kernel}, {modules.name}{used}")]
+    return [netem, Finding("uml", State.OK, f"{uml_kernel}, {version}{used}")]
 
 
 def _own() -> list[Finding]:

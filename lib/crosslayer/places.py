@@ -42,12 +42,15 @@ class _Thing(NamedTuple):
 
 
 _BUILD = "Run `make setup`, or work in `nix develop`."
+_KERNEL = "`make guest` builds it, or work in `nix develop .#guest`."
 _FILES = "Work in a checkout."
 
 THINGS: Final = {
     "server": _Thing("CROSSLAYER_SERVER_BIN", "build/crosslayer-server", "crosslayer-server", _BUILD),
     "stub": _Thing("CROSSLAYER_STUB_BIN", "build/crosslayer-stub", "crosslayer-stub", _BUILD),
     "wire": _Thing("CROSSLAYER_WIRE", "build/crosslayer-wire", "crosslayer-wire", _BUILD),
+    "guest": _Thing("CROSSLAYER_GUEST", "build/crosslayer-guest", "crosslayer-guest", _BUILD),
+    "kernel": _Thing("CROSSLAYER_KERNEL", "build/crosslayer-linux", "crosslayer-linux", _KERNEL),
     "sites": _Thing("CROSSLAYER_SITES", "sites", "", _FILES),
     "profiles": _Thing("CROSSLAYER_PROFILES", "emulation/profiles.toml", "", _FILES),
     "published": _Thing("CROSSLAYER_PUBLISHED", "data/published", "", _FILES),

@@ -34,6 +34,15 @@ class Http3(StrEnum):
     ZERO_RTT = "0-rtt"
 
 
+class Clock(StrEnum):
+    """By which clock was measured."""
+
+    WALL = "wall"
+    """The machine's."""
+    VIRTUAL = "virtual"
+    """A guest's that stands still while anything computes."""
+
+
 class Coupling(StrEnum):
     """Who resolves the host names of a page."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import polars as pl
 import pyarrow as pa
@@ -79,6 +79,8 @@ class Campaign:
     """Rounds per cell the plan asked for."""
     seed: int | None = None
     """None for an imported campaign."""
+    clock: Literal["wall", "virtual"] = "wall"
+    """By which it was measured."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the study."""
     options_changed: dict[str, Any] = field(default_factory=dict)
@@ -123,7 +125,9 @@ class Campaign:
     @property
     def plan(self) -> dict[str, Any]:
         """The whole plan, the study's options among the rest."""
-        return {name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed")} | self.options
+        return {
+            name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed", "clock")
+        } | self.options
 
     @property
     def git_revision(self) -> str:
@@ -234,6 +238,7 @@ class Dataset:
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         return (
             f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, link by {self.campaign.backend}, "
+            f"{'virtual clock, ' if self.campaign.clock == 'virtual' else ''}"
             f"{options}measured on {machine}."
         )
 
@@ -272,7 +277,7 @@ def _scan(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:
         missing_columns="insert",
         extra_columns="ignore",
         hive_partitioning=False,  # `link` is also in the files
-    ).select(list(schema))
+    ).select(pl.col(name).fill_null("wall") if name == "clock" else name for name in schema)
 
 
 def _conditions(tables: Sequence[tuple[type[Table], Sequence[Path]]]) -> list[pl.DataFrame]:

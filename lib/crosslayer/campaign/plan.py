@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
@@ -45,6 +45,8 @@ class Plan:
     """Repetitions of every cell."""
     seed: int = 1
     """Draws the order of cells and of the conditions in each round."""
+    clock: Literal["wall", "virtual"] = "wall"
+    """By which clock: this machine's, or a guest's that stands still while anything computes (docs/clocks.md)."""
     options: Any = NoOptions()
     """What only this study can be told: an instance of its `Study.options`."""
 

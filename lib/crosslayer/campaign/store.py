@@ -114,7 +114,8 @@ class Store:
             return
         now, usual = (json.loads(json.dumps(values)) for values in (plan.as_dict(), asdict(type(plan.options)())))
         if known is not None:
-            there = _flat(known | {"options": usual | known["options"]})  # a younger option had its default then
+            # What is younger than the store had its default then.
+            there = _flat({"clock": "wall"} | known | {"options": usual | known["options"]})
             if said := [
                 f"{key} is {there.get(key)} there and {value} now"
                 for key, value in _flat(now).items()

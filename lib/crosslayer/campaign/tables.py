@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import EnumType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from crosslayer.words import Connection, Coupling, Http3, Protocol, Resumption
+from crosslayer.words import Clock, Connection, Coupling, Http3, Protocol, Resumption
 
 if TYPE_CHECKING:
     import polars
@@ -190,6 +190,7 @@ class _OfStudy(Table):
     round = Column(int, "repetition of the cell, from 0", required=True)
     link = Column(str, "name of the link profile", required=True, key=True)
     study = Column(str, "study the row belongs to: that of the campaign", required=True, key=True)
+    clock = Column(Clock, "clock of the campaign; a file without it is by the wall clock", present=False)
 
 
 class DnsExchanges(_OfStudy, table="dns_exchanges"):
@@ -352,6 +353,7 @@ class LinkChecks(Table, table="link_checks"):
     campaign = _OfStudy.campaign
     round = Column(int, "round before which the link was checked; -1 before the campaign", required=True)
     link = _OfStudy.link
+    clock = _OfStudy.clock
     page = Column(str, "page of the cell about to be measured; null for the check before the campaign")
     when_s = Column(float, "time of the check, seconds since the Unix epoch", CHECK, required=True)
     backend = Column(str, "netem or uml", CHECK, required=True)

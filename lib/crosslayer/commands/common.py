@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from crosslayer.errors import CrosslayerError
 from crosslayer.studies import DEFAULT
 
 if TYPE_CHECKING:
+    from crosslayer.guest import Clock
     from crosslayer.report import Report
 
 BACKEND = click.option(
@@ -21,6 +24,13 @@ BACKEND = click.option(
     default="auto",
     show_default=True,
     help="Where netem runs: in this kernel or in a User-Mode Linux guest. auto takes netem, else uml.",
+)
+CLOCK = click.option(
+    "--clock",
+    type=click.Choice(["wall", "virtual"]),
+    default="wall",
+    show_default=True,
+    help="virtual stands still while anything computes, so results do not depend on the machine. Needs `make guest`.",
 )
 DATASET = click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw") / DEFAULT)
 FIGURES = click.option(
@@ -51,8 +61,50 @@ def tell(written: Report) -> None:
         sys.exit(NOT_ALL_DRAWN)
 
 
-def enter() -> None:
-    """Go on in private namespaces, by re-executing this very command."""
+def guest_clock(clock: Clock) -> Clock | None:
+    """The clock of the guest that a command has to run in; None where it need not leave this machine.
+
+    Raises
+    ------
+    CrosslayerError
+        For the virtual clock in a guest with another.
+    """
+    from crosslayer.guest import find_kernel, inside
     from crosslayer.testbed import private
 
-    private.enter([sys.executable, "-m", "crosslayer", *sys.argv[1:]])
+    if around := inside():
+        if clock == "virtual" != around:
+            raise CrosslayerError(
+                "this guest's clock is the wall's",
+                where="--clock virtual",
+                next_step="Give --clock to the outer command.",
+            )
+        return None
+    if clock == "virtual":
+        find_kernel()
+        return clock
+    unshare = shutil.which("unshare")
+    if not private.inside() and unshare and private.refused(unshare):
+        with contextlib.suppress(CrosslayerError):  # then the refusal is what is told
+            find_kernel()
+            return clock
+    return None
+
+
+def enter(clock: Clock = "wall", writable: Iterable[Path] = ()) -> None:
+    """Go on in private namespaces, by re-executing this very command: here, or in a guest, and end with its status.
+
+    Parameters
+    ----------
+    clock
+        By which it runs.
+    writable
+        Folders that it may write to in a guest.
+    """
+    from crosslayer.guest import run_attached
+    from crosslayer.testbed import private
+
+    words = [sys.executable, "-m", "crosslayer", *sys.argv[1:]]
+    if of_guest := guest_clock(clock):
+        sys.exit(run_attached(words, clock=of_guest, writable=writable))
+    private.enter(words)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from crosslayer.commands.common import enter
+from crosslayer.commands.common import CLOCK, enter
+
+if TYPE_CHECKING:
+    from crosslayer.guest import Clock
 
 
 @click.command("discover")
@@ -18,6 +22,7 @@ from crosslayer.commands.common import enter
 @click.option("--name", default="www.example.org", show_default=True, help="The name to ask for (its A record).")
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the matrix to this .parquet or .csv file.")
+@CLOCK
 @click.option(
     "--outside",
     is_flag=True,
@@ -34,6 +39,7 @@ def command(
     name: str,
     as_json: bool,
     out: Path | None,
+    clock: Clock,
     outside: bool,
 ) -> None:
     """Find out which DNS transports TARGETS speak: DoUDP, DoTCP, DoT, DoH, DoH3, DoQ.
@@ -51,10 +57,12 @@ def command(
     """
     from crosslayer.discover import run as discovery
 
+    if outside and clock == "virtual":
+        raise click.UsageError("Hosts of the real network answer by the wall clock: leave --clock or --outside out.")
     request = discovery.request(
         targets, file=file, outside=outside, packets_per_s=rate, timeout_s=timeout, name=name, out=out
     )
     if not outside and not discovery.in_testbed():
-        enter()
+        enter(clock, [out.absolute().parent] if out else [])
     whole = discovery.run(request, as_json=as_json, say=click.echo, tell=lambda line: click.echo(line, err=True))
     sys.exit(0 if whole else 130)

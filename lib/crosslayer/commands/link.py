@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from crosslayer.commands.common import BACKEND, enter
+from crosslayer.commands.common import BACKEND, CLOCK, enter
+
+if TYPE_CHECKING:
+    from crosslayer.guest import Clock
 
 
 @click.command("link", context_settings={"ignore_unknown_options": True})
 @click.argument("profile")
+@CLOCK
+@click.option(
+    "--writable",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder that COMMAND may write to by the virtual clock; /tmp is in memory then, all else read-only.",
+)
 @BACKEND
 @click.option("--no-server", is_flag=True, help="Leave the far end empty: no DNS and web server, only the link.")
 @click.option("--retry", is_flag=True, help="Make the server validate addresses with QUIC Retry (one more round-trip).")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
-def command(profile: str, backend: str, no_server: bool, retry: bool, command: tuple[str, ...]) -> None:
+def command(
+    profile: str,
+    clock: Clock,
+    writable: tuple[Path, ...],
+    backend: str,
+    no_server: bool,
+    retry: bool,
+    command: tuple[str, ...],
+) -> None:
     """Run COMMAND as a client on the link PROFILE, with the server at the far end.
 
     COMMAND runs in the client's namespace. Its environment has CROSSLAYER_SERVER (the server's address, also its
@@ -26,6 +46,7 @@ def command(profile: str, backend: str, no_server: bool, retry: bool, command: t
     crosslayer link fiber -- ping -c 3 '$CROSSLAYER_SERVER'
     crosslayer link 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     crosslayer link dsl --no-server -- bash
+    crosslayer link --clock virtual 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     """
     from crosslayer.links import choose, load_profiles
 
@@ -33,7 +54,7 @@ def command(profile: str, backend: str, no_server: bool, retry: bool, command: t
     words = list(command[1:] if command[0] == "--" else command)
     if not words:
         raise click.UsageError("There is no COMMAND after --.")
-    enter()
+    enter(clock, writable)
     from crosslayer.testbed.on_link import run_on_link
 
     sys.exit(run_on_link(chosen, words, backend=backend, with_server=not no_server, retry=retry))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from crosslayer.commands.common import BACKEND, enter, renamed
+from crosslayer.commands.common import BACKEND, enter, guest_clock, renamed
 from crosslayer.studies import DEFAULT, STUDIES, load_plan, sized
 
 _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for study in STUDIES.values())])
@@ -38,8 +39,18 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 @click.option("--pages", help="Pages, separated by commas.")
 @click.option("--rounds", type=int, help="Repetitions of every cell.")
 @click.option("--seed", type=int, help="Draws every random order.")
+@click.option(
+    "--clock",
+    envvar="CROSSLAYER_CLOCK",
+    type=click.Choice(["wall", "virtual"]),
+    help="virtual stands still while anything computes, so results do not depend on the machine. Needs `make guest`."
+    "  [default: the plan's, which is wall if it does not say]",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Guests side by side, by the virtual clock.  [default: cores]")
 @BACKEND
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of the dataset.  [default: data/raw/STUDY-SIZE]")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder of the dataset.  [default: data/raw/STUDY-SIZE[-virtual]]"
+)
 def command(
     study: str,
     size: str,
@@ -48,6 +59,8 @@ def command(
     pages: str | None,
     rounds: int | None,
     seed: int | None,
+    clock: str | None,
+    jobs: int | None,
     backend: str,
     out: Path | None,
 ) -> None:
@@ -59,7 +72,7 @@ def command(
     from crosslayer.campaign.plan import changed, check_names
     from crosslayer.pages import find_spec_dir, load_pages
 
-    given: dict[str, Any] = {"rounds": rounds, "seed": seed}
+    given: dict[str, Any] = {"rounds": rounds, "seed": seed, "clock": clock}
     given |= {"links": links.split(",") if links else None, "pages": pages.split(",") if pages else None}
     plan = changed(
         load_plan(plan_file) if plan_file else sized(study, size),
@@ -70,12 +83,30 @@ def command(
     chosen = STUDIES[plan.study]
     profiles, specs = chosen.profiles(plan), load_pages(find_spec_dir())
     check_names(plan, links=profiles, pages=specs, primes_alias=chosen.primes_alias)
-    folder = out or Path("data/raw") / f"{plan.study}-{plan_file.stem if plan_file else size}"
-    enter()
+    size = plan_file.stem if plan_file else size
+    virtual = "-virtual" if plan.clock == "virtual" else ""
+    folder = out or Path("data/raw") / f"{plan.study}-{size}{virtual}"
+    if jobs and plan.clock == "wall":
+        raise click.UsageError(
+            "By the wall clock rounds measured side by side would disturb each other: leave --jobs out."
+        )
+    if (of_guest := guest_clock(plan.clock)) is None:
+        enter()
+    from crosslayer.campaign.guests import measured_in_guests
+    from crosslayer.campaign.rounds import measured_here
     from crosslayer.campaign.run import measure as run
 
+    guests = 1 if plan.clock == "wall" else jobs or len(os.sched_getaffinity(0))
     try:
-        run(plan, folder, chosen.measurer, profiles, backend=backend, say=lambda line: click.echo(line, err=True))
+        run(
+            plan,
+            folder,
+            chosen.measurer,
+            profiles,
+            backend=backend,
+            say=lambda line: click.echo(line, err=True),
+            source=measured_in_guests(of_guest, guests) if of_guest else measured_here,
+        )
     except KeyboardInterrupt:
         click.echo(f"\nStopped. Finished rounds are in {folder}; the same command goes on from there.", err=True)
         sys.exit(130)

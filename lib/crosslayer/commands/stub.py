@@ -34,6 +34,14 @@ if TYPE_CHECKING:
 )
 @click.option("--metrics", type=click.Path(path_type=Path), help="Append the metrics here, not to standard output.")
 @click.option("--control", type=click.Path(path_type=Path), help="Take commands on a Unix socket here (JSON lines).")
+@click.option(
+    "--clock",
+    type=click.Choice(["wall"]),
+    default="wall",
+    hidden=True,
+    expose_value=False,
+    help="Of the link around it: crosslayer link --clock virtual PROFILE -- crosslayer stub ...",
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def command(
     upstream: str,

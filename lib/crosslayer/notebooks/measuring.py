@@ -49,7 +49,7 @@ def committed(study: str, root: Path) -> Path:
 
 
 def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
-    """Measure a campaign, or go on with it.
+    """Measure a campaign by the clock that CROSSLAYER_CLOCK names, or go on with it.
 
     Returns
     -------
@@ -61,11 +61,10 @@ def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
     NotebookError
         Where measuring broke; finished rounds are safe, running again goes on from there.
     """
-    folder = root / "data" / "raw" / f"{study}-{size}"
     if sys.platform != "linux":
         return None, "Measuring needs Linux."
     command = [sys.executable, "-m", "crosslayer", "measure"]
-    options = ["--study", study, "--size", size, "--out", str(folder)]
+    options = ["--study", study, "--size", size]
     progress = _Progress()
     with subprocess.Popen(
         [*command, *options],
@@ -100,7 +99,7 @@ def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
             where=f"crosslayer measure {' '.join(options)}",
             next_step="Finished rounds are safe: mend the fault and run again, it goes on from there.",
         )
-    return Path(folders[-1]), ""
+    return root / folders[-1], ""
 
 
 def _die_with_parent() -> Callable[[], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,15 +21,18 @@ from crosslayer.notebooks.shown import Text
 from crosslayer.report.files import saved_figures
 from crosslayer.studies import DEFAULT, STUDIES
 from crosslayer.study import SIZES
+from crosslayer.words import Clock
 
 
-def start(*, size: str, campaign: str, studies: str | Sequence[str], figures: str) -> Run:
+def start(*, size: str, clock: str, campaign: str, studies: str | Sequence[str], figures: str) -> Run:
     """Begin `run_all.ipynb`.
 
     Parameters
     ----------
     size
         Size of the campaigns to measure: `smoke`, `quick` or `paper`.
+    clock
+        To measure by: `wall`, or `virtual` in guests.
     campaign
         A dataset folder to analyse instead of measuring; empty to measure.
     studies
@@ -39,17 +43,21 @@ def start(*, size: str, campaign: str, studies: str | Sequence[str], figures: st
     Raises
     ------
     NotebookError
-        For an unknown parameter, size or study.
+        For an unknown parameter, size, clock or study.
     """
     session.begin()
     wanted = _names(studies)
-    for where, names, known in (("size", [size], SIZES), ("studies", wanted, STUDIES)):
+    for where, kind, names, known in (
+        ("size", "size", [size], SIZES),
+        ("clock", "clock", [clock], tuple(Clock)),
+        ("studies", "study", wanted, STUDIES),
+    ):
         for name in names:
             if name not in known:
-                kind = "study" if known is STUDIES else "size"
                 raise NotebookError(
                     f"there is no {kind} {name!r}", where=where, next_step=f"Choose from: {', '.join(known)}."
                 )
+    os.environ["CROSSLAYER_CLOCK"] = clock  # the other notebooks measure their studies by it too
     root = find_root()
     return Run(root, size, tuple(wanted), existing(campaign) if campaign else None, root / figures)
 

@@ -93,12 +93,12 @@ class Uml(Backend):
     name = "uml"
 
     def __init__(self) -> None:
-        kernel, modules, init = find_uml()
-        self.version = f"User-Mode Linux {modules.name}"
+        kernel, version, modules, init = find_uml()
+        self.version = f"User-Mode Linux {version}"
         folder = private.ROOT / "wire"
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "modules").mkdir(parents=True)
-        for place, module in enumerate(_load_order(modules, ("bridge", "sch_netem"))):
+        for place, module in enumerate(modules):
             shutil.copyfile(module, folder / "modules" / f"{place:02}-{module.name}")
         ports = [_port(side) for side in (network.CLIENT, network.SERVER)]
         words = [
@@ -209,30 +209,37 @@ def netem_works() -> bool:
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
-def find_uml() -> tuple[Path, Path, Path]:
-    """Kernel, module folder and guest init of the `uml` backend.
+def find_uml() -> tuple[Path, str, list[Path], Path]:
+    """Kernel, its version, the modules to load in this order, and guest init of the `uml` backend.
 
-    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_WIRE` the init. The part that is
-    missing is named in the `TestbedError` or `PlaceError`, with the package that has it.
+    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_WIRE` the init. Where there is no
+    other kernel, or Debian's dies (on a processor with AMX), that of `make guest` stands in; it has all built in. The
+    part that is missing is named in the `TestbedError` or `PlaceError`, with the package that has it.
     """
-    kernel = os.environ.get("CROSSLAYER_UML") or shutil.which("linux.uml") or shutil.which("linux")
+    init = places.find("wire").path
+    told = os.environ.get("CROSSLAYER_UML")
+    kernel = told or shutil.which("linux.uml") or shutil.which("linux")
+    if not told and (kernel is None or " amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8")):
+        with contextlib.suppress(places.PlaceError):
+            return places.find("kernel").path, "of the guest", [], init
     if kernel is None or not os.access(kernel, os.X_OK):
         raise TestbedError(
             "this kernel has no netem and there is no User-Mode Linux kernel to stand in for it",
             where=kernel or "linux.uml",
             next_step="Install user-mode-linux (`make setup`), use `nix develop .#uml`, or `modprobe sch_netem`.",
         )
-    told = os.environ.get("CROSSLAYER_UML_MODULES")
-    folders = sorted(Path(told or "/usr/lib/uml/modules").glob("*/modules.dep")) or sorted(
-        Path(told or "/").glob("modules.dep")
+    modules_told = os.environ.get("CROSSLAYER_UML_MODULES")
+    folders = sorted(Path(modules_told or "/usr/lib/uml/modules").glob("*/modules.dep")) or sorted(
+        Path(modules_told or "/").glob("modules.dep")
     )
     if not folders:
         raise TestbedError(
             "the User-Mode Linux kernel has no modules beside it",
-            where=told or "/usr/lib/uml/modules",
+            where=modules_told or "/usr/lib/uml/modules",
             next_step="Reinstall user-mode-linux, or set CROSSLAYER_UML_MODULES.",
         )
-    return Path(kernel), folders[-1].parent, places.find("wire").path
+    modules = folders[-1].parent
+    return Path(kernel), modules.name, _load_order(modules, ("bridge", "sch_netem")), init
 
 
 def _load_order(modules: Path, names: tuple[str, ...]) -> list[Path]:

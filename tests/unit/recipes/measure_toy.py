@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from crosslayer.browser import BrowserPrograms
-from crosslayer.campaign import run
+from crosslayer.campaign import rounds, run
 from crosslayer.studies import STUDIES, sized
 from crosslayer.testbed import LinkCheck
 
@@ -45,9 +45,9 @@ class FakeTestbed:
         return self.set_link(self.profile)
 
 
-run.Testbed = FakeTestbed
-run.find_browser = lambda: BrowserPrograms(Path("chromium"), "none", Path("chromedriver"), "none")
-run.provenance.server_version = lambda program: "none"
+rounds.Testbed = FakeTestbed
+rounds.find_browser = lambda: BrowserPrograms(Path("chromium"), "none", Path("chromedriver"), "none")
+rounds.provenance.server_version = lambda program: "none"
 os.environ["CROSSLAYER_SERVER_BIN"] = sys.executable  # any program will do, none is started
 plan = sized("toy", "quick")
 run.measure(plan, Path(sys.argv[1]), STUDIES["toy"].measurer, STUDIES["toy"].profiles(plan))

@@ -1,0 +1,181 @@
+"""The rounds of a plan, measured one after the other in this process. Inside private namespaces only."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from crosslayer import pages, places
+from crosslayer.browser import find_browser
+from crosslayer.campaign import provenance
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.store import Rows
+from crosslayer.links import Profile
+from crosslayer.process import ProcessDied
+from crosslayer.testbed import LinkCheck, Testbed
+from crosslayer.testbed.errors import TestbedError
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be measured, whole or the share of one guest."""
+
+    plan: Plan
+    campaign: str
+    """Identifier of the campaign."""
+    todo: list[tuple[int, Cell]]
+    """Rounds of a cell, in this order."""
+    measurer: type[Measurer]
+    profiles: dict[str, Profile]
+    """Every link that the plan may name, by name."""
+    backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A finished round of a cell, or the checks before the first round."""
+
+    cell: Cell | None
+    """None for the checks."""
+    number: int
+    """Of the round; -1 for the checks."""
+    rows: Rows
+    failures: int
+    """How many of its observations failed."""
+    backend: str
+    versions: dict[str, str]
+    """Of everything that took part in it, by name."""
+
+
+Source = Callable[[Job, Callable[[str], None]], Generator[Part, None, None]]
+"""Where rounds come from: takes what is to be measured and where to say things, gives each part once, in any order."""
+
+
+def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
+    """Measure in this process.
+
+    A program of the testbed that dies costs the round in flight: the testbed is made anew and the round measured again.
+
+    Parameters
+    ----------
+    job
+        What to measure.
+    say
+        Takes lines for the user.
+
+    Yields
+    ------
+    Part
+        The checks of the links, then each round when it is finished.
+
+    Raises
+    ------
+    TestbedError
+        Where this machine cannot provide the testbed; nothing was measured then.
+    CampaignError
+        Where a round cannot be measured.
+    """
+    spec_dir = pages.find_spec_dir()
+    specs = pages.load_pages(spec_dir)
+    programs = find_browser()
+    versions = provenance.packages() | job.measurer.versions(job.plan)
+    versions |= {
+        "chromium": programs.browser_version,
+        "chromedriver": programs.driver_version,
+        "server": provenance.server_version(places.find("server").path),
+    }
+    served = [specs[name] for name in (*job.plan.pages, "warmup")]
+    todo = deque(job.todo)
+    measured = False
+    while todo:
+        left = len(todo)
+        try:
+            with (
+                Testbed(job.backend) as testbed,
+                testbed.serve(served, spec_dir=spec_dir, **job.measurer.server_options(job.plan)) as far_end,
+                job.measurer(Bench(job.plan, job.campaign, specs, *far_end, programs, testbed.folder)) as measuring,
+            ):
+                over = testbed.backend
+                told = over.name, versions | {"link_kernel": over.version}
+                if not measured:
+                    cells = len({cell for _, cell in todo})
+                    say(f"Measuring over {over.name} ({over.version}): {cells} cells, {left} rounds of a cell to go.")
+                links = {cell.link for _, cell in todo}
+                checks = _prepare(testbed, measuring, [job.profiles[name] for name in job.plan.links if name in links])
+                for result in checks:
+                    if not measured:
+                        say(_describe(result))
+                        yield Part(None, -1, {"link_checks": [_check_row(result, job.campaign, -1, None)]}, 0, *told)
+                while todo:
+                    number, cell = todo[0]
+                    rows, failures = _round(job, testbed, measuring, number, cell)
+                    testbed.raise_if_dead()  # what it measured last is not to be believed then
+                    yield Part(cell, number, rows, failures, *told)
+                    todo.popleft()
+                    measured = True
+        except (ProcessDied, TestbedError) as died:
+            if not measured:
+                raise
+            if left == len(todo):
+                raise CampaignError(
+                    f"a round cannot be measured: {died}",
+                    where=job.campaign,
+                    next_step="Mend the fault and give the same command again: it goes on from there.",
+                ) from died
+            say(f"{died} The testbed is made anew and the round in flight measured again.")
+
+
+def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Iterator[LinkCheck]:
+    """Every link once, so that its delay is calibrated, and everything once without recording it."""
+    for place, profile in enumerate(links):
+        yield testbed.set_link(profile)
+        if place == 0:
+            measuring.warm_up()
+
+
+def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: Cell) -> tuple[Rows, int]:
+    """One repetition of one cell: the link's check, then every condition once."""
+    profile = job.profiles[cell.link]
+    changed = testbed.profile is None or testbed.profile.name != profile.name
+    result = testbed.set_link(profile) if changed else testbed.check_link()
+    if not result.passed and not changed:
+        result = testbed.set_link(profile)
+    rows: dict[str, list[Any]] = {"link_checks": [_check_row(result, job.campaign, number, cell.page)]}
+    failures = 0
+    for position, condition in enumerate(job.plan.shuffled(number, cell, measuring.conditions(cell))):
+        if result.passed:
+            found = measuring.measure(condition, cell, number, position)
+        else:
+            why = f"not measured: the link's check failed ({result.verdict})"
+            found = measuring.failed(condition, cell, number, position, why)
+        faults = 0
+        for table, some in found.items():
+            rows.setdefault(table, []).extend(some)
+            faults += sum(row.get("error") is not None for row in some)
+        if faults:
+            testbed.raise_if_dead()  # at once: whatever follows would fail too
+        failures += faults
+    return rows, failures
+
+
+def _check_row(result: LinkCheck, campaign: str, number: int, page: str | None) -> dict[str, Any]:
+    row = asdict(result)
+    row["rtt_samples_ms"] = list(result.rtt_samples_ms)
+    return {"campaign": campaign, "round": number, "page": page} | row
+
+
+def _describe(result: LinkCheck) -> str:
+    rtt = "no answer" if result.rtt_ms is None else f"{result.rtt_ms:.2f} ms"
+    rates = " ".join(
+        f"{name} {measured:.2f} of {nominal:.2f} Mbit/s"
+        for name, measured, nominal in (
+            ("down", result.down_mbit, result.nominal_down_mbit),
+            ("up", result.up_mbit, result.nominal_up_mbit),
+        )
+        if measured is not None and nominal is not None
+    )
+    return f"  link {result.link:<10} RTT {rtt} of {result.nominal_rtt_ms:.2f} ms  {rates}  {result.verdict}"

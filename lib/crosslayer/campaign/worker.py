@@ -1,0 +1,75 @@
+"""The command of a campaign's guest: a job on standard input, each part a line of JSON on standard output.
+
+What is for the user goes to standard error. `campaign.guests` starts it and reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.rounds import Job, Part, measured_here
+from crosslayer.errors import CrosslayerError
+from crosslayer.testbed import private
+from crosslayer.testbed.errors import TestbedError
+
+WORDS: Final = [sys.executable, "-m", "crosslayer.campaign.worker"]
+
+
+def main() -> None:
+    """Measure the job; a fault is the last line."""
+    try:
+        private.enter(WORDS)
+        job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this guest
+        for part in measured_here(job, lambda line: print(line, file=sys.stderr, flush=True)):
+            _write(to_json(part))
+    except CrosslayerError as error:
+        _write({"fault": error.what, "where": error.where, "next_step": error.next_step} | _kind(error))
+        sys.exit(1)
+
+
+def _kind(error: CrosslayerError) -> dict[str, bool]:
+    return {"cannot_measure": isinstance(error, TestbedError)}
+
+
+def _write(value: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def to_json(part: Part) -> dict[str, Any]:
+    """A part as JSON values."""
+    cell = None if part.cell is None else [part.cell.link, part.cell.page]
+    return {
+        "cell": cell,
+        "number": part.number,
+        "rows": {table: [dict(row) for row in rows] for table, rows in part.rows.items()},
+        "failures": part.failures,
+        "backend": part.backend,
+        "versions": part.versions,
+    }
+
+
+def from_json(line: bytes) -> Part:
+    """The part that a line of a worker holds.
+
+    Raises
+    ------
+    CrosslayerError
+        The fault that the worker ended with.
+    """
+    value = json.loads(line)
+    if "fault" in value:
+        kind = TestbedError if value["cannot_measure"] else CampaignError
+        raise kind(value["fault"], where=value["where"], next_step=value["next_step"])
+    cell = None if value["cell"] is None else Cell(*value["cell"])
+    return Part(cell, value["number"], value["rows"], value["failures"], value["backend"], value["versions"])
+
+
+if __name__ == "__main__":
+    main()

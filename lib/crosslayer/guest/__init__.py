@@ -1,0 +1,12 @@
+"""A User-Mode Linux guest in which everything is measured, by a clock that stands still while anything computes.
+
+Also where the host refuses namespaces, then by the wall clock. It runs commands; what they measure may not enter here.
+See docs/clocks.md.
+"""
+
+from crosslayer.guest.attached import run_attached
+from crosslayer.guest.errors import GuestDied, GuestError
+from crosslayer.guest.kernel import Kernel, find_kernel
+from crosslayer.guest.machine import Clock, Machine, inside
+
+__all__ = ["Clock", "GuestDied", "GuestError", "Kernel", "Machine", "find_kernel", "inside", "run_attached"]

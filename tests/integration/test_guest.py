@@ -1,0 +1,306 @@
+"""The guest: a command in it is as on the host, its clock stands still while it computes, and it leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from crosslayer.errors import CrosslayerError
+from crosslayer.guest import find_kernel
+from crosslayer.links import load_profiles
+from tests.integration import test_link
+from tests.integration.conftest import CROSSLAYER, Run
+
+REFUSING = [
+    "unshare", "--user", "--map-root-user", "--mount", "--propagation", "private",
+    sys.executable, str(Path(__file__).with_name("refusing.py")),
+]  # fmt: skip
+"""As in a container: no namespaces, no mounts, no TUN, /dev/shm noexec."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernel() -> None:
+    try:
+        find_kernel()
+    except CrosslayerError as error:
+        pytest.skip(f"{error.what}: {error.next_step}")
+
+
+def run(*words: str, before: tuple[str, ...] = (), **options: object) -> subprocess.CompletedProcess[str]:
+    """Run the `crosslayer` command; 10 minutes at most."""
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        [*before, *CROSSLAYER, *words], capture_output=True, text=True, timeout=600, check=False, **options
+    )
+
+
+def virtual(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """The command by the virtual clock."""
+    return run(words[0], "--clock", "virtual", *words[1:], **options)
+
+
+def refused(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """The command where namespaces are refused: in a guest by itself, by the wall clock."""
+    return run(*words, before=tuple(REFUSING), **options)
+
+
+@pytest.fixture(params=[virtual, refused], ids=["virtual", "refused"])
+def in_guest(request: pytest.FixtureRequest) -> Run:
+    """Both ways into a guest; the second skips where even the test may not make the container it wants."""
+    if request.param is refused:
+        trial = subprocess.run([*REFUSING, "true"], capture_output=True, text=True, check=False)
+        if trial.returncode != 0:
+            pytest.skip(f"no filter to try it under: {trial.stderr.strip()}")
+    found: Run = request.param
+    return found
+
+
+# The link through the kernel's own netem: the tests and tolerances of the uml backend from outside.
+
+
+@pytest.mark.parametrize("name", ["fiber", "cable", "dsl", "4g", "4g-medium"])
+def test_ping_takes_the_profiles_rtt(in_guest: Run, name: str) -> None:
+    test_link.test_ping_takes_the_profiles_rtt(in_guest, name)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_link.test_exit_status_environment_and_resolver,
+        test_link.test_a_signal_shows_as_a_shell_shows_it,
+        test_link.test_an_unknown_command_or_profile_is_one_line,
+        test_link.test_nothing_of_the_host_is_reachable,
+    ],
+)
+def test_the_link_is_as_on_the_host(in_guest: Run, test: Callable[[Run], None]) -> None:
+    test(in_guest)
+
+
+def test_rates_and_loss_are_the_profiles(in_guest: Run, tmp_path: Path) -> None:
+    test_link.test_rates_and_loss_are_the_profiles(in_guest, tmp_path)
+
+
+def test_the_virtual_clock_tells_the_links_time_alone() -> None:
+    """On a machine that is as busy as it may be: ping's least and greatest RTT, and an hour that takes seconds."""
+    script = "ping -q -i 0.1 -c 20 $CROSSLAYER_SERVER; date +%s; sleep 3600; date +%s"
+    begin = time.monotonic()
+    done = virtual("link", "fiber", "--no-server", "--", "sh", "-c", script)
+    assert time.monotonic() - begin < 300
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"= ([\d.]+)/[\d.]+/([\d.]+)/", done.stdout)
+    assert found is not None, done.stdout
+    least, most = map(float, found.groups())
+    assert least == pytest.approx(load_profiles()["fiber"].rtt_ms, abs=0.05)
+    assert most - least < 0.02
+    before, after = done.stdout.split()[-2:]
+    assert int(after) - int(before) in (3600, 3601)
+
+
+def test_files_are_the_hosts_and_only_named_folders_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "given").write_text("of the host\n", encoding="utf-8")
+    named = tmp_path / "named"
+    named.mkdir()
+    script = (
+        f"cat {tmp_path}/given; echo result > {named}/result; echo gone > {tmp_path}/gone; echo x > /usr/x || echo no"
+    )
+    done = virtual("link", "local", "--writable", str(named), "--no-server", "--", "sh", "-c", script)
+    assert done.stdout == "of the host\nno\n", done.stderr
+    assert (named / "result").read_text(encoding="utf-8") == "result\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given", "named"]
+    assert not Path("/usr/x").exists()
+
+
+def test_standard_input_output_and_errors_are_three(in_guest: Run) -> None:
+    sent = "".join(f"line {number}\n" for number in range(5000))
+    done = in_guest("link", "local", "--no-server", "--", "sh", "-c", "wc -l; echo fault >&2", input=sent)
+    assert (done.returncode, done.stdout.strip()) == (0, "5000")
+    assert done.stderr.endswith("fault\n")
+
+
+def _terminal(*words: str, keys: bytes) -> tuple[str, int]:
+    """Run the command on a terminal, press `keys` when it says it is ready; all it said, and its exit status."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(CROSSLAYER[0], [*CROSSLAYER, *words])
+    said, deadline = b"", time.monotonic() + 300
+    while time.monotonic() < deadline and select.select([terminal], [], [], 60)[0]:
+        try:
+            part = os.read(terminal, 1 << 16)
+        except OSError:  # the other end is closed
+            break
+        if b"ready" in part and b"ready" not in said:
+            os.write(terminal, keys)
+        said += part
+    os.close(terminal)
+    return said.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_terminal_is_one_and_its_keys_arrive() -> None:
+    script = "tty; stty size; echo ready; read word; echo got $word; exit 5"
+    words = ("link", "--clock", "virtual", "local", "--no-server", "--", "sh", "-c", script)
+    said, status = _terminal(*words, keys=b"hello\r")
+    assert status == 5
+    assert "/dev/pts/" in said
+    assert "got hello" in said
+
+
+def test_control_c_is_for_the_command() -> None:
+    script = "trap 'echo interrupted; exit 6' INT; echo ready; while :; do sleep 0.2; done"
+    words = ("link", "--clock", "virtual", "local", "--no-server", "--", "sh", "-c", script)
+    said, status = _terminal(*words, keys=b"\x03")
+    assert "interrupted" in said
+    assert status in (1, 6, 130)  # `crosslayer` is interrupted with it, as on the host
+
+
+def _kernels() -> list[str]:
+    kernel = str(find_kernel().path).encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if kernel in (entry / "cmdline").read_bytes().split(b"\0")[:1]:
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def up() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A guest whose command runs for long, and its kernel's process."""
+    others = set(_kernels())
+    words = [
+        *CROSSLAYER,
+        "link",
+        "--clock",
+        "virtual",
+        "local",
+        "--no-server",
+        "--",
+        "sh",
+        "-c",
+        "echo up; read forever",
+    ]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, text=True, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "up\n"
+        (kernel,) = set(_kernels()) - others
+        yield process, kernel
+        process.kill()
+
+
+def _gone(kernel: str) -> bool:
+    deadline = time.monotonic() + 10
+    while kernel in _kernels():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_kill_9_of_the_command_ends_the_guest(up: tuple[subprocess.Popen[str], str]) -> None:
+    process, kernel = up
+    process.kill()
+    assert _gone(kernel)
+
+
+def test_kill_9_of_the_guest_is_one_message(up: tuple[subprocess.Popen[str], str]) -> None:
+    process, kernel = up
+    os.kill(int(kernel), signal.SIGKILL)
+    _output, errors = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert "the guest ended with status -9" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small campaign by two guests, one of which is killed when the first round is safe."""
+    folder = tmp_path_factory.mktemp("virtual") / "campaign"
+    words = [
+        *CROSSLAYER,
+        "measure",
+        "--clock",
+        "virtual",
+        "--jobs",
+        "2",
+        "--links",
+        "fiber,4g",
+        "--pages",
+        "example.org",
+    ]
+    others = set(_kernels())
+    with subprocess.Popen(
+        [*words, "--rounds", "2", "--out", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        said = ""
+        while "1/4" not in said and (part := process.stderr.read(1)):
+            said += part
+        for kernel in sorted(set(_kernels()) - others)[:1]:
+            os.kill(int(kernel), signal.SIGKILL)
+        output, rest = process.communicate(timeout=1200)
+    assert process.returncode == 0, said + rest
+    assert output.strip().endswith(str(folder))
+    return folder
+
+
+def _rows(folder: Path, table: str) -> pl.DataFrame:
+    return pl.read_parquet(folder / table / "**/*.parquet", hive_partitioning=False)
+
+
+def test_guests_share_a_campaign_and_one_that_dies_costs_its_round_in_flight(campaign: Path) -> None:
+    rows = _rows(campaign, "page_loads").filter(variant="main")
+    assert rows["error"].is_null().all()
+    each = rows.group_by("link", "page", "round", "h3").len()
+    assert (each.height, each["len"].max()) == (8, 1)
+    about = json.loads((campaign / "campaign.json").read_text(encoding="utf-8"))
+    assert about["plan"]["clock"] == "virtual"
+    assert about["backend"] == "netem"
+    assert about["versions"]["guest_kernel"] == find_kernel().version
+    assert set(rows["clock"]) == {"virtual"}
+
+
+def test_an_exchange_takes_its_round_trips(campaign: Path) -> None:
+    """The limits of the issue, on whatever machine and however busy."""
+    limits = {
+        "fiber": {"DoUDP": 1.005, "DoQ": 2.03, "DoH": 3.03},
+        "4g": {"DoUDP": 1.002, "DoQ": 2.02, "DoH": 3.012},
+    }
+    rows = _rows(campaign, "dns_exchanges").filter(pl.col("error").is_null())
+    for (link, protocol), some in rows.group_by("link", "protocol"):
+        rtts = some["total_ms"] / load_profiles()[str(link)].rtt_ms
+        most = limits[str(link)][str(protocol)]
+        assert int(most) <= rtts.median() <= most, (link, protocol)  # type: ignore[operator]
+        assert rtts.max() - rtts.min() < 0.005, (link, protocol)  # type: ignore[operator]
+
+
+def test_early_data_saves_a_round_trip_of_the_response(campaign: Path) -> None:
+    rows = _rows(campaign, "page_loads").filter(variant="main")
+    full, early = (rows.filter(h3=kind).sort("link", "round") for kind in ("1-rtt", "0-rtt"))
+    saved = full["response_start_ms"] - early["response_start_ms"]
+    for link, some in zip(full["link"], saved, strict=True):
+        assert 0.99 <= some / load_profiles()[link].rtt_ms <= 1.05, link
+
+
+def test_the_same_plan_by_the_other_clock_is_another_campaign(campaign: Path) -> None:
+    words = ("--links", "fiber,4g", "--pages", "example.org", "--rounds", "2", "--out", str(campaign))
+    done = run("measure", *words)
+    assert done.returncode == 1
+    assert "clock is virtual there and wall now" in done.stderr
+
+
+def test_jobs_are_for_the_virtual_clock() -> None:
+    done = run("measure", "--jobs", "2")
+    assert done.returncode == 2
+    assert "would disturb each other" in done.stderr

@@ -1,0 +1,107 @@
+"""The guest's parts that need no guest: which kernel, where its memory goes, who measures which round."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.guests import shares
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.rounds import Part
+from crosslayer.campaign.worker import from_json, to_json
+from crosslayer.guest import GuestError, Machine, find_kernel, inside
+from crosslayer.guest import machine as machines
+from crosslayer.testbed.errors import TestbedError
+
+ABOUT = {
+    "version": "7.2.13",
+    "config_sha256": "c0",
+    "source": "linux-source-7.2 7.2.13-1",
+    "source_sha256": "50",
+    "patch_sha256": "9a",
+    "clock_read_ns": 16,
+    "inputs_sha256": "not of interest",
+}
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A kernel that a variable names."""
+    path = tmp_path / "crosslayer-linux"
+    path.write_text("#!/bin/sh\n", encoding="utf-8")
+    path.chmod(0o755)
+    monkeypatch.setenv("CROSSLAYER_KERNEL", str(path))
+    return path
+
+
+def test_a_kernel_says_what_it_was_built_from(kernel: Path) -> None:
+    kernel.with_name("crosslayer-linux.json").write_text(json.dumps(ABOUT), encoding="utf-8")
+    found = find_kernel()
+    assert (found.path, found.version, found.clock_read_ns) == (kernel, "7.2.13", 16)
+    assert found.as_versions()["guest_kernel_config_sha256"] == "c0"
+
+
+@pytest.mark.parametrize("about", [None, "{", "{}"], ids=["no file", "no JSON", "no version"])
+def test_a_kernel_of_unknown_origin_is_refused(kernel: Path, about: str | None) -> None:
+    if about is not None:
+        kernel.with_name("crosslayer-linux.json").write_text(about, encoding="utf-8")
+    with pytest.raises(GuestError, match="how the guest's kernel was built") as caught:
+        find_kernel()
+    assert "make guest" in caught.value.next_step
+
+
+def test_without_a_kernel_the_way_to_one_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLAYER_KERNEL", str(tmp_path / "none"))
+    with pytest.raises(TestbedError, match="no kernel for the guest") as caught:
+        Machine(["/bin/true"], clock="virtual")
+    assert "make guest" in caught.value.next_step
+
+
+def test_memory_goes_where_executable_mappings_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "is not there"))
+    assert machines._memory_folder().is_dir()
+    monkeypatch.setattr(machines, "MEMORY_BYTES", 1 << 60)
+    with pytest.raises(GuestError, match="noexec") as caught:
+        machines._memory_folder()
+    assert "TMPDIR" in caught.value.next_step
+
+
+def test_a_command_knows_the_clock_of_its_guest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(machines.MARK, raising=False)
+    assert inside() is None
+    monkeypatch.setenv(machines.MARK, "virtual")
+    assert inside() == "virtual"
+
+
+@pytest.mark.parametrize("guests", [1, 2, 3, 100])
+def test_guests_share_every_round_and_keep_the_pages_of_a_link_together(guests: int) -> None:
+    plan = Plan(study="coalescing", links=("fiber", "4g"), pages=("a", "b", "c"), rounds=3)
+    todo = [(number, cell) for number in range(plan.rounds) for cell in plan.order(number)]
+    found = shares(todo, guests)
+    assert len(found) == min(guests, 6)
+    shared = [entry for share in found for entry in share]
+    assert len(shared) == len(todo)
+    assert set(shared) == set(todo)
+    for share in found:
+        assert len(share) % len(plan.pages) == 0
+        for at in range(0, len(share), 3):
+            assert len({(number, cell.link) for number, cell in share[at : at + 3]}) == 1
+
+
+def test_a_part_comes_out_of_a_guest_as_it_went_in() -> None:
+    rows = {"dns_exchanges": [{"round": 1, "total_ms": 14.782144, "error": None, "retry_received": False}]}
+    part = Part(Cell("4g", "example.org"), 1, rows, 0, "netem", {"python": "3.13"})
+    assert from_json(json.dumps(to_json(part)).encode()) == part
+    checks = Part(None, -1, {"link_checks": [{"rtt_samples_ms": [1.0, 2.0]}]}, 0, "netem", {})
+    assert from_json(json.dumps(to_json(checks)).encode()) == checks
+
+
+def test_a_fault_in_a_guest_is_the_campaigns_fault() -> None:
+    line = {"fault": "there is no chromium", "where": "here", "next_step": "Install it."}
+    with pytest.raises(TestbedError, match="no chromium"):
+        from_json(json.dumps(line | {"cannot_measure": True}).encode())
+    with pytest.raises(CampaignError, match="Install it"):
+        from_json(json.dumps(line | {"cannot_measure": False}).encode())
