@@ -223,10 +223,10 @@ def test_kill_9_of_the_guest_is_one_message(up: tuple[subprocess.Popen[str], str
     assert "Traceback" not in errors
 
 
-@pytest.fixture(scope="module")
-def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small campaign by two guests, one of which is killed when the first round is safe."""
-    folder = tmp_path_factory.mktemp("virtual") / "campaign"
+def _measure_until(
+    sign: str, folder: Path, kill: Callable[[subprocess.Popen[str], list[str]], None]
+) -> tuple[int, str]:
+    """Measure with two guests, kill something when the progress shows `sign`; exit status and all that was said."""
     words = [
         *CROSSLAYER,
         "measure",
@@ -239,19 +239,28 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--pages",
         "example.org",
     ]
-    others = set(_kernels())
+    others, said = set(_kernels()), ""
     with subprocess.Popen(
-        [*words, "--rounds", "2", "--out", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*words, "--rounds", "2", "--out", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
-        said = ""
-        while "1/4" not in said and (part := process.stderr.read(1)):
+        while sign not in said and (part := process.stderr.read(1)):
             said += part
-        for kernel in sorted(set(_kernels()) - others)[:1]:
-            os.kill(int(kernel), signal.SIGKILL)
-        output, rest = process.communicate(timeout=1200)
-    assert process.returncode == 0, said + rest
-    assert output.strip().endswith(str(folder))
+        kill(process, sorted(set(_kernels()) - others))
+        said += process.communicate(timeout=1200)[1]
+    for kernel in set(_kernels()) - others:
+        assert _gone(kernel)
+    return process.returncode, said
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small campaign by two guests: killed when the first round is safe, and gone on with; then a guest is killed."""
+    folder = tmp_path_factory.mktemp("virtual") / "campaign"
+    status, said = _measure_until(" 1/", folder, lambda process, _kernels: process.kill())
+    assert status == -signal.SIGKILL, said
+    status, said = _measure_until(" 1/", folder, lambda _process, kernels: os.kill(int(kernels[0]), signal.SIGKILL))
+    assert status == 0, said
     return folder
 
 
