@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -89,6 +89,8 @@ class Run:
     """Dataset folder; None until it is measured."""
     figures: Path
     notice: str = ""
+    _shown: set[str] = field(default_factory=set)
+    """Notebooks that were run."""
 
     def measure(self) -> Text:
         """Measure a campaign of this size, unless a dataset was given, and say what is analysed.
@@ -118,6 +120,7 @@ class Run:
         NotebookError
             With the error of the cell that failed. A figure that cannot be drawn is a box, and `report` tells of it.
         """
+        self._shown.add(name)
         study = next((s.name for s in STUDIES.values() if name in {section.notebook for section in s.sections}), None)
         if study == DEFAULT:
             self._execute(name, campaign=str(self._dataset.folder), notice=self.notice)
@@ -130,6 +133,18 @@ class Run:
                 display(shown.failure(saved.error))
             elif saved.figure.notebook == name:
                 shown.show_saved(self.figures / saved.study.name / f"{saved.figure.name}.png", saved.figure)
+
+    def others(self) -> None:
+        """Run the notebooks of all studies that have not been run by name: a study that is added shows itself.
+
+        Raises
+        ------
+        NotebookError
+            As `notebook`.
+        """
+        for section in (section for study in STUDIES.values() for section in study.sections):
+            if section.notebook not in self._shown:
+                self.notebook(section.notebook)
 
     def _execute(self, name: str, **parameters: str) -> None:
         import papermill
