@@ -23,7 +23,7 @@ MARK: Final = "CROSSLAYER_INSIDE_GUEST"
 """Environment variable of every command in a guest: its clock."""
 
 MEMORY_BYTES: Final = 4 << 30
-"""An upper bound: what the guest never touched costs the host nothing. Chromium and the rest touch about 1.5 GB."""
+"""An upper bound: what the guest never touched costs the host nothing."""
 
 _HEAD = struct.Struct(">cI")
 _LOG_BYTES = 4000
