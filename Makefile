@@ -1,12 +1,13 @@
 # The same environment without Nix, on Debian or Ubuntu. Each target does what is missing first.
 #
-#   make setup       system packages (apt, asks for sudo only for that), .venv from requirements.lock, Go build
-#   make reproduce   measure on this machine and draw every figure: figures/index.html (SIZE=smoke, quick or paper;
-#                    CLOCK=wall or virtual)
-#   make guest       the kernel of the guest that measures by a virtual clock (docs/clocks.md), about 10 minutes, once
-#   make test        every test
-#   make lab         JupyterLab on the notebooks
-#   make lock        renew requirements.lock and the locks in setup/ after a change of pyproject.toml or setup/pinned.in
+#   make setup         system packages (apt, asks for sudo only for that), .venv from requirements.lock, Go build
+#   make reproduce     measure on this machine and draw every figure: figures/index.html (SIZE=smoke, quick or paper;
+#                      CLOCK=wall or virtual)
+#   make guest         the kernel of the guest that measures by a virtual clock (docs/clocks.md), about 10 minutes, once
+#   make test          every test
+#   make environments  the unit tests and the report with the oldest packages allowed, and with those of nix develop
+#   make lab           JupyterLab on the notebooks
+#   make lock          renew requirements.lock and the locks in setup/ after a change of pyproject.toml or setup/pinned.in
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -19,7 +20,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GO_SOURCES := $(shell find emulation -name '*.go' -o -name go.mod -o -name go.sum)
 
-.PHONY: help setup guest reproduce test lab lock lint clean
+.PHONY: help setup guest reproduce test environments lab lock lint clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -59,6 +60,9 @@ reproduce: setup $(if $(filter virtual,$(CLOCK)),guest)
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/papermill notebooks/run_all.ipynb build/notebooks/run_all.ipynb \
 	  -p size $(SIZE) -p clock $(CLOCK) --cwd notebooks --log-output --no-progress-bar
 	@echo "Figures: figures/index.html"
+
+environments: setup
+	@setup/environments
 
 test: setup
 	@setup/test

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crosslayer.report._until_merged import figures_of
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -86,7 +85,7 @@ def test_every_chart_draws_without_a_network(page: Path, browser: webdriver.Chro
     drawn = WebDriverWait(browser, 120).until(
         lambda driver: driver.execute_script("return document.documentElement.dataset.drawn")
     )
-    figures = figures_of(STUDIES[DEFAULT])
+    figures = STUDIES[DEFAULT].figures
     assert int(drawn) == len(figures)
     assert len(browser.find_elements("css selector", ".chart svg.marks")) == len(figures)
     assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []

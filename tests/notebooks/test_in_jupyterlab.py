@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crosslayer.report._until_merged import figures_of
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -180,7 +179,7 @@ def seen(browser: webdriver.Chrome, cells: list[dict[str, Any]], asked: str) -> 
 
 @pytest.mark.parametrize("name", OF_STUDIES)
 def test_a_notebook_shows_its_figures(lab: Lab, browser: webdriver.Chrome, name: str) -> None:
-    figures = [figure.name for figure in figures_of(OF_STUDIES[name]) if figure.notebook == name]
+    figures = [figure.name for figure in OF_STUDIES[name].figures if figure.notebook == name]
     cells = run_in_lab(lab, browser, name)
     drawn = seen(browser, cells, "study.figure(")
     assert len(drawn) == len(figures)
@@ -204,7 +203,7 @@ def test_run_all_shows_every_figure(lab: Lab, browser: webdriver.Chrome) -> None
     path.write_text(path.read_text().replace('campaign = \\"\\"', 'campaign = \\"data/raw/coalescing\\"'))
     cells = run_in_lab(lab, browser, "run_all")
     pictures = [out for cell in cells for out in cell["outputs"] if "image/png" in out.get("data", {})]
-    assert len(pictures) == sum(len(figures_of(study)) for study in STUDIES.values())
+    assert len(pictures) == sum(len(study.figures) for study in STUDIES.values())
     assert set(seen(browser, cells, "run.notebook(")) == {"img"}
     assert (lab.checkout / "figures" / "index.html").is_file()
 

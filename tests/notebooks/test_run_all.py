@@ -13,7 +13,6 @@ from typing import Any
 import nbformat
 import papermill
 import pytest
-from crosslayer.report._until_merged import figures_of
 from papermill.exceptions import PapermillExecutionError
 
 import synthetic
@@ -21,7 +20,7 @@ from crosslayer.studies import STUDIES
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-FIGURES = {figure.name: (study.name, figure) for study in STUDIES.values() for figure in figures_of(study)}
+FIGURES = {figure.name: (study.name, figure) for study in STUDIES.values() for figure in study.figures}
 OF_STUDIES = {section.notebook: study for study in STUDIES.values() for section in study.sections}
 ALL = ("run_all", *OF_STUDIES, "server_cost")
 
@@ -64,7 +63,7 @@ def test_exploring_takes_twenty_lines() -> None:
 def test_a_notebook_shows_the_figures_that_belong_to_it(name: str) -> None:
     source = "\n".join(cell.source for cell in read(name).cells if cell.cell_type == "code")
     shown = re.findall(r'study\.figure\("([^"]+)"\)', source)
-    own = {figure.name: figure for figure in figures_of(OF_STUDIES[name]) if figure.notebook == name}
+    own = {figure.name: figure for figure in OF_STUDIES[name].figures if figure.notebook == name}
     assert sorted(shown) == sorted(own)
     assert set(re.findall(r'study\.table\("([^"]+)"\)', source)) == {name for name in shown if own[name].table}
     assert set(re.findall(r'study\.verdict\("([^"]+)"\)', source)) == {name for name in shown if own[name].verdict}

@@ -68,6 +68,7 @@ def test_a_campaign_tells_its_plan_its_program_and_its_files(tmp_path: Path, mon
         "plan: pages": "example.org",
         "plan: rounds": "2",
         "plan: seed": "1",
+        "plan: clock": "wall",
     }
     made = {unquote(item["@id"]) for item in run["result"]}
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
