@@ -11,6 +11,7 @@ import json
 import math
 import re
 import reprlib
+import sys
 import tomllib
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -162,6 +163,8 @@ def _in_words(refusal: msgspec.ValidationError, values: object) -> FieldError:
         elif isinstance(values, list):
             values = values[int(part)]
     shown = reprlib.repr(values)
+    if isinstance(values, int) and abs(values) > sys.float_info.max:  # which msgspec says differently by its version
+        return FieldError(f"is too large, is {shown}", key=key)
     if bound := re.fullmatch(f"Expected `[^`]*` ({'|'.join(_BOUNDS)}) (.+?)([.]0)?", text):
         if bound.group(1, 2) == (">=", "0"):
             return FieldError(f"must not be negative, is {shown}", key=key, next_step="Give it as a positive number.")
