@@ -79,6 +79,7 @@ class _Worker:
         self._job, self._clock, self._core, self._ready = job, clock, core, ready
         self._todo = list(job.todo)
         self._measured = False
+        self._vain = 0
         self._start()
 
     def _start(self) -> None:
@@ -121,8 +122,9 @@ class _Worker:
         return parts
 
     def _again(self, why: str, say: Callable[[str], None], fault: GuestDied | None) -> None:
-        """Another guest for what is left, if this one got anything done."""
-        if self._left == len(self._todo):
+        """Another guest for what is left, if this one got anything done; one that was killed may be the first in vain."""
+        self._vain = self._vain + 1 if self._left == len(self._todo) else 0
+        if self._vain > (fault is not None):
             if fault is not None and not self._measured:
                 raise fault
             raise CampaignError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -88,22 +89,22 @@ def measure(
 def _keep_all(store: Store, job: Job, source: Source, say: Callable[[str], None]) -> int:
     """Every part into the store when it comes, one transaction each; how many observations failed."""
     failures, known = 0, None
-    with (
-        tqdm(total=len(job.todo), unit="round", smoothing=0.05, dynamic_ncols=True) as bar,
-        contextlib.closing(source(job, say)) as parts,
-    ):
-        for part in parts:
-            rows = {table: [{"clock": job.plan.clock, **row} for row in some] for table, some in part.rows.items()}
-            if (part.backend, part.versions) != known:
-                known = part.backend, part.versions
-                _note(store, part)
-            if part.cell is None:
-                store.add_rows(rows)
-                continue
-            store.add_round(part.cell, part.number, rows)
-            failures += part.failures
-            bar.set_postfix_str(f"{part.cell.link}, {part.cell.page}" + (f", {failures} failed" if failures else ""))
-            bar.update()
+    with contextlib.closing(source(job, say)) as parts:
+        first = next(parts)  # before there is a bar: what is missing is one line
+        with tqdm(total=len(job.todo), unit="round", smoothing=0.05, dynamic_ncols=True) as bar:
+            for part in itertools.chain((first,), parts):
+                rows = {table: [{"clock": job.plan.clock, **row} for row in some] for table, some in part.rows.items()}
+                if (part.backend, part.versions) != known:
+                    known = part.backend, part.versions
+                    _note(store, part)
+                if part.cell is None:
+                    store.add_rows(rows)
+                    continue
+                store.add_round(part.cell, part.number, rows)
+                failures += part.failures
+                at = f"{part.cell.link}, {part.cell.page}"
+                bar.set_postfix_str(f"{at}, {failures} failed" if failures else at)
+                bar.update()
     return failures
 
 
