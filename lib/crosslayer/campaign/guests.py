@@ -122,7 +122,7 @@ class _Worker:
         return parts
 
     def _again(self, why: str, say: Callable[[str], None], fault: GuestDied | None) -> None:
-        """Another guest for what is left, if this one got anything done; one that was killed may be the first in vain."""
+        """Another guest for what is left, if this one got anything done; one killed in vain may be the first."""
         self._vain = self._vain + 1 if self._left == len(self._todo) else 0
         if self._vain > (fault is not None):
             if fault is not None and not self._measured:
