@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from crosslayer.links import FRAME_BYTES, LinkError, Profile, choose, load_profiles, rtt_alone
+from crosslayer.testbed import check
 
 
 def test_paper_links_have_the_authors_values() -> None:
@@ -121,3 +122,24 @@ def test_a_profile_without_title_is_written_by_its_name(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text("[office]\nrtt_ms = 7\n", encoding="utf-8")
     assert load_profiles(file)["office"] == Profile("office", 7.0, "office")
+
+
+def test_what_the_host_adds_is_not_calibrated_into_the_link() -> None:
+    """A probe that always comes 14 ms late: no path takes that long, so the check has to see it."""
+    profile = load_profiles()["4g-medium"]
+    applied: list[tuple[float, float]] = []
+
+    class Late:
+        """Probes over the link that was applied last."""
+
+        def __init__(self, path_ms: float) -> None:
+            self.path_ms = path_ms
+
+        def rtt_samples_ms(self, _expected_ms: float) -> list[float]:
+            return [sum(applied[-1]) + self.path_ms] * check.PROBES
+
+    check.calibrated_delays(Late(0.4), profile, applied.append)  # type: ignore[arg-type]
+    assert sum(applied[-1]) == pytest.approx(profile.rtt_ms - 0.4)
+    applied.clear()
+    check.calibrated_delays(Late(14), profile, applied.append)  # type: ignore[arg-type]
+    assert sum(applied[-1]) + 14 - profile.rtt_ms > 5 * check.tolerance_ms(profile)
