@@ -74,12 +74,13 @@ class Web(Measurer):
         except (BrowserError, StubError) as error:
             self.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
-        evidence = load_evidence(server.events(), page, early_data=False, resumed=False)
+        events = server.events()
+        evidence = load_evidence(events, page, early_data=False, resumed=False, validated=False)
         fault = unaccounted(queries, page, protocol)
         row = row | load_columns(load) | lookup_summary(queries, page) | ({"error": fault} if fault else {}) | evidence
         return {
             "page_loads": [row],
-            "resources": resource_rows(row, load),
+            "resources": resource_rows(row, load, events),
             "lookups": [Lookups.place(row) | columns for columns in lookup_columns(queries)],
         }
 
