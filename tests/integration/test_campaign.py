@@ -75,6 +75,16 @@ def test_zero_rtt_is_what_the_server_saw(campaign: Path) -> None:
     assert (loads["session_resumed"] == (loads["h3"] == "0-rtt")).all()
 
 
+def test_zero_rtt_is_measured_with_the_token_and_without_it(campaign: Path) -> None:
+    loads = pl.read_parquet(campaign / "page_loads/**/*.parquet").filter(pl.col("error").is_null())
+    with_token, without = (loads.filter(h3="0-rtt", variant=variant) for variant in ("main", "no-token"))
+    assert min(with_token.height, without.height) >= 3
+    assert with_token["address_validated"].all()
+    assert not loads.filter(pl.col("h3") == "1-rtt")["address_validated"].any()
+    assert not without["address_validated"].any()
+    assert loads["server_ms"].null_count() == 0
+
+
 def test_times_are_in_the_order_of_the_protocols(campaign: Path) -> None:
     """Whatever the machine's noise, no exchange can beat its round-trips, and the sizes are the protocols'."""
     nominal = {"fiber": 14.767, "4g": 91.852}

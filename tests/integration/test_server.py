@@ -15,7 +15,7 @@ import pytest
 from crosslayer import places
 from crosslayer.errors import CrosslayerError
 from crosslayer.process import ProcessDied
-from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server, ServerError
+from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server, ServerError, TokenEvent
 
 ADDRESSES = {"www.example.org": "10.53.1.1", "alias-1.example.org": "10.53.1.2"}
 DOCUMENT = gzip.compress(b"<!doctype html><title>Test</title>" + b"<p>text" * 500, mtime=0)
@@ -130,7 +130,12 @@ def test_early_data_is_answered_early(namespace: Namespace, server: Server, kind
         (listener if kind == "h3" else kind, False, True),
         (listener if kind == "h3" else kind, True, True),
     ]
+    # The client brings the token of the connection before.
+    assert [e.address_validated for e in heard] == [False, True, True]
+    tokens = [e.remote for e in events if isinstance(e, TokenEvent)]
+    assert tokens == ([] if kind == "doq" else [e.remote for e in heard])
     connections = [e for e in events if isinstance(e, ConnectionEvent)]
+    assert [e.address_validated for e in connections] == [False, True, True]
     assert [(e.listener, e.resumed, e.local, e.error) for e in connections] == [
         (listener, resumed, "10.53.1.1:853" if kind == "doq" else "10.53.1.1:443", "")
         for resumed in (False, True, True)

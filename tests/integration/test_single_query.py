@@ -54,6 +54,7 @@ def test_every_condition_is_what_it_says(rows: pl.DataFrame) -> None:
             assert set(found["tls_version"]) == {"TLSv1.2" if variant == "tls-1.2" else "TLSv1.3"}
         if protocol in ("DoQ", "DoH3"):
             assert (found["early_data_accepted"] == (resumption == "early-data")).all()
+            assert (found["address_validated"] == (resumption != "none" or variant == "retry")).all()
             # A token from the warming connection makes another Retry unnecessary.
             assert (found["retry_received"] == (variant == "retry" and resumption == "none")).all()
 

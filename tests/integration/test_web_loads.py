@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -55,6 +56,16 @@ def test_a_load_over_every_transport(dataset: Dataset) -> None:
     assert set(rows["coupling"]) == {"coupled"}
     assert not rows["session_resumed"].any()  # a new user context: the web's handshakes are full
     assert set(dataset.table("resources").collect()["protocol"]) == {"h3"}
+
+
+def test_a_page_with_aliases_loads_as_well(testbed_machine: None, tmp_path: Path) -> None:
+    command = ["measure", "--study", "web", "--links", "fiber", "--pages", "example.org", "--rounds", "1"]
+    subprocess.run(
+        [*CROSSLAYER, *command, "--out", str(tmp_path / "web")], check=True, capture_output=True, timeout=300
+    )
+    rows = loads(Dataset.open(tmp_path / "web"))
+    assert rows["error"].to_list() == [None] * len(Protocol)
+    assert set(rows["lookup_count"]) == {1}
 
 
 def test_every_lookup_is_accounted_for(dataset: Dataset) -> None:

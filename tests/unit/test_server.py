@@ -12,24 +12,26 @@ from crosslayer.testbed.server import (
     QueryEvent,
     RequestEvent,
     ServerError,
+    TokenEvent,
     parse_event,
     zone_text,
 )
 
 QUERY = {
     "event": "query", "time": 1, "listener": "doq", "remote": "10.53.0.1:4000", "name": "www.example.org.", "type": "A",
-    "rcode": "NOERROR", "handshake_complete": False, "resumed": True,
+    "rcode": "NOERROR", "handshake_complete": False, "resumed": True, "address_validated": True,
 }  # fmt: skip
 REQUEST = {
     "event": "request", "time": 1, "done": 2, "listener": "h3", "remote": "10.53.0.1:4000", "server_name": "a",
     "host": "a", "method": "GET", "path": "/", "status": 200, "bytes": 650, "handshake_complete": True,
-    "resumed": False,
+    "resumed": False, "address_validated": False,
 }  # fmt: skip
 CONNECTION = {
     "event": "connection", "time": 1, "listener": "h3", "remote": "10.53.0.1:4000", "local": "10.53.1.1:443",
     "alpn": "h3", "server_name": "a", "resumed": True, "early_data": True, "quic_version": "v1",
-    "tls_version": "TLSv1.3", "error": "",
+    "address_validated": True, "tls_version": "TLSv1.3", "error": "",
 }  # fmt: skip
+TOKEN = {"event": "token", "time": 1, "listener": "h3", "remote": "10.53.0.1:4000", "behind_ticket": True}
 
 
 def test_zone_has_an_address_for_every_name() -> None:
@@ -48,10 +50,14 @@ def test_zone_tells_of_http3_where_it_is_asked_to() -> None:
 
 
 def test_events_become_their_classes() -> None:
-    query, request, connection = (parse_event(json.dumps(event)) for event in (QUERY, REQUEST, CONNECTION))
+    query, request, connection, token = (
+        parse_event(json.dumps(event)) for event in (QUERY, REQUEST, CONNECTION, TOKEN)
+    )
     assert isinstance(query, QueryEvent)
     assert isinstance(request, RequestEvent)
     assert isinstance(connection, ConnectionEvent)
+    assert token == TokenEvent(1, "h3", "10.53.0.1:4000", True)
+    assert (query.address_validated, request.address_validated, connection.address_validated) == (True, False, True)
     assert (query.time_ns, query.name, query.handshake_complete) == (1, "www.example.org.", False)
     assert (request.done_ns, request.bytes) == (2, 650)
     assert (connection.local, connection.early_data) == ("10.53.1.1:443", True)

@@ -76,7 +76,7 @@ def test_a_load_becomes_rows_by_the_names_of_the_w3c() -> None:
     assert (row["started_s"], row["setup_ms"], row["fcp_ms"]) == (1.5, 2.5, None)
     assert (row["resource_count"], row["navigation"]) == (1, "{}")
     assert set(row) <= {column.name for column in PageLoads.columns}
-    (resource,) = observe.resource_rows(row, load)
+    (resource,) = observe.resource_rows(row, load, [])
     assert set(resource) | {"clock"} == {column.name for column in Resources.columns}  # the engine knows the clock
     assert (resource["url"], resource["position"]) == ("https://www.example.org/a.js", 3)
     assert Lookups.place(row) == {

@@ -38,6 +38,14 @@ def test_a_load_whose_lookups_are_all_there_is_accounted_for() -> None:
     assert unaccounted([*LOAD, query(9, PAGE.host)], PAGE, Protocol.DOT) is None  # asked again by the browser
 
 
+def test_aliases_that_a_load_never_asks_for_are_no_fault() -> None:
+    page = PAGES["example.org"]
+    assert page.aliases
+    assert unaccounted([query(0, page.host), query(1, page.host, "HTTPS")], page, Protocol.DOT) is None
+    alias = query(2, page.aliases[0])
+    assert page.aliases[0] in str(unaccounted([query(0, page.host), alias], page, Protocol.DOT))
+
+
 def test_the_browsers_cache_must_not_answer() -> None:
     assert unaccounted(LOAD[2:], PAGE, Protocol.DOT) == f"the stub was not asked for {PAGE.host}"
 

@@ -23,6 +23,7 @@ func reportQUICConnection(c *early.Conn, events *eventLog) {
 	state := c.ConnectionState()
 	event := newConnectionEvent(c.Listener, c.RemoteAddr(), c.LocalAddr(), state.TLS)
 	event.EarlyData = state.Used0RTT
+	event.AddressValidated = c.AddressValidated()
 	event.QUICVersion = state.Version.String()
 	if !c.IsComplete() {
 		event.Error = context.Cause(c.Context()).Error()
@@ -36,6 +37,15 @@ func newConnectionEvent(listener string, remote, local net.Addr, state tls.Conne
 		Remote: remote.String(), Local: local.String(),
 		ALPN: state.NegotiatedProtocol, ServerName: state.ServerName, Resumed: state.DidResume,
 		TLSVersion: strings.Replace(tls.VersionName(state.Version), " ", "v", 1),
+	}
+}
+
+// reportToken writes the event of a token that a client is sent.
+func reportToken(listener string, events *eventLog) func(remote net.Addr, behindTicket bool) {
+	return func(remote net.Addr, behindTicket bool) {
+		events.write(tokenEvent{
+			Event: "token", Time: time.Now().UnixNano(), Listener: listener, Remote: remote.String(), BehindTicket: behindTicket,
+		})
 	}
 }
 

@@ -36,7 +36,8 @@ func (s *server) commands() control.Commands {
 				Connections map[string]int `json:"connections"`
 				Requests    map[string]int `json:"requests"`
 				Queries     map[string]int `json:"queries"`
-			}{control.OK, open, totals["connections"], totals["requests"], totals["queries"]}
+				Tokens      map[string]int `json:"tokens"`
+			}{control.OK, open, totals["connections"], totals["requests"], totals["queries"], totals["tokens"]}
 		},
 	}
 }

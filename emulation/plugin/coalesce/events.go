@@ -8,18 +8,20 @@ import (
 
 // connectionEvent reports a connection once its handshake is over. On TCP that is the server's part of it.
 type connectionEvent struct {
-	Event       string `json:"event"`
-	Time        int64  `json:"time"`
-	Listener    string `json:"listener"`
-	Remote      string `json:"remote"`
-	Local       string `json:"local"`
-	ALPN        string `json:"alpn"`
-	ServerName  string `json:"server_name"`
-	Resumed     bool   `json:"resumed"`
-	EarlyData   bool   `json:"early_data"`
-	QUICVersion string `json:"quic_version"`
-	TLSVersion  string `json:"tls_version"`
-	Error       string `json:"error"`
+	Event      string `json:"event"`
+	Time       int64  `json:"time"`
+	Listener   string `json:"listener"`
+	Remote     string `json:"remote"`
+	Local      string `json:"local"`
+	ALPN       string `json:"alpn"`
+	ServerName string `json:"server_name"`
+	Resumed    bool   `json:"resumed"`
+	EarlyData  bool   `json:"early_data"`
+	// AddressValidated says that a token proved the client's address with its first packet.
+	AddressValidated bool   `json:"address_validated"`
+	QUICVersion      string `json:"quic_version"`
+	TLSVersion       string `json:"tls_version"`
+	Error            string `json:"error"`
 }
 
 // requestEvent reports an HTTP request. HandshakeComplete is that of its arrival: false means early data.
@@ -37,6 +39,7 @@ type requestEvent struct {
 	Bytes             int    `json:"bytes"`
 	HandshakeComplete bool   `json:"handshake_complete"`
 	Resumed           bool   `json:"resumed"`
+	AddressValidated  bool   `json:"address_validated"`
 }
 
 // queryEvent reports a DNS query, just before its answer leaves.
@@ -50,6 +53,17 @@ type queryEvent struct {
 	Rcode             string `json:"rcode"`
 	HandshakeComplete bool   `json:"handshake_complete"`
 	Resumed           bool   `json:"resumed"`
+	AddressValidated  bool   `json:"address_validated"`
+}
+
+// tokenEvent reports that a client is sent an address-validation token, before the packet leaves. BehindTicket says that
+// the session ticket was sent before it: some clients keep no token of a server whose ticket they do not have yet.
+type tokenEvent struct {
+	Event        string `json:"event"`
+	Time         int64  `json:"time"`
+	Listener     string `json:"listener"`
+	Remote       string `json:"remote"`
+	BehindTicket bool   `json:"behind_ticket"`
 }
 
 // counted is an event that `stats` counts, by kind and listener.
@@ -60,6 +74,7 @@ type counted interface {
 func (e connectionEvent) counter() (kind, listener string) { return "connections", e.Listener }
 func (e requestEvent) counter() (kind, listener string)    { return "requests", e.Listener }
 func (e queryEvent) counter() (kind, listener string)      { return "queries", e.Listener }
+func (e tokenEvent) counter() (kind, listener string)      { return "tokens", e.Listener }
 
 // eventLog counts events and, once a file is open, writes each as one line.
 type eventLog struct {
@@ -69,7 +84,7 @@ type eventLog struct {
 }
 
 func newEventLog() *eventLog {
-	return &eventLog{counts: map[string]map[string]int{"connections": {}, "requests": {}, "queries": {}}}
+	return &eventLog{counts: map[string]map[string]int{"connections": {}, "requests": {}, "queries": {}, "tokens": {}}}
 }
 
 func (l *eventLog) open(path string) error {

@@ -232,6 +232,7 @@ func (s *server) startH3(pages site) error {
 	protocol := early.Protocol{
 		Name: listenerH3, ALPN: http3.NextProtoH3,
 		NoError: quic.ApplicationErrorCode(http3.ErrCodeNoError), ExcessiveLoad: quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad),
+		TokenSent: reportToken(listenerH3, s.events),
 	}
 	listener, err := s.policy.Listen(s.h3, protocol, s.tls, &quic.Config{
 		MaxIncomingStreams: maxStreamsOfOne, MaxIncomingUniStreams: maxUniStreams,

@@ -40,6 +40,8 @@ type exchange struct {
 	handshakeComplete bool        // when the request arrived
 }
 
+func (x exchange) addressValidated() bool { return x.conn != nil && x.conn.AddressValidated() }
+
 // ServeHTTP implements the http.Handler interface.
 func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange{Request: r, arrival: time.Now(), handshakeComplete: true}
@@ -64,9 +66,10 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// Before the handler returns, and with it the end of the stream: whoever has the whole response finds the event.
 	h.events.write(requestEvent{
-		Event: "request", Time: x.arrival.UnixNano(), Done: time.Now().UnixNano(), Listener: h.listener,
+		Event: "request", Time: x.arrival.UnixNano(), Done: x.arrival.Add(time.Since(x.arrival)).UnixNano(), Listener: h.listener,
 		Remote: r.RemoteAddr, ServerName: r.TLS.ServerName, Host: r.Host, Method: r.Method, Path: r.URL.Path,
 		Status: status, Bytes: sent, HandshakeComplete: x.handshakeComplete, Resumed: r.TLS.DidResume,
+		AddressValidated: x.addressValidated(),
 	})
 }
 
@@ -140,7 +143,7 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 	local, _ := x.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	from := early.Origin{
 		Listener: h.dns, Remote: x.RemoteAddr, Arrival: x.arrival,
-		HandshakeComplete: x.handshakeComplete, Resumed: x.TLS.DidResume,
+		HandshakeComplete: x.handshakeComplete, Resumed: x.TLS.DidResume, AddressValidated: x.addressValidated(),
 	}
 	var body []byte
 	var age time.Duration

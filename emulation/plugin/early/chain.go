@@ -23,6 +23,8 @@ type Origin struct {
 	HandshakeComplete bool
 	// Resumed says that the TLS session was resumed from a ticket.
 	Resumed bool
+	// AddressValidated says that the client's first packet had a token that proves its address; false over TCP.
+	AddressValidated bool
 }
 
 type originKey struct{}

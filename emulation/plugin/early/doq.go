@@ -43,7 +43,7 @@ type DoQServer struct {
 
 // Listen opens the UDP socket.
 func (s *DoQServer) Listen(address string, secured *tls.Config) (*Listener, error) {
-	return s.Policy.Listen(address, Protocol{DoQ, DoQ, DoQNoError, DoQExcessiveLoad}, secured, &quic.Config{
+	return s.Policy.Listen(address, Protocol{Name: DoQ, ALPN: DoQ, NoError: DoQNoError, ExcessiveLoad: DoQExcessiveLoad}, secured, &quic.Config{
 		MaxIncomingUniStreams: -1, // DoQ has none (RFC 9250, section 4.2)
 		// Answers fit into one packet: searching for a larger one would only add packets to a short exchange.
 		DisablePathMTUDiscovery: true,
@@ -57,6 +57,7 @@ func (s *DoQServer) Serve(listener *Listener) {
 			from := Origin{
 				Listener: DoQ, Remote: conn.RemoteAddr().String(), Arrival: time.Now(),
 				HandshakeComplete: conn.IsComplete(), Resumed: conn.ConnectionState().TLS.DidResume,
+				AddressValidated: conn.AddressValidated(),
 			}
 			err := s.serveStream(conn, stream, from)
 			var wrong breach

@@ -145,6 +145,9 @@ type Protocol struct {
 	ALPN string
 	// NoError closes a connection where nothing is wrong, ExcessiveLoad where there are too many.
 	NoError, ExcessiveLoad quic.ApplicationErrorCode
+	// TokenSent, where it is set, is called once for each connection when its client is sent an address-validation
+	// token; behindTicket says that the session ticket was sent before it.
+	TokenSent func(remote net.Addr, behindTicket bool)
 }
 
 // Listen opens a UDP socket for connections of one application protocol.
@@ -163,6 +166,9 @@ func (p *Policy) Listen(address string, protocol Protocol, secured *tls.Config, 
 		now := config.Clone()
 		now.Allow0RTT = p.Mode() != Off
 		return now, nil
+	}
+	if protocol.TokenSent != nil {
+		config.Tracer = protocol.watchToken
 	}
 	l.tls.NextProtos = []string{protocol.ALPN}
 	if p.SingleUse {
@@ -184,6 +190,7 @@ func (l *Listener) listen() (err error) {
 		StatelessResetKey: &l.policy.tickets.reset, // tells clients of connections that a reload has cut
 		// Under load, others than the sender of a datagram could be shut out by its forged address.
 		VerifySourceAddress: func(net.Addr) bool { return l.policy.Retry || l.limit.HalfTaken() },
+		ConnContext:         withClient,
 	}
 	l.accepting, err = l.transport.ListenEarly(l.tls, l.config)
 	return err

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from crosslayer import dns
 from crosslayer.browser import Browser, BrowserError, PageLoad
@@ -15,7 +16,7 @@ from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import DnsExchanges, PageLoads, Resources
 from crosslayer.pages import PageSpec
 from crosslayer.testbed import network
-from crosslayer.testbed.server import Event, RequestEvent, Server
+from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server, TokenEvent
 
 LOADS_PER_PROCESS = 100
 """Chromium is started anew after so many loads: within 400, the PLT of example.org on fiber grew from 60 to 68 ms."""
@@ -25,6 +26,7 @@ class Exchanges:
     """DNS exchanges and TCP connects against the testbed's server."""
 
     def __init__(self, server: Server) -> None:
+        self._server = server
         self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=server.ca_file)
         self._capture = dns.Capture()
 
@@ -34,9 +36,8 @@ class Exchanges:
 
     def exchange(self, name: str, protocol: dns.Protocol, settings: dns.ClientSettings | None = None) -> dict[str, Any]:
         """Resolve a name on a new connection with a full handshake; columns of `dns_exchanges`."""
-        return exchange_columns(
-            dns.exchange(self._resolver, dns.Question(name), protocol, settings=settings, capture=self._capture)
-        )
+        result = dns.exchange(self._resolver, dns.Question(name), protocol, settings=settings, capture=self._capture)
+        return exchange_columns(result, self._server.events())
 
     def tcp_rtt(self, address: str) -> dict[str, Any]:
         """One TCP connect; columns of `tcp_rtts`."""
@@ -56,6 +57,8 @@ class LoadKind:
     variant: str
     primed_alias: int | None
     """Number of the page's alias that is primed; None primes the page's own host, whose ticket then resumes."""
+    token: bool = True
+    """Where the page's own host is primed: whether the browser also has the token that proves its address."""
     early_data: str = "on"
     """What the server does with early data, see `Server.set_early_data`."""
 
@@ -63,6 +66,11 @@ class LoadKind:
     def columns(self) -> dict[str, Any]:
         """Columns of `page_loads` that tell it from other kinds."""
         return {"h3": self.h3, "variant": self.variant, "coupling": "decoupled"}
+
+    @property
+    def validated(self) -> bool:
+        """Whether the server knows the client's address from the first packet on."""
+        return self.primed_alias is None and self.token
 
 
 class Loads:
@@ -104,7 +112,7 @@ class Loads:
                 spki=self._bench.server.spki,
                 extra_flags=self._flags,
             )
-            self._load(self._browser, self._bench.pages[self._bench.plan.pages[0]], 0)
+            self._load(self._browser, self._bench.pages[self._bench.plan.pages[0]], LoadKind("1-rtt", "main", 0))
         return self._browser
 
     def load(self, row: dict[str, Any], page: PageSpec, kind: LoadKind) -> Rows:
@@ -125,23 +133,45 @@ class Loads:
             browser = self.open()
             server.set_early_data(kind.early_data)
             server.events()  # what came before is not evidence for this load
-            load = self._load(browser, page, kind.primed_alias)
+            load = self._load(browser, page, kind)
         except BrowserError as error:
             self.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
-        early_data, resumed = kind.h3 == "0-rtt", kind.primed_alias is None
-        row = row | load_columns(load) | load_evidence(server.events(), page, early_data=early_data, resumed=resumed)
-        return {"page_loads": [row], "resources": resource_rows(row, load)}
+        events, early_data, resumed = server.events(), kind.h3 == "0-rtt", kind.primed_alias is None
+        evidence = load_evidence(events, page, early_data=early_data, resumed=resumed, validated=kind.validated)
+        row = row | load_columns(load) | evidence
+        return {"page_loads": [row], "resources": resource_rows(row, load, events)}
 
-    def _load(self, browser: Browser, page: PageSpec, primed_alias: int | None) -> PageLoad:
+    def _load(self, browser: Browser, page: PageSpec, kind: LoadKind) -> PageLoad:
+        server = self._bench.server
+        alias = kind.primed_alias
         return browser.load(
             page.host,
-            prime_host=page.host if primed_alias is None else page.aliases[primed_alias],
-            close_connections=lambda: self._bench.server.close_connections("h3"),
+            prime_host=page.host if alias is None else page.aliases[alias],
+            primed=lambda: alias is not None or keeps_token(server.events(), page.host) is kind.token,
+            close_connections=lambda: server.close_connections("h3"),
         )
 
 
-def load_evidence(events: Iterable[Event], page: PageSpec, *, early_data: bool, resumed: bool) -> dict[str, Any]:
+def keeps_token(events: Iterable[Event], host: str) -> bool | None:
+    """Whether Chromium has kept the token of its last connection to a host; None where the server sent none.
+
+    It keeps one only for a server whose session ticket it has already (QuicClientSessionCache::OnNewTokenReceived), and
+    quic-go puts both into one packet in an order drawn for each: without a look at it, half of the loads have no token.
+    """
+    kept: dict[str | None, bool] = {}
+    to_host = None
+    for event in events:
+        if isinstance(event, TokenEvent):
+            kept[event.remote] = event.behind_ticket
+        elif isinstance(event, RequestEvent) and event.listener == "h3" and event.host == host:
+            to_host = event.remote
+    return kept.get(to_host)
+
+
+def load_evidence(
+    events: Iterable[Event], page: PageSpec, *, early_data: bool, resumed: bool, validated: bool
+) -> dict[str, Any]:
     """What the server says of the measured load, the last one of the page; columns of `page_loads`.
 
     Parameters
@@ -150,8 +180,9 @@ def load_evidence(events: Iterable[Event], page: PageSpec, *, early_data: bool, 
         What the server reported since before the load.
     page
         What was loaded.
-    early_data, resumed
-        What the load was meant to be: its request early data, its handshake resumed. Where it was not, `error` says so.
+    early_data, resumed, validated
+        What the load was meant to be: its request early data, its handshake resumed, the client's address proved by a
+        token. Where it was not, `error` says so.
     """
     requests = [
         event
@@ -160,20 +191,56 @@ def load_evidence(events: Iterable[Event], page: PageSpec, *, early_data: bool, 
     ]
     if not requests:
         return {"error": "the server saw no request of this load over HTTP/3"}
-    was_early, was_resumed = not requests[-1].handshake_complete, requests[-1].resumed
-    evidence: dict[str, Any] = {"early_data_accepted": was_early, "session_resumed": was_resumed}
+    request = requests[-1]
+    was_early, was_resumed, was_validated = not request.handshake_complete, request.resumed, request.address_validated
+    evidence: dict[str, Any] = {
+        "early_data_accepted": was_early,
+        "session_resumed": was_resumed,
+        "address_validated": was_validated,
+        "server_ms": _server_ms(request),
+    }
     if was_early != early_data:
         meant, seen = ("1-RTT", "early data") if was_early else ("0-RTT", "no early data")
         evidence["error"] = f"meant to be {meant}, but the server saw {seen}"
     elif was_resumed != resumed:
         meant, seen = ("full", "a resumed one") if was_resumed else ("resumed", "a full one")
         evidence["error"] = f"the handshake was meant to be {meant}, but the server saw {seen}"
+    elif was_validated != validated:
+        meant, seen = ("no token", "one") if was_validated else ("a token", "none")
+        evidence["error"] = f"the browser was meant to have {meant}, but the server saw {seen}"
     return evidence
 
 
-def exchange_columns(result: dns.Exchange) -> dict[str, Any]:
-    """Columns of `dns_exchanges` that an exchange knows."""
-    return DnsExchanges.taken(tables.EXCHANGE, result)
+def _server_ms(request: RequestEvent) -> float:
+    return (request.done_ns - request.time_ns) / 1e6
+
+
+def exchange_columns(result: dns.Exchange, events: Iterable[Event]) -> dict[str, Any]:
+    """Columns of `dns_exchanges` that an exchange and the server's events on it know.
+
+    Of an exchange over QUIC the server tells whether its query was early data and its address validated. Where that is
+    not what was asked for, or it does not know of the exchange, `error` says so.
+    """
+    columns = DnsExchanges.taken(tables.EXCHANGE, result)
+    if result.protocol not in (dns.Protocol.DOQ, dns.Protocol.DOH3):
+        return columns
+    told = [
+        event
+        for event in events
+        if isinstance(event, QueryEvent)
+        and event.listener == result.protocol.lower()
+        and event.remote.endswith(f":{result.local_port}")
+    ]
+    if not told:
+        return columns | {
+            "early_data_accepted": None,
+            "error": result.error or "the server saw no query of this exchange",
+        }
+    was_early, early = not told[-1].handshake_complete, result.resumption is dns.Resumption.EARLY_DATA
+    columns |= {"early_data_accepted": was_early, "address_validated": told[-1].address_validated}
+    if was_early != early and not result.error:
+        columns["error"] = f"the server got the query {'before' if was_early else 'after'} the handshake's end"
+    return columns
 
 
 def load_columns(load: PageLoad) -> dict[str, Any]:
@@ -185,6 +252,12 @@ def load_columns(load: PageLoad) -> dict[str, Any]:
     return found
 
 
-def resource_rows(row: Mapping[str, Any], load: PageLoad) -> list[dict[str, Any]]:
-    """The rows of `resources` that belong to a row of `page_loads`."""
-    return [Resources.place(row) | Resources.taken(tables.RESOURCE, entry) for entry in load.resources]
+def resource_rows(row: Mapping[str, Any], load: PageLoad, events: Iterable[Event]) -> list[dict[str, Any]]:
+    """The rows of `resources` that belong to a row of `page_loads`; `events` are the server's on the load."""
+    served = {(event.host, event.path): _server_ms(event) for event in events if isinstance(event, RequestEvent)}
+    rows = []
+    for entry in load.resources:
+        taken = Resources.taken(tables.RESOURCE, entry)
+        url = urlsplit(taken["url"])
+        rows.append(Resources.place(row) | taken | {"server_ms": served.get((url.netloc, url.path))})
+    return rows

@@ -218,7 +218,15 @@ class DnsExchanges(_OfStudy, table="dns_exchanges"):
     query_sent_packets = Column(int, "packets, client to server, from the query on", EXCHANGE)
     query_received_packets = Column(int, "packets, server to client, from the query on", EXCHANGE)
     session_resumed = Column(bool, "the TLS session was resumed; null where there is none", EXCHANGE)
-    early_data_accepted = Column(bool, "the server answered the query from early data, by its own word", EXCHANGE)
+    early_data_accepted = Column(
+        bool,
+        "the server got the query before the handshake's end (by the client's TLS where the file has no "
+        "`address_validated`); null outside QUIC",
+        EXCHANGE,
+    )
+    address_validated = Column(
+        bool, "the client's first packet had a token that proves its address, by the server; null outside QUIC"
+    )
     retry_received = Column(bool, "the server asked for address validation by a Retry; null outside QUIC", EXCHANGE)
     quic_version = Column(str, "QUIC version on the wire, e.g. v1; null without QUIC", EXCHANGE)
     tls_version = Column(str, "TLS version, e.g. TLSv1.3; null without TLS", EXCHANGE)
@@ -242,7 +250,9 @@ class PageLoads(_OfStudy, table="page_loads"):
     h3 = Column(Http3, "the condition asked for; evidence is in early_data_accepted", required=True, key=True)
     coupling = Column(Coupling, "whether the browser resolves by itself", required=True, key=True)
     dns_protocol = Column(Protocol, "transport of the browser's own lookups; null when decoupled", key=True)
-    variant = Column(str, "main; aa-1 and aa-2 for the A/A self-check", required=True, key=True)
+    variant = Column(
+        str, "main; aa-1 and aa-2 for the A/A self-check; no-token: 0-RTT without it", required=True, key=True
+    )
     position = _POSITION
     started_s = Column(float, _STARTED.meaning, LOAD, required=True)
     plt_ms = Column(float, "PLT of the browser", f"{NAVIGATION}.loadEventStart", success=True)
@@ -271,6 +281,8 @@ class PageLoads(_OfStudy, table="page_loads"):
     session_resumed = Column(
         bool, "the connection's TLS session was resumed, by the server", success="early_data_accepted"
     )
+    address_validated = Column(bool, "the client's first packet had a token that proves its address, by the server")
+    server_ms = Column(float, "document: arrival of the request to the body handed to the transport, by the server")
     setup_ms = Column(float, "context, priming, connection close and warm-up before the measured load", LOAD)
     navigation = Column(str, "the raw navigation and paint entries, JSON", f"{LOAD}.raw")
     error = _ERROR
@@ -292,6 +304,7 @@ class Resources(_OfStudy, table="resources"):
     response_end_ms = Column(float, "last byte of the response", f"{RESOURCE}.responseEnd")
     transfer_bytes = Column(int, "body and header", f"{RESOURCE}.transferSize")
     encoded_bytes = Column(int, "body as it was on the wire", f"{RESOURCE}.encodedBodySize")
+    server_ms = Column(float, "arrival of the request to the body handed to the transport, by the server")
 
 
 class Lookups(_OfStudy, table="lookups"):

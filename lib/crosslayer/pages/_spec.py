@@ -118,7 +118,12 @@ class PageSpec:
     @property
     def lookups(self) -> int:
         """DNS lookups of a load that finds no address cached: one for each host name it fetches from."""
-        return 1 + len(self.origins)
+        return len(self.looked_up)
+
+    @property
+    def looked_up(self) -> tuple[str, ...]:
+        """Every host name a load fetches from: its own and the other origins."""
+        return (self.host, *self.origins)
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ class ConnectionEvent:
     """The TLS session was resumed from a ticket."""
     early_data: bool
     """The client offered early data and the server accepted it."""
+    address_validated: bool
+    """The client's first packet had a token that proves its address (RFC 9000, section 8.1); False over TCP."""
     quic_version: str
     """v1 or v2; empty over TCP."""
     tls_version: str
@@ -71,6 +73,8 @@ class RequestEvent:
     handshake_complete: bool
     """False: the request came as early data."""
     resumed: bool
+    address_validated: bool
+    """As of its connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +93,31 @@ class QueryEvent:
     handshake_complete: bool
     """False: the query came as early data."""
     resumed: bool
+    address_validated: bool
+    """As of its connection."""
 
 
-Event = ConnectionEvent | RequestEvent | QueryEvent
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """A client of HTTP/3 was sent the address-validation token for its next connection, reported before it left."""
 
-_EVENTS: dict[str, type[Event]] = {"connection": ConnectionEvent, "request": RequestEvent, "query": QueryEvent}
+    time_ns: int
+    """When it was sent, Unix time in nanoseconds."""
+    listener: str
+    """h3."""
+    remote: str
+    behind_ticket: bool
+    """The session ticket was sent before it. A client that has no ticket yet may have no place for the token."""
+
+
+Event = ConnectionEvent | RequestEvent | QueryEvent | TokenEvent
+
+_EVENTS: dict[str, type[Event]] = {
+    "connection": ConnectionEvent,
+    "request": RequestEvent,
+    "query": QueryEvent,
+    "token": TokenEvent,
+}
 
 
 def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> str:
@@ -232,7 +256,7 @@ class Server(Process):
         self.command("early-data", mode=mode)
 
     def stats(self) -> dict[str, dict[str, int]]:
-        """Counts per listener: `open` QUIC connections, and `connections`, `requests`, `queries` since the start."""
+        """Counts per listener: `open` QUIC connections; `connections`, `requests`, `queries`, `tokens` so far."""
         return self.command("stats")
 
     def events(self) -> list[Event]:

@@ -1,7 +1,9 @@
 """The `coalescing` study (Sengupta et al., TNSM 2024): what one round of a cell measures.
 
 DNS exchanges over DoUDP, DoH and DoQ with full handshakes, the TCP RTT, and H3 1-RTT and H3 0-RTT loads of the
-page, whose address Chromium is told. Combinations of both are computed afterwards, as the paper does.
+page, whose address Chromium is told. H3 0-RTT is measured with the token that proves the client's address and without
+it, where the server may send three times what it received and then waits (RFC 9000, section 8.1). Combinations of DNS
+and page are computed afterwards, as the paper does.
 """
 
 from __future__ import annotations
@@ -16,7 +18,11 @@ from crosslayer.campaign.store import Rows
 
 _DNS = {p.value: p for p in (dns.Protocol.DOUDP, dns.Protocol.DOH, dns.Protocol.DOQ)}
 _TCP_RTT = "TCP RTT"
-_LOADS = {"H3 1-RTT": LoadKind("1-rtt", "main", 0), "H3 0-RTT": LoadKind("0-rtt", "main", None)}
+_LOADS = {
+    "H3 1-RTT": LoadKind("1-rtt", "main", 0),
+    "H3 0-RTT": LoadKind("0-rtt", "main", None),
+    "H3 0-RTT without token": LoadKind("0-rtt", "no-token", None, token=False),
+}
 _AA_LOADS = {"A/A 1": LoadKind("1-rtt", "aa-1", 0), "A/A 2": LoadKind("1-rtt", "aa-2", 1)}
 
 

@@ -86,6 +86,7 @@ class SingleQuery(Measurer):
         super().__init__(bench)
         self._stack = contextlib.ExitStack()
         self._targets: dict[str, dns.Resolver] = {}
+        self._servers: dict[str, Server] = {}
         with contextlib.ExitStack() as undo:
             undo.enter_context(self._stack)
             self._capture = dns.Capture()
@@ -109,6 +110,7 @@ class SingleQuery(Measurer):
                 **RESOLVERS[name],
             )
         )
+        self._servers[name] = server
         return dns.Resolver(address, server_name=NAME, ca_file=server.ca_file)
 
     def close(self) -> None:
@@ -140,9 +142,10 @@ class SingleQuery(Measurer):
         """The measured exchange, and before it the warming one where it resumes a session; both are rows."""
         row = self.row(condition, cell, round_number, position)
         *warming, measured = self._exchanges(CONDITIONS[condition])
+        events = self._servers[CONDITIONS[condition].resolver].events()
         first = {"resumption": Resumption.NONE.value, "warming": True}
-        rows = [row | first | exchange_columns(result) for result in warming]
-        return {"dns_exchanges": [*rows, row | exchange_columns(measured)]}
+        rows = [row | first | exchange_columns(result, events) for result in warming]
+        return {"dns_exchanges": [*rows, row | exchange_columns(measured, events)]}
 
     def _exchanges(self, condition: Condition) -> list[dns.Exchange]:
         sessions = dns.SessionStore()

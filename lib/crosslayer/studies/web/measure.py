@@ -74,12 +74,13 @@ class Web(Measurer):
         except (BrowserError, StubError) as error:
             self.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
-        evidence = load_evidence(server.events(), page, early_data=False, resumed=False)
+        events = server.events()
+        evidence = load_evidence(events, page, early_data=False, resumed=False, validated=False)
         fault = unaccounted(queries, page, protocol)
         row = row | load_columns(load) | lookup_summary(queries, page) | ({"error": fault} if fault else {}) | evidence
         return {
             "page_loads": [row],
-            "resources": resource_rows(row, load),
+            "resources": resource_rows(row, load, events),
             "lookups": [Lookups.place(row) | columns for columns in lookup_columns(queries)],
         }
 
@@ -96,7 +97,7 @@ class Web(Measurer):
                 folder=bench.folder / f"browser-{self._processes}",
                 addresses={WARM_UP_HOST: bench.addresses[WARM_UP_HOST]},
                 spki=bench.server.spki,
-                resolves=[host for page in pages for host in page.hosts],
+                resolves=[host for page in pages for host in page.looked_up],
                 force_h3=not bench.plan.options.https_records,
             )
             self._load(self._browser, pages[0], dns.Protocol.DOUDP)
@@ -123,9 +124,11 @@ class Web(Measurer):
 def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.Protocol) -> str | None:
     """What is wrong with the queries of a load, None where every lookup is accounted for.
 
-    Each host name of the page must have been asked for, no other name, each address must have been answered, and the
-    first connection must have resumed the session of the cache-warming load where the transport has sessions.
+    Each host name that the page is fetched from must have been asked for, no other name, each address must have been
+    answered, and the first connection must have resumed the session of the cache-warming load where the transport has
+    sessions.
     """
+    expected = set(page.looked_up)
     asked = {query.name.rstrip(".") for query in queries}
     answered = Counter(
         query.name.rstrip(".")
@@ -133,9 +136,9 @@ def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.P
         if query.type == "A" and not query.error and query.rcode == "NOERROR"
     )
     for what, names in (
-        ("the stub was not asked for", set(page.hosts) - asked),
-        ("the stub was asked for names that are not the page's:", asked - set(page.hosts)),
-        ("the stub had no address for", set(page.hosts) - set(answered)),
+        ("the stub was not asked for", expected - asked),
+        ("the stub was asked for names that are not the page's:", asked - expected),
+        ("the stub had no address for", expected - set(answered)),
     ):
         if names:
             return f"{what} {', '.join(sorted(names))}"

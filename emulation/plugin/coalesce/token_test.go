@@ -1,0 +1,111 @@
+package coalesce
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"crosslayer.example/emulation/internal/servertest"
+
+	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/qlog"
+	"github.com/quic-go/quic-go/qlogwriter"
+)
+
+// A client that comes back with the token it was given has its address validated, by every event of its connection.
+func TestAddressValidated(t *testing.T) {
+	for _, c := range []struct {
+		listener, event string
+		exchange        func(client servertest.Client, address string)
+	}{
+		{"h3", "request", func(client servertest.Client, address string) {
+			roundTrip(t, client, address, request(t, http.MethodGet, "/"), func() {})
+		}},
+		{"doq", "query", func(client servertest.Client, address string) {
+			conn := client.Dial(t, address, "doq")
+			servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
+		}},
+	} {
+		t.Run(c.listener+" "+c.event, func(t *testing.T) {
+			s := start(t, nil, "")
+			client := s.Client()
+			client.TLS.ClientSessionCache = nil             // it is the token that counts, not the ticket
+			for n, validated := range []bool{false, true} { // the answer comes after the token
+				c.exchange(client, s.addresses[c.listener+"/udp"])
+				servertest.Eventually(t, "the connection's event", func() bool { return len(s.events("connection")) == n+1 })
+				for _, kind := range []string{c.event, "connection"} {
+					if event := s.lastEvent(kind); event["address_validated"] != validated {
+						t.Errorf("validated %v expected: %v", validated, event)
+					}
+				}
+			}
+		})
+	}
+	s := start(t, nil, "")
+	transport := s.Client().H2Transport(s.addresses["https/tcp"])
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(request(t, http.MethodGet, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	for _, kind := range []string{"request", "connection"} {
+		if event := s.lastEvent(kind); event["address_validated"] != false {
+			t.Errorf("over TCP no token validates: %v", event)
+		}
+	}
+}
+
+// received is a client's view of what order ticket and token came in.
+type received struct{ frames []string }
+
+func (r *received) AddProducer() qlogwriter.Recorder { return r }
+func (r *received) SupportsSchemas(string) bool      { return false }
+func (r *received) Close() error                     { return nil }
+
+func (r *received) RecordEvent(event qlogwriter.Event) {
+	packet, ok := event.(qlog.PacketReceived)
+	if !ok || packet.Header.PacketType != qlog.PacketType1RTT {
+		return
+	}
+	for _, frame := range packet.Frames {
+		switch frame.Frame.(type) {
+		case *qlog.CryptoFrame:
+			r.frames = append(r.frames, "ticket")
+		case *qlog.NewTokenFrame:
+			r.frames = append(r.frames, "token")
+		}
+	}
+}
+
+// Whether the token comes before the ticket or behind it is drawn anew for each connection, and told as it was.
+func TestTokenEvent(t *testing.T) {
+	s := start(t, nil, "")
+	for range 12 {
+		seen := &received{}
+		transport := s.Client().H3Transport(s.addresses["h3/udp"])
+		transport.QUICConfig.Tracer = func(context.Context, bool, quic.ConnectionID) qlogwriter.Trace { return seen }
+		response, err := transport.RoundTrip(request(t, http.MethodGet, "/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		_ = transport.Close() // and with it the connection's goroutine, which writes to seen
+		if len(seen.frames) != 2 {
+			t.Fatalf("received %v", seen.frames)
+		}
+		token, asked := s.lastEvent("token"), s.lastEvent("request")
+		if token["behind_ticket"] != (seen.frames[0] == "ticket") || token["remote"] != asked["remote"] || token["listener"] != "h3" {
+			t.Errorf("received %v, event %v", seen.frames, token)
+		}
+	}
+	if n, connections := len(s.events("token")), len(s.events("connection")); n != connections {
+		t.Errorf("%d tokens for %d connections", n, connections)
+	}
+	var stats struct{ Tokens map[string]int }
+	s.command(`{"command": "stats"}`, &stats)
+	if stats.Tokens["h3"] != len(s.events("token")) {
+		t.Errorf("%d events, %v", len(s.events("token")), stats)
+	}
+}

@@ -1,0 +1,146 @@
+"""What the server's events say of a load, its resources and an exchange, and which token Chromium has kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crosslayer import dns
+from crosslayer.browser import Browser, BrowserError, PageLoad
+from crosslayer.campaign.observe import LoadKind, exchange_columns, keeps_token, load_evidence, resource_rows
+from crosslayer.campaign.tables import Resources
+from crosslayer.pages import find_spec_dir, load_pages
+from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, TokenEvent
+
+PAGE = load_pages(find_spec_dir())["wikipedia.org"]
+HOST = PAGE.host
+OWN, OTHER = "10.53.0.1:4000", "10.53.0.1:4001"
+LOAD = RequestEvent(
+    time_ns=1_000_000, done_ns=3_500_000, listener="h3", remote=OWN, server_name=HOST, host=HOST, method="GET",
+    path="/", status=200, bytes=18_000, handshake_complete=False, resumed=True, address_validated=True,
+)  # fmt: skip
+
+
+def evidence(kind: LoadKind, **seen: bool) -> dict[str, Any]:
+    early, resumed = kind.h3 == "0-rtt", kind.primed_alias is None
+    return load_evidence([replace(LOAD, **seen)], PAGE, early_data=early, resumed=resumed, validated=kind.validated)
+
+
+def test_a_load_with_the_token_it_was_meant_to_have_is_without_error() -> None:
+    assert evidence(LoadKind("0-rtt", "main", None)) == {
+        "early_data_accepted": True,
+        "session_resumed": True,
+        "address_validated": True,
+        "server_ms": 2.5,
+    }
+    assert "error" not in evidence(LoadKind("0-rtt", "no-token", None, token=False), address_validated=False)
+    full = {"handshake_complete": True, "resumed": False, "address_validated": False}
+    assert "error" not in evidence(LoadKind("1-rtt", "main", 0), **full)
+
+
+@pytest.mark.parametrize(
+    ("kind", "validated", "error"),
+    [
+        (LoadKind("0-rtt", "main", None), False, "the browser was meant to have a token, but the server saw none"),
+        (
+            LoadKind("0-rtt", "no-token", None, token=False),
+            True,
+            "the browser was meant to have no token, but the server saw one",
+        ),
+    ],
+)
+def test_a_load_is_an_error_where_the_token_is_not_as_it_was_meant(kind: LoadKind, validated: bool, error: str) -> None:
+    found = evidence(kind, address_validated=validated)
+    assert (found["error"], found["address_validated"]) == (error, validated)
+
+
+def test_a_token_is_kept_only_behind_the_ticket_of_the_same_connection() -> None:
+    def told(behind_ticket: bool, remote: str) -> TokenEvent:
+        return TokenEvent(0, "h3", remote, behind_ticket)
+
+    for behind in (True, False):
+        assert keeps_token([told(behind, OWN), told(not behind, OTHER), LOAD], HOST) is behind
+        first = replace(LOAD, remote=OTHER)
+        assert keeps_token([told(not behind, OTHER), first, told(behind, OWN), LOAD], HOST) is behind
+    assert keeps_token([told(True, OTHER), LOAD], HOST) is None
+    assert keeps_token([told(True, OWN), replace(LOAD, host="other.example")], HOST) is None
+
+
+class Primed(Browser):
+    """A browser that drives nothing."""
+
+    def __init__(self) -> None:
+        self.contexts = 0
+        self._driver = self  # type: ignore[assignment]
+
+    def get(self, url: str) -> None:
+        """A page."""
+
+    @contextmanager
+    def _context(self) -> Iterator[None]:
+        self.contexts += 1
+        yield
+
+    def _measured(self, host: str, begin: float, close_connections: Any) -> PageLoad:
+        return PageLoad(0.0, 0.0, {}, {}, (), "{}")
+
+
+def test_priming_starts_over_in_another_context_until_it_left_what_is_asked_for() -> None:
+    browser, left = Primed(), iter([False, False, True])
+    browser.load(HOST, prime_host=HOST, close_connections=lambda: None, primed=lambda: next(left))
+    assert browser.contexts == 3
+    with pytest.raises(BrowserError, match="was primed 16 times"):
+        browser.load(HOST, prime_host=HOST, close_connections=lambda: None, primed=lambda: False)
+
+
+def test_a_resource_has_the_time_that_the_server_took_for_it() -> None:
+    entry = dict.fromkeys(Resources.sources("PerformanceResourceTiming").values(), 1)
+    urls = [f"https://{HOST}/a.css?v=1", f"https://{HOST}/b.js", f"https://{PAGE.aliases[0]}/a.css"]
+    load = PageLoad(0.0, 0.0, {}, {}, tuple(entry | {"name": url} for url in urls), "{}")
+    row = {column.name: "x" for column in Resources.columns if column.required}
+    rows = resource_rows(
+        row, load, [LOAD, replace(LOAD, path="/a.css"), replace(LOAD, path="/b.js", done_ns=1_250_000)]
+    )
+    assert [row["server_ms"] for row in rows] == [2.5, 0.25, None]
+
+
+def exchanged(protocol: dns.Protocol, resumption: dns.Resumption, error: str | None = None) -> dns.Exchange:
+    return dns.Exchange(
+        protocol=protocol, resumption=resumption, warming=False, started_s=1.0, handshake_ms=0.0, query_ms=15.0,
+        total_ms=15.0, cpu_ms=1.0, error=error, rcode="NOERROR", answers=(), local_port=4000,
+        early_data_accepted=True if protocol is dns.Protocol.DOQ else None,
+    )  # fmt: skip
+
+
+QUERY = QueryEvent(
+    time_ns=1, listener="doq", remote=OWN, name="a.", type="A", rcode="NOERROR", handshake_complete=False, resumed=True,
+    address_validated=True,
+)  # fmt: skip
+
+
+def test_early_data_of_an_exchange_is_by_the_servers_word() -> None:
+    """The client's TLS says that it was accepted, also where the query came after the handshake."""
+    early = exchanged(dns.Protocol.DOQ, dns.Resumption.EARLY_DATA)
+    found = exchange_columns(early, [replace(QUERY, remote=OTHER), QUERY])
+    assert (found["early_data_accepted"], found["address_validated"], found["error"]) == (True, True, None)
+    found = exchange_columns(early, [replace(QUERY, handshake_complete=True, address_validated=False)])
+    assert (found["early_data_accepted"], found["address_validated"]) == (False, False)
+    assert found["error"] == "the server got the query after the handshake's end"
+
+
+@pytest.mark.parametrize("events", [[], [replace(QUERY, remote=OTHER)], [replace(QUERY, listener="doh3")]])
+def test_an_exchange_that_the_server_does_not_know_is_an_error(events: list[Event]) -> None:
+    found = exchange_columns(exchanged(dns.Protocol.DOQ, dns.Resumption.NONE), events)
+    assert (found["error"], found["early_data_accepted"]) == ("the server saw no query of this exchange", None)
+    failed = exchange_columns(exchanged(dns.Protocol.DOQ, dns.Resumption.NONE, "no answer in time"), events)
+    assert failed["error"] == "no answer in time"
+
+
+def test_outside_quic_there_is_nothing_to_prove() -> None:
+    found = exchange_columns(exchanged(dns.Protocol.DOT, dns.Resumption.TICKET), [])
+    assert (found["error"], found["early_data_accepted"]) == (None, None)
+    assert "address_validated" not in found
