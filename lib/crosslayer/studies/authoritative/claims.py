@@ -45,7 +45,9 @@ def observed(paced_queries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
         rows.select(*where, series="protocol", value="between_ms"),
         rows.select(*where, series=pl.format("{} new", "protocol"), value=pl.col("new_connection").cast(pl.Float64)),
         # Of the rounds: a check before all of them would count as one more.
-        link_checks.filter(pl.col("round") >= 0).select(*where, series=pl.lit("idle RTT"), value="rtt_ms"),
+        metrics.in_force(link_checks)
+        .filter(pl.col("round") >= 0)
+        .select(*where, series=pl.lit("idle RTT"), value="rtt_ms"),
     )
     every = pl.concat(parts).with_columns(page=pl.lit(""))
     return Observed(every, rtts_ms={}, links=tuple(LINKS.values()))
