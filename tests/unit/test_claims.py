@@ -140,6 +140,20 @@ def test_every_claim_has_a_sentence_and_every_failure_a_cause() -> None:
         own = STUDIES[dataset.campaign.study].claims
         failed = claims.check(dataset, own, published.load().claims, elsewhere={}).filter(verdict="not reproduced")
         assert failed.filter(cause="")["claim_id"].to_list() == []
+        # Every number that bears a cause out is in the campaign.
+        assert failed.filter(pl.col("cause").str.contains("lacks the numbers"))["claim_id"].to_list() == []
+
+
+def test_a_cause_has_numbers_of_ours_or_calls_itself_a_guess(as_published: Dataset) -> None:
+    one = checks.claim("T001", "A sentence", "a reason")
+    with pytest.raises(ValueError, match="call it a guess: The browser is faster"):
+        checks.by_id(one, causes={"The browser is faster.": "T001"})
+    campaign = tnsm24.CLAIMS.observed(**{name: as_published.table(name) for name in tnsm24.CLAIMS.tables})
+    exchange = tnsm24.exchange("DoUDP")
+    said = checks.Cause("It takes {0} RTT.", (exchange,)).said(campaign)
+    assert said == f"It takes {exchange(campaign).value:.2f} RTT."
+    lacking = checks.Cause("It takes {0} RTT.", (exchange.on("moon"),)).said(campaign)
+    assert lacking == "A guess, for which this campaign lacks the numbers: It takes ? RTT."
 
 
 def test_a_claim_belongs_to_one_study_and_texts_to_claims_that_exist() -> None:
@@ -147,7 +161,7 @@ def test_a_claim_belongs_to_one_study_and_texts_to_claims_that_exist() -> None:
     with pytest.raises(ValueError, match="two checks"):
         checks.by_id(one, one)
     with pytest.raises(ValueError, match="T002 has no check"):
-        checks.by_id(one, causes={"Why.": "T001 T002"})
+        checks.by_id(one, causes={"A guess.": "T001 T002"})
 
 
 def test_arithmetic_goes_along_every_resample() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
+import os
+import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -13,12 +18,13 @@ from typing import Any
 import polars as pl
 import pytest
 import vl_convert
+from fontTools.ttLib import TTFont
 from polars.testing import assert_frame_equal
 
 from crosslayer import published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.figures import Drawing, Inputs, draw, server_cost
-from crosslayer.figures.style import TRANSPORTS
+from crosslayer.figures.style import FONT_FILES, TRANSPORTS
 from crosslayer.studies import STUDIES
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +64,9 @@ def inner(spec: Any) -> Iterator[dict[str, Any]]:
 def test_rows_are_those_that_are_committed(study: str, name: str) -> None:
     fresh = io.BytesIO(drawing(study, name).rows.write_csv().encode())
     now, committed = (pl.read_csv(file, infer_schema_length=None) for file in (fresh, _committed(study, name)))
+    if "campaign" in committed.columns:
+        assert all(f"Campaign {of}," in inputs(study)[1] for of in set(committed["campaign"]))
+        committed = committed.drop("campaign")
     # The last digits of a sum depend on the processor.
     assert_frame_equal(now, committed, rel_tol=1e-12, abs_tol=1e-12)
 
@@ -80,6 +89,53 @@ def test_every_figure_has_tooltips_and_is_drawn_by_jupyterlab_too(study: str, na
     assert all("tooltip" in part.get("encoding", {}) for part in inner(spec) if _mark(part) == "point")
     with_name = drawn._repr_mimebundle_()["application/vnd.vegalite.v5+json"]
     vl_convert.vegalite_to_vega(json.dumps(with_name), vl_version=VEGA_LITE_IN_JUPYTERLAB)
+
+
+_DRAW = """
+import hashlib, sys
+from crosslayer import published
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.figures import Inputs, draw
+from crosslayer.studies import STUDIES
+dataset = Dataset.open(sys.argv[1])
+drawn = draw(STUDIES["serialisation"].figures[0], Inputs.of(dataset, published.load()), dataset.caption)
+print(hashlib.sha256(drawn.svg().encode()).hexdigest(), hashlib.sha256(drawn.png()).hexdigest())
+"""
+
+
+def test_pictures_are_the_same_bytes_whatever_fonts_a_machine_has(tmp_path: Path) -> None:
+    """By the machine's own fonts, by none, and by others that are called as those which stand in for ours."""
+    others = tmp_path / "others"
+    others.mkdir()
+    for style, source, weight in (("Regular", "Bold", 400), ("Bold", "Regular", 700)):
+        font = TTFont(FONT_FILES / f"CrosslayerSans-{source}.ttf")
+        for record in font["name"].names:
+            told = {1: "Liberation Sans", 2: style, 4: f"Liberation Sans {style}", 6: f"LiberationSans-{style}"}
+            record.string = told.get(record.nameID, record.toUnicode())
+        font["OS/2"].usWeightClass = weight
+        font.save(others / f"{style}.ttf")
+    said = []
+    for folders in (None, [], [others]):
+        settings = dict(os.environ)
+        if folders is not None:
+            settings["FONTCONFIG_FILE"] = str(tmp_path / f"{len(folders)}.conf")
+            listed = "".join(f"<dir>{folder}</dir>" for folder in folders)
+            Path(settings["FONTCONFIG_FILE"]).write_text(f'<?xml version="1.0"?><fontconfig>{listed}</fontconfig>')
+        words = [sys.executable, "-c", _DRAW, str(ROOT / "data" / "raw" / "serialisation")]
+        said.append(subprocess.run(words, env=settings, capture_output=True, text=True, check=True).stdout)
+    assert said[0] == said[1] == said[2]
+
+
+def test_our_font_has_every_sign_that_figures_draw() -> None:
+    signs = {
+        sign
+        for svg in (ROOT / "figures").glob("*/*.svg")
+        for text in re.findall(r"<text[^>]*>([^<]*)", svg.read_text(encoding="utf-8"))
+        for sign in html.unescape(text)
+    }
+    assert "−" in signs
+    for file in sorted(FONT_FILES.glob("*.ttf")):
+        assert signs <= {chr(code) for code in TTFont(file).getBestCmap()}, file.name
 
 
 def _mark(part: dict[str, Any]) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -19,7 +21,7 @@ import synthetic
 from crosslayer import claims, published, report, studies
 from crosslayer.browser import BrowserError
 from crosslayer.campaign import provenance
-from crosslayer.campaign.dataset import Dataset
+from crosslayer.campaign.dataset import Dataset, dataset_sha256
 from crosslayer.cli import cli
 from crosslayer.figures import Drawing, Figure, Inputs, draw
 from crosslayer.report import answer
@@ -80,7 +82,7 @@ class Elements(HTMLParser):
 # Files
 
 
-def test_a_figure_is_saved_in_four_forms(folder: Path, drawings: list[Drawing]) -> None:
+def test_a_figure_is_saved_in_four_forms(folder: Path, dataset: Dataset, drawings: list[Drawing]) -> None:
     saved = folder / "coalescing"
     assert {path.name for path in saved.iterdir()} == {
         *(f"{name}.{ending}" for name in NAMES for ending in ("svg", "png", "json", "csv")),
@@ -91,10 +93,28 @@ def test_a_figure_is_saved_in_four_forms(folder: Path, drawings: list[Drawing]) 
         name = drawing.figure.name
         assert (saved / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (saved / f"{name}.svg").read_text()
-        assert pl.read_csv(saved / f"{name}.csv", infer_schema_length=None).height == drawing.rows.height
+        rows = pl.read_csv(saved / f"{name}.csv", infer_schema_length=None)
+        assert (rows.height, rows.columns) == (drawing.rows.height, [*drawing.rows.columns, "campaign"])
+        assert set(rows["campaign"]) == {"synthetic"}
         spec = json.loads((saved / f"{name}.json").read_text())
         assert spec["usermeta"]["crosslayer"]["campaign"] == "synthetic"
         assert spec["usermeta"]["crosslayer"]["caption"] == drawing.caption
+        assert spec["usermeta"]["crosslayer"]["dataset_sha256"] == dataset_sha256(dataset.folder)
+
+
+def test_the_hash_of_a_dataset_is_what_sha256sum_says_and_follows_its_files(dataset: Dataset, tmp_path: Path) -> None:
+    said = subprocess.run(
+        "sha256sum campaign.json */*/*.parquet | sha256sum",
+        shell=True,
+        cwd=dataset.folder,
+        env={**os.environ, "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split()[0] == dataset_sha256(dataset.folder)
+    changed = with_campaign(dataset, tmp_path / "other", backend="uml")
+    assert dataset_sha256(changed.folder) != dataset_sha256(dataset.folder)
 
 
 def test_claims_are_saved_with_the_campaign_they_are_of(folder: Path, verdicts: pl.DataFrame) -> None:

@@ -143,12 +143,23 @@ def test_the_browsers_lookup_is_held_against_the_stubs(browser_ms: float, agrees
     assert (frame["median"] - frame["expected"]).abs().max() < 0.1  # type: ignore[operator]
 
 
+def lookups(rows: list[dict[str, Any]], *, of_first: bool = False) -> list[dict[str, Any]]:
+    """The lookups of loads as the stub told them: each on a connection of its own, or all on that of the first."""
+    return [
+        {name: row[name] for name in ("campaign", "round", "link", "study", "page", "dns_protocol", "variant")}
+        | {"number": number, "retries": 0, "new_connection": number == 0 or not of_first}
+        | {"total_ms": RTT_MS[row["link"]] + 0.5 if number and of_first else row["stub_lookup_ms"]}
+        for row in rows
+        for number in range(row["lookup_count"])
+    ]
+
+
 def check(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     made = inputs(rows)
 
     class Made:
         def table(self, name: str) -> pl.LazyFrame:
-            frame: pl.LazyFrame = getattr(made, name)
+            frame: pl.LazyFrame = table("lookups", lookups(rows)) if name == "lookups" else getattr(made, name)
             return frame
 
     verdicts = claims.check(Made(), CLAIMS, made.published.claims, elsewhere={})

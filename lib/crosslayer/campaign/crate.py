@@ -86,10 +86,9 @@ def of_figures(folder: Path, dataset: Path, files: Iterable[Path], started: date
     DatasetError, OSError
         As `of_campaign`.
     """
-    from crosslayer.campaign.dataset import Campaign
+    from crosslayer.campaign.dataset import Campaign, dataset_sha256
 
-    source = dataset / "campaign.json"
-    campaign = Campaign.read(source)
+    campaign = Campaign.read(dataset / "campaign.json")
     return _write(
         folder,
         name=f"Figures and claims of crosslayer campaign {campaign.campaign}",
@@ -104,8 +103,8 @@ def of_figures(folder: Path, dataset: Path, files: Iterable[Path], started: date
                 "@id": f"#{campaign.campaign}",
                 "@type": "Dataset",
                 "name": f"crosslayer campaign {campaign.campaign}",
-                "description": f"measured {campaign.started} to {campaign.ended}; SHA-256 of its campaign.json: "
-                f"{_sha256(source)}",
+                "description": f"measured {campaign.started} to {campaign.ended}",
+                "sha256": dataset_sha256(dataset),
             },
             {
                 "@id": "#published-values",

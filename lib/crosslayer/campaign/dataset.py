@@ -9,8 +9,10 @@ here.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -138,6 +140,27 @@ class Campaign:
     def git_clean(self) -> bool | None:
         """Whether the files were as committed; None where it is not known."""
         return self.git.clean
+
+
+def dataset_sha256(folder: Path) -> str:
+    """One hash of `campaign.json` and every file of the tables, for what is made of them.
+
+    With `LC_ALL=C`, in the folder: `sha256sum campaign.json */*/*.parquet | sha256sum`.
+    """
+    tables = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*/*.parquet"))
+    lines = (f"{_file_sha256(folder / name)}  {name}\n" for name in ("campaign.json", *tables))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _file_sha256(path: Path) -> str:
+    told = path.stat()
+    return _hashed(path, told.st_size, told.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _hashed(path: Path, _size: int, _changed_ns: int) -> str:
+    """Every figure of a dataset asks again."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _as_version_2(plan: dict[str, Any]) -> dict[str, Any]:

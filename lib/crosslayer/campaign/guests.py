@@ -64,9 +64,9 @@ def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -
             key, _events = ready.select()[0]  # one at a time: what is done for it may close others
             for part in key.data(say):
                 if part.cell is None:
-                    # Each guest looks at its links; the campaign keeps one check of each.
+                    # Each guest looks at its links; the campaign keeps one check of each, and all that failed.
                     links = {row["link"] for row in part.rows["link_checks"]}
-                    if links <= checked:
+                    if links <= checked and all(row["verdict"] == "pass" for row in part.rows["link_checks"]):
                         continue
                     checked |= links
                 yield replace(part, versions=part.versions | kernel)

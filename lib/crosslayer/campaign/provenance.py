@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
+import ssl
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -39,8 +41,9 @@ def host() -> dict[str, Any]:
 
 
 def packages() -> dict[str, str]:
-    """Versions of Python, crosslayer and the packages that take part in measuring and drawing."""
+    """Versions of Python, its OpenSSL (the client's of DoT and DoH), crosslayer and the packages that take part."""
     found = {"python": platform.python_version(), "crosslayer": importlib.metadata.version("crosslayer")}
+    found["openssl"] = ssl.OPENSSL_VERSION
     return found | {name: importlib.metadata.version(name) for name in _PACKAGES}
 
 
@@ -48,6 +51,18 @@ def server_version(program: Path) -> str:
     """What the server says of itself: CoreDNS and Go versions."""
     said = subprocess.run([str(program), "-version"], capture_output=True, text=True, check=False).stdout
     return " ".join(said.replace(",", " ").split())
+
+
+def quic_go_version(program: Path) -> str:
+    """quic-go in one of our Go programs, by what the linker noted of its modules; empty where there is none."""
+    found = re.search(rb"dep\tgithub\.com/quic-go/quic-go\t(v[0-9][\w.+-]*)", program.read_bytes())
+    return found[1].decode() if found else ""
+
+
+def congestion_control() -> str:
+    """What TCP uses in this network namespace, by the kernel's own word; empty where it does not say."""
+    told = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+    return told.read_text(encoding="ascii").strip() if told.is_file() else ""
 
 
 def revision() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
@@ -15,7 +16,9 @@ from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.links import Profile
+from crosslayer.places import PlaceError
 from crosslayer.process import ProcessDied
+from crosslayer.stub import stub_version
 from crosslayer.testbed import LinkCheck, Testbed
 from crosslayer.testbed.errors import TestbedError
 
@@ -83,11 +86,16 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
     specs = pages.load_pages(spec_dir)
     programs = find_browser()
     versions = provenance.packages() | job.measurer.versions(job.plan)
+    server = places.find("server").path
     versions |= {
         "chromium": programs.browser_version,
         "chromedriver": programs.driver_version,
-        "server": provenance.server_version(places.find("server").path),
+        "server": provenance.server_version(server),
+        "quic-go": provenance.quic_go_version(server),
+        "tcp_congestion_control": provenance.congestion_control(),
     }
+    with contextlib.suppress(PlaceError):  # most studies need none
+        versions["stub"] = stub_version()
     served = [specs[name] for name in (*job.plan.pages, "warmup")]
     todo = deque(job.todo)
     measured = False
@@ -109,7 +117,7 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                 for result in checks:
                     if not measured:
                         say(_describe(result))
-                        yield Part(None, -1, {"link_checks": [_check_row(result, job.campaign, -1, None)]}, 0, *told)
+                    yield Part(None, -1, {"link_checks": _check_rows(testbed, job.campaign, -1, None)}, 0, *told)
                 while todo:
                     number, cell = todo[0]
                     rows, failures = _round(job, testbed, measuring, number, cell)
@@ -144,7 +152,7 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
     result = testbed.set_link(profile) if changed else testbed.check_link()
     if not result.passed and not changed:
         result = testbed.set_link(profile)
-    rows: dict[str, list[Any]] = {"link_checks": [_check_row(result, job.campaign, number, cell.page)]}
+    rows: dict[str, list[Any]] = {"link_checks": _check_rows(testbed, job.campaign, number, cell.page)}
     failures = 0
     for position, condition in enumerate(job.plan.shuffled(number, cell, measuring.conditions(cell))):
         if result.passed:
@@ -162,10 +170,12 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
     return rows, failures
 
 
-def _check_row(result: LinkCheck, campaign: str, number: int, page: str | None) -> dict[str, Any]:
-    row = asdict(result)
-    row["rtt_samples_ms"] = list(result.rtt_samples_ms)
-    return {"campaign": campaign, "round": number, "page": page} | row
+def _check_rows(testbed: Testbed, campaign: str, number: int, page: str | None) -> list[dict[str, Any]]:
+    """Every check with its verdict, those that failed and were repeated too."""
+    where = {"campaign": campaign, "round": number, "page": page}
+    return [
+        where | asdict(result) | {"rtt_samples_ms": list(result.rtt_samples_ms)} for result in testbed.take_checks()
+    ]
 
 
 def _describe(result: LinkCheck) -> str:

@@ -361,7 +361,7 @@ class PacedQueries(_OfStudy, table="paced_queries"):
 
 
 class LinkChecks(Table, table="link_checks"):
-    """A check of the emulated link."""
+    """A check of the emulated link; one that failed, and the next after a new calibration, are two rows."""
 
     campaign = _OfStudy.campaign
     round = Column(int, "round before which the link was checked; -1 before the campaign", required=True)

@@ -132,6 +132,23 @@ class Rule(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a result differs, with the numbers of the campaign that bear it out."""
+
+    text: str
+    """`{0}` stands for the first number, and so on."""
+    numbers: tuple[Measure, ...]
+
+    def said(self, observed: Observed) -> str:
+        """The cause with its numbers; where this campaign has not got them it is called the guess that it is."""
+        try:
+            found = [number(measure(observed).value) for measure in self.numbers]
+        except NotMeasured:
+            return f"A guess, for which this campaign lacks the numbers: {self.text.format(*['?'] * len(self.numbers))}"
+        return self.text.format(*found)
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """A claim, what is measured of it, and how it is judged."""
 
@@ -142,8 +159,8 @@ class Check:
     of: Measure | Margins | str
     """What is measured, or why it cannot be."""
     rule: Rule | None = None
-    cause: str = ""
-    """Why it may well differ: said where it does. What our data do not bear out is called a guess."""
+    cause: Cause | str = ""
+    """Why it may well differ: said where it does. A text without numbers of ours calls itself a guess."""
     remark: str = ""
     """What a reader must know beside the published note."""
     follows_from: str = ""
@@ -173,7 +190,7 @@ claim = Check
 
 def by_id(
     *checks: Check,
-    causes: Mapping[str, str] | None = None,
+    causes: Mapping[Cause | str, str] | None = None,
     remarks: Mapping[str, str] | None = None,
     follows: Mapping[str, str] | None = None,
 ) -> dict[str, Check]:
@@ -189,19 +206,22 @@ def by_id(
     Raises
     ------
     ValueError
-        For a claim with two checks, or a text on a claim that has none or has one already.
+        For a claim with two checks, a text on a claim that has none or has one already, or a cause that has no number
+        and does not call itself a guess.
     """
     found = {check.claim: check for check in checks}
     if len(found) < len(checks):
         raise ValueError("a claim has two checks")
-    said = [("cause", claim, text) for text, claims in (causes or {}).items() for claim in claims.split()]
+    if unsaid := [text for text in causes or {} if isinstance(text, str) and "guess" not in text.lower()]:
+        raise ValueError(f"no number of ours bears this cause out, call it a guess: {unsaid[0]}")
+    said: list[tuple[str, str, Any]] = []
+    said += [("cause", claim, text) for text, claims in (causes or {}).items() for claim in claims.split()]
     said += [("remark", claim, text) for text, claims in (remarks or {}).items() for claim in claims.split()]
     said += [("follows_from", claim, text) for claim, text in (follows or {}).items()]
     for field, claim, text in said:
         if claim not in found or getattr(found[claim], field):
             raise ValueError(f"{claim} has no check, or a {field} already")
-        text_of: dict[str, Any] = {field: text}
-        found[claim] = replace(found[claim], **text_of)
+        found[claim] = replace(found[claim], **{field: text})
     return found
 
 

@@ -170,10 +170,14 @@ def _row(
         outcome.overhead,
         chosen.follows_from if chosen else "",
         outcome.why,
-        chosen.cause if chosen and failed else "",
+        _cause(chosen, observed) if chosen and observed and failed else "",
         chosen.criterion if chosen else "",
         " ".join(_sentence(text) for text in (claim["note"], chosen.remark if chosen else "") if text),
     )
+
+
+def _cause(chosen: Check, observed: Observed) -> str:
+    return chosen.cause if isinstance(chosen.cause, str) else chosen.cause.said(observed)
 
 
 def _not_measured(reason: str) -> Outcome:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import altair as alt
@@ -16,7 +16,7 @@ import vl_convert
 
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures import cdf
-from crosslayer.figures.style import COLUMN_WIDTH, AnyChart, framed
+from crosslayer.figures.style import COLUMN_WIDTH, FONT_FILES, AnyChart, framed
 
 MAX_ROWS = 5000
 """Rows that a chart may embed."""
@@ -108,6 +108,7 @@ class Drawing:
     @cached_property
     def _svg(self) -> str:
         text = json.dumps(self._spec, ensure_ascii=False, separators=(",", ":"))
+        _register_fonts()
         try:
             return _clips_from_0(vl_convert.vegalite_to_svg(text, vl_version=vegalite_version()))
         except ValueError as error:
@@ -115,7 +116,7 @@ class Drawing:
 
     @cached_property
     def _png(self) -> bytes:
-        picture: bytes = vl_convert.svg_to_png(self._svg, scale=PNG_SCALE)
+        picture: bytes = vl_convert.svg_to_png(self.svg(), scale=PNG_SCALE)
         return picture
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
@@ -193,6 +194,12 @@ def _samples(rows: pl.DataFrame) -> str:
 def vegalite_version() -> str:
     """Vega-Lite version the charts are made for, e.g. 6.4."""
     return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+
+
+@cache
+def _register_fonts() -> None:
+    """Tell the renderer of our font, once in a process."""
+    vl_convert.register_font_directory(str(FONT_FILES))
 
 
 def _clips_from_0(svg: str) -> str:

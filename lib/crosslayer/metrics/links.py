@@ -20,6 +20,12 @@ def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
+def in_force(link_checks: pl.LazyFrame) -> pl.LazyFrame:
+    """Checks that say how a link was while it was measured: without those that failed and were repeated."""
+    passed = pl.col("verdict").eq_missing("pass")
+    return link_checks.filter(passed | ~passed.any().over("campaign", "round", "link", "page"))
+
+
 def in_rtts(frame: pl.LazyFrame, rtts: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
     """Times as multiples of the link's nominal RTT: beside each column `X_ms` a column `X_rtt`.
 
@@ -36,15 +42,19 @@ def link_table(link_checks: pl.LazyFrame) -> pl.LazyFrame:
     -------
     polars.LazyFrame
         link, quantity (`RTT`, `down`, `up`), unit, nominal, median, low, high (fewest and most of all checks),
-        checks (number of checks that measured it), failed (checks with a verdict other than `pass`).
+        checks (number of checks that measured it), failed (checks with a verdict other than `pass`). A check that
+        failed and was repeated, after a new calibration, counts as failed and nowhere else.
     """
     quantities = {
         "RTT": ("rtt_ms", "nominal_rtt_ms", "ms"),
         "down": ("down_mbit", "nominal_down_mbit", "Mbit/s"),
         "up": ("up_mbit", "nominal_up_mbit", "Mbit/s"),
     }
+    failed = link_checks.group_by("link").agg(failed=(pl.col("verdict") != "pass").sum())
     parts = [
-        link_checks.group_by("link").agg(
+        in_force(link_checks)
+        .group_by("link")
+        .agg(
             quantity=pl.lit(quantity),
             unit=pl.lit(unit),
             nominal=pl.col(nominal).median(),
@@ -52,9 +62,9 @@ def link_table(link_checks: pl.LazyFrame) -> pl.LazyFrame:
             low=pl.col(measured).min(),
             high=pl.col(measured).max(),
             checks=pl.col(measured).count(),
-            failed=(pl.col("verdict") != "pass").sum(),
             order=pl.col("nominal_rtt_ms").median(),
         )
         for quantity, (measured, nominal, unit) in quantities.items()
     ]
-    return pl.concat(parts).sort("order", "link", maintain_order=True).drop("order")
+    found = pl.concat(parts).join(failed, on="link", how="left", maintain_order="left")
+    return found.sort("order", "link", maintain_order=True).drop("order")

@@ -18,20 +18,23 @@ STATISTICS = ("mean", "variance")
 def paced(table: pl.LazyFrame, connection: str = "kept") -> pl.LazyFrame:
     """Rows of `paced_queries` that count as what they were meant to be.
 
-    `kept`: the connection stood; `new`: the query paid for one; `0-rtt`: the server took it as early data. `net_ms` is
-    the response time without what BIND takes.
+    `kept`: the connection was to be kept, and where it was lost its new one counts too, as it does in the paper;
+    `new`: the query paid for one; `0-rtt`: the server took it as early data. `net_ms` is the response time without what
+    BIND takes, `between_ms` that part of it which passes between the proxies, as in section 4.3 of Batenburg 2022: from
+    the stub, a wait for a connection included. A dnsproxy tells no times: there it is all of the response.
     """
     proof = {
-        "kept": ~pl.col("new_connection"),
+        "kept": pl.lit(True),
         "new": pl.col("new_connection"),
         "0-rtt": pl.col("early_data_accepted"),
     }
+    between = pl.coalesce(pl.col("handshake_ms") + pl.col("query_ms"), "response_ms")
     return table.filter(
         pl.col("connection") == connection,
         ~pl.col("warming").fill_null(False),
         pl.col("error").is_null(),
         proof[connection].fill_null(False),
-    ).with_columns(net_ms=pl.col("response_ms") - pl.col("authority_ms"))
+    ).with_columns(net_ms=pl.col("response_ms") - pl.col("authority_ms"), between_ms=between - pl.col("authority_ms"))
 
 
 def estimate(

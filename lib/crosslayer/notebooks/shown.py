@@ -63,7 +63,7 @@ class ShownFigure:
 
     def save(self, folder: str | Path) -> dict[str, Path]:
         """Write it as SVG, PNG, Vega-Lite JSON and CSV into a folder, and say where: paths by ending."""
-        return report.save(self._drawn, Path(folder), campaign=self._dataset.campaign.campaign)
+        return report.save(self._drawn, Path(folder), **report.made_from(self._dataset))
 
     @property
     def _drawn(self) -> Drawing:

@@ -19,7 +19,7 @@ from crosslayer.campaign import crate
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.report.answer import renew_readme
 from crosslayer.report.drawing import cores, draw_all
-from crosslayer.report.files import ReportError, save, save_claims, save_drawing, save_failure
+from crosslayer.report.files import ReportError, made_from, save, save_claims, save_drawing, save_failure
 from crosslayer.report.page import write_index
 from crosslayer.studies import STUDIES
 
@@ -28,6 +28,7 @@ __all__ = [
     "ReportError",
     "check_claims",
     "cores",
+    "made_from",
     "save",
     "save_claims",
     "save_drawing",

@@ -58,7 +58,9 @@ def _certainty(dataset: Dataset, measured: pl.DataFrame) -> str:
     fewest, most = dataset.rounds_per_cell
     rounds = str(most) if fewest == most else f"{fewest} to {most}"
     counts = ", ".join(
-        f"{count} {verdict}" for verdict, count in claims.counts(measured).items() if verdict != Verdict.NOT_MEASURED
+        f"{count} {'that follow from another' if verdict == claims.FOLLOWING else verdict}"
+        for verdict, count in claims.counts(measured).items()
+        if verdict != Verdict.NOT_MEASURED
     )
     return (
         f"In brackets: 95 % intervals, {rounds} rounds of each link and page resampled, links emulated on one machine; "

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from crosslayer import claims
-from crosslayer.campaign.dataset import Dataset
+from crosslayer.campaign.dataset import Dataset, dataset_sha256
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures import Drawing, Figure, FigureError
 from crosslayer.studies import STUDIES
@@ -66,7 +66,8 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
     folder
         Made where it is missing.
     about
-        Kept in the JSON under `usermeta.crosslayer`, beside name, caption and verdict.
+        Kept in the JSON under `usermeta.crosslayer`, beside name, caption and verdict; `campaign` is the last column of
+        the CSV too, so that a copy of its rows still tells whose they are.
 
     Returns
     -------
@@ -81,12 +82,13 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
         Where the renderer refuses the chart; nothing is written then.
     """
     name = drawing.figure.name
+    rows = drawing.rows.with_columns(campaign=pl.lit(about["campaign"])) if "campaign" in about else drawing.rows
     about |= {"name": name, "caption": drawing.caption} | ({"verdict": drawing.verdict} if drawing.verdict else {})
     content = {
         "svg": drawing.svg().encode(),
         "png": drawing.png(),
         "json": _as_json(drawing.vega_lite() | {"usermeta": {_KEY: about}}),
-        "csv": drawing.rows.write_csv().encode(),
+        "csv": rows.write_csv().encode(),
     }
     paths = {ending: folder / f"{name}.{ending}" for ending in content}
     for ending, path in paths.items():
@@ -96,7 +98,12 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
 
 def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path) -> dict[str, Path]:
     """`save` a drawn figure in the folder of its study, e.g. `figures/coalescing/`."""
-    return save(drawing, folder / dataset.campaign.study, campaign=dataset.campaign.campaign)
+    return save(drawing, folder / dataset.campaign.study, **made_from(dataset))
+
+
+def made_from(dataset: Dataset) -> dict[str, str]:
+    """What a figure tells of its dataset: `campaign` and `dataset_sha256`."""
+    return {"campaign": dataset.campaign.campaign, "dataset_sha256": dataset_sha256(dataset.folder)}
 
 
 def save_failure(figure: Figure, error: FigureError, dataset: Dataset, folder: Path) -> None:

@@ -43,6 +43,7 @@ class Testbed:
         self._prober = Prober()
         self._delays: dict[str, tuple[float, float]] = {}
         self._servers: list[Server] = []
+        self._checks: list[LinkCheck] = []
         self.profile: Profile | None = None
         private.set_namespace(network.CLIENT)
 
@@ -97,7 +98,14 @@ class Testbed:
         """Check the link as it is; without `rates` only its idle RTT (about 0.1 s and one RTT)."""
         assert self.profile is not None
         self.raise_if_dead()
-        return check(self._prober, self.profile, self.backend.name, self._delays[self.profile.name], rates=rates)
+        delays_ms = self._delays[self.profile.name]
+        self._checks.append(check(self._prober, self.profile, self.backend.name, delays_ms, rates=rates))
+        return self._checks[-1]
+
+    def take_checks(self) -> list[LinkCheck]:
+        """Every check since the last call, those that failed and were repeated among them."""
+        taken, self._checks = self._checks, []
+        return taken
 
     def _calibrate(self, profile: Profile) -> None:
         half = profile.rtt_ms / 2

@@ -39,12 +39,12 @@ _RTT = pl.col("nominal_rtt_ms")
 
 
 def beside_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
-    """Mean or variance of responses on kept connections without BIND's time, ms or ms².
+    """Mean or variance on kept connections between the proxies, without BIND's time, ms or ms².
 
     Columns link, protocol, source (`measured`, `published`), nominal_rtt_ms, n, rounds, value, low, high.
     """
     kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_PLACES))
-    ours = metrics.moments(kept, "net_ms", ["link", "protocol"], statistic).with_columns(source=pl.lit("measured"))
+    ours = metrics.moments(kept, "between_ms", ["link", "protocol"], statistic).with_columns(source=pl.lit("measured"))
     links = {link_title(link): link for link in _PLACES}
     scope = pl.col("scope").str.split("; ")
     printed = inputs.published.claims.filter(paper="BATENBURG22", section_or_figure=table).select(
@@ -83,7 +83,7 @@ def histograms_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, protocol, from_ms, to_ms (a bin; the last one has all that is longer), percent, source, n.
     """
     kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_PLACES))
-    beyond = (pl.col("net_ms") - _RTT).clip(_FIRST_MS, _LAST_MS - _BIN_MS / 2)
+    beyond = (pl.col("between_ms") - _RTT).clip(_FIRST_MS, _LAST_MS - _BIN_MS / 2)
     number = ((beyond - _FIRST_MS) / _BIN_MS).floor().cast(pl.Int64)
     key = ["link", "protocol"]
     found = (
@@ -322,8 +322,9 @@ FIGURES = (
         title="Mean response on long-lived connections",
         paper_figure="Table 1",
         notebook="authoritative",
-        caption="Mean response on kept connections, BIND's own time taken out, minus the link's nominal RTT. The "
-        "paper's RTTs are typical values of real paths, which is why its means may lie below them.",
+        caption="Mean response on kept connections between the two proxies, as the paper measured it, BIND's own time "
+        "taken out, minus the link's nominal RTT. The paper's RTTs are typical values of real paths, which is why its "
+        "means may lie below them.",
         note="Filled: our means, 95 % intervals. Diamonds: Batenburg 2022, Table 1.",
         data=means_data,
         chart=partial(dots, columns=("beyond", "beyond_low", "beyond_high"), title="Mean beyond the RTT (ms)"),
@@ -335,8 +336,8 @@ FIGURES = (
         title="Variance of the response on long-lived connections",
         paper_figure="Table 2",
         notebook="authoritative",
-        caption="Variance of the response on kept connections. Ours is what the machine does; the paper's is also "
-        "what the Internet did.",
+        caption="Variance of the response on kept connections, between the two proxies. Ours is what the machine does; "
+        "the paper's is also what the Internet did.",
         note="Filled: our variances, 95 % intervals. Diamonds: Batenburg 2022, Table 2.",
         data=partial(beside_published, statistic="variance", table="Table 2"),
         chart=partial(dots, title="Variance (ms²)", scale="log"),
@@ -348,8 +349,8 @@ FIGURES = (
         title="Distribution of the response by location",
         paper_figure="Fig. 3",
         notebook="authoritative",
-        caption="Histograms of the response on kept connections minus the link's RTT, a column for each location as "
-        "in the paper's Fig. 3 (a) to (d), a row for each transport.",
+        caption="Histograms of the response on kept connections, between the two proxies, minus the link's RTT, a "
+        "column for each location as in the paper's Fig. 3 (a) to (d), a row for each transport.",
         note="Bins of 0.2 ms; the first has all that is shorter, the last all that is longer.",
         data=histograms_data,
         chart=histograms,

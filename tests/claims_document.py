@@ -1,0 +1,43 @@
+"""The verdicts in `docs/claims.md`, from the committed campaigns: `python -m tests.claims_document` renews them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import polars as pl
+
+from crosslayer import report
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.studies import STUDIES
+
+ROOT = Path(__file__).parents[1]
+DOCUMENT = ROOT / "docs" / "claims.md"
+_ROW = re.compile(r"^\| ([A-Z]\d{3}) \| (.*) \| ([^|]*) \|$", re.MULTILINE)
+
+
+def verdicts() -> dict[str, str]:
+    """Verdict of every claim by the committed campaign of the study that checks it."""
+    found = {}
+    for name, study in STUDIES.items():
+        if study.claims:
+            table = report.check_claims(Dataset.open(ROOT / "data" / "raw" / name))
+            of_study = table.filter(pl.col("claim_id").is_in(list(study.claims.checks)))
+            found.update(of_study.select("claim_id", "verdict").iter_rows())
+    return found
+
+
+def rows() -> list[tuple[str, str, str]]:
+    """Claim, what was done, and verdict of every row of the document."""
+    return _ROW.findall(DOCUMENT.read_text(encoding="utf-8"))
+
+
+def renew() -> None:
+    """Write the verdicts into the document."""
+    now = verdicts()
+    text = DOCUMENT.read_text(encoding="utf-8")
+    DOCUMENT.write_text(_ROW.sub(lambda row: f"| {row[1]} | {row[2]} | {now[row[1]]} |", text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    renew()

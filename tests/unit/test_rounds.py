@@ -1,0 +1,96 @@
+"""A round keeps every check of its link, and a campaign the versions of all that takes part."""
+
+from __future__ import annotations
+
+import ssl
+from collections import deque
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crosslayer import places
+from crosslayer.campaign import provenance, rounds
+from crosslayer.campaign.plan import Cell
+from crosslayer.links import Profile, load_profiles
+from crosslayer.studies import sized
+from crosslayer.testbed import LinkCheck, Testbed, testbed
+
+FIBER = load_profiles()["fiber"]
+
+
+def checked(profile: Profile, verdict: str) -> LinkCheck:
+    rtt = profile.rtt_ms
+    return LinkCheck(profile.name, 1.0, "netem", (rtt,), 1, rtt, rtt, None, None, None, None, rtt / 2, rtt / 2, verdict)
+
+
+@pytest.fixture
+def verdicts(monkeypatch: pytest.MonkeyPatch) -> deque[str]:
+    """What the next checks of a link say."""
+    coming: deque[str] = deque()
+    monkeypatch.setattr(testbed, "check", lambda _prober, profile, *_, **__: checked(profile, coming.popleft()))
+    monkeypatch.setattr(testbed, "_PAUSES_S", (0.0, 0.0))
+    return coming
+
+
+def a_testbed() -> Testbed:
+    """One without namespaces."""
+    made = object.__new__(Testbed)
+    made._prober, made._servers, made._checks, made.profile = None, [], [], None  # type: ignore[assignment]
+    made._delays = {FIBER.name: (0.0, 0.0)}
+    made.backend = SimpleNamespace(name="netem", raise_if_dead=lambda: None, apply=lambda *_: None)  # type: ignore[assignment]
+    made._calibrate = lambda _profile: None  # type: ignore[method-assign]
+    return made
+
+
+class Measuring:
+    """Measures nothing."""
+
+    def conditions(self, cell: Cell) -> list[str]:
+        return ["all"]
+
+    def measure(self, *_: Any) -> dict[str, list[Any]]:
+        return {"tcp_rtts": [{"error": None}]}
+
+    def failed(self, condition: str, cell: Cell, number: int, position: int, why: str) -> dict[str, list[Any]]:
+        return {"tcp_rtts": [{"error": why}]}
+
+
+@pytest.mark.parametrize(
+    ("said", "failures"),
+    [
+        (["pass"], 0),
+        (["idle RTT 16 ms", "downlink lost", "pass"], 0),
+        (["idle RTT 16 ms", "idle RTT 17 ms", "idle RTT 18 ms", "idle RTT 19 ms"], 1),
+    ],
+)
+def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], failures: int) -> None:
+    bench = a_testbed()
+    plan = sized("coalescing", "smoke")
+    job: Any = SimpleNamespace(plan=plan, campaign="c", profiles={FIBER.name: FIBER})
+    verdicts.append("pass")
+    bench.set_link(FIBER)
+    bench.take_checks()
+    verdicts.extend(said)
+    rows, failed = rounds._round(job, bench, Measuring(), 3, Cell(FIBER.name, "example.org"))  # type: ignore[arg-type]
+    assert [row["verdict"] for row in rows["link_checks"]] == said
+    assert {(row["round"], row["page"], row["campaign"]) for row in rows["link_checks"]} == {(3, "example.org", "c")}
+    assert failed == failures
+    assert not verdicts
+
+
+def test_versions_of_openssl_quic_go_and_the_congestion_control_are_told() -> None:
+    assert provenance.packages()["openssl"] == ssl.OPENSSL_VERSION
+    assert provenance.congestion_control() in (
+        "",
+        *Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split(),
+    )
+    wanted = places.find("profiles").path.parent / "go.mod"
+    [version] = [line.split()[1] for line in wanted.read_text().splitlines() if "quic-go/quic-go " in line]
+    try:
+        server = places.find("server").path
+    except places.PlaceError as missing:
+        pytest.skip(str(missing))
+    assert provenance.quic_go_version(server) == version
+    assert provenance.quic_go_version(Path(ssl.__file__)) == ""
