@@ -805,6 +805,37 @@ func TestStreamsOfDoQ(t *testing.T) {
 	}
 }
 
+// A query that is given up is cancelled, and the server is told so (RFC 9250, section 4.3.1).
+func TestGivenUpQueriesAreCancelled(t *testing.T) {
+	c := newCredentials(t)
+	s := newServer(t, "quic", c)
+	stopped := make(chan error, 1)
+	s.stream = func(_ *quic.Conn, stream *quic.Stream) {
+		query, err := readMessage(stream)
+		if err != nil {
+			return
+		}
+		if !strings.Contains(string(query), "endless") {
+			_, _ = stream.Write(framed(s.answer(query)))
+			_ = stream.Close()
+			return
+		}
+		// An answer without end: a silent connection would be closed as a whole.
+		for wire := []byte{0xff, 0xff}; stream.Context().Err() == nil; wire = wire[:1] {
+			_, _ = stream.Write(wire)
+			time.Sleep(10 * time.Millisecond)
+		}
+		stopped <- context.Cause(stream.Context())
+	}
+	r := startStub(t, s.start().url(), c, "--timeout", "300ms")
+	r.good("www.example.org")
+	r.bad("endless.example.org", "timeout")
+	var stopping *quic.StreamError
+	if err := <-stopped; !errors.As(err, &stopping) || stopping.ErrorCode != doqRequestCancelled || !stopping.Remote {
+		t.Errorf("the server was told %v", err)
+	}
+}
+
 // An end that never comes, or a stream of the server's own, is no DoQ (RFC 9250, section 4.3.3).
 func TestServerThatBreaksDoQ(t *testing.T) {
 	c := newCredentials(t)
@@ -830,9 +861,9 @@ func TestServerThatBreaksDoQ(t *testing.T) {
 			t.Error("the stream stands for ever")
 		}
 	})
-	t.Run("unidirectional stream", func(t *testing.T) {
+	t.Run("streams of its own", func(t *testing.T) {
 		s := newServer(t, "quic", c)
-		opened := make(chan error, 1)
+		opened := make(chan error, 2)
 		s.stream = func(conn *quic.Conn, stream *quic.Stream) {
 			query, err := readMessage(stream)
 			if err != nil {
@@ -840,12 +871,14 @@ func TestServerThatBreaksDoQ(t *testing.T) {
 			}
 			_, err = conn.OpenUniStream()
 			opened <- err
+			_, err = conn.OpenStream()
+			opened <- err
 			_, _ = stream.Write(framed(s.answer(query)))
 			_ = stream.Close()
 		}
 		startStub(t, s.start().url(), c).good("www.example.org")
-		if err := <-opened; err == nil {
-			t.Error("the stub lets servers open unidirectional streams")
+		if uni, bidirectional := <-opened, <-opened; uni == nil || bidirectional == nil {
+			t.Errorf("the stub lets servers open streams: %v, %v", uni, bidirectional)
 		}
 	})
 }

@@ -203,21 +203,25 @@ func (s *server) startHTTPS(pages site) error {
 		ErrorLog:          stdlog.New(debugLog{}, "", 0),
 	}
 	s.opened(listenerHTTPS, tcp.Addr(), func() error {
-		if !s.replaced {
-			return httpServer.Close()
-		}
-		go func() { // what is on its way may end: new connections are the successor's
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		farewell := func(patience time.Duration) error { // GOAWAY, and what is on its way may end (RFC 9113, section 6.8)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			_ = httpServer.Shutdown(ctx)
-			_ = httpServer.Close()
-		}()
+			return httpServer.Close()
+		}
+		if !s.replaced {
+			return farewell(stopPatience)
+		}
+		go func() { _ = farewell(reloadPatience) }() // new connections are the successor's
 		return nil
 	})
 	limited := early.LimitConns(tcp, early.NewLimit(s.MaxConnections, s.MaxShare))
 	go func() { _ = httpServer.ServeTLS(limited, "", "") }()
 	return nil
 }
+
+// How long requests over TCP that are on their way may take to end: when everything stops, and when a successor goes on.
+const stopPatience, reloadPatience = time.Second / 2, 5 * time.Second
 
 // maxStreamsOfOne is how many requests one connection may have open at once.
 const maxStreamsOfOne = 100
