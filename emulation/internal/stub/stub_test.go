@@ -356,6 +356,53 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
+// Queries of one connection are answered as their answers come (RFC 7766, section 7).
+func TestAnswersInAnyOrder(t *testing.T) {
+	c := newCredentials(t)
+	s := newServer(t, "quic", c)
+	good, release := s.answer, make(chan struct{})
+	s.answer = func(query []byte) []byte {
+		if strings.Contains(string(query), "slow") {
+			<-release
+		}
+		return good(query)
+	}
+	r := startStub(t, s.start().url(), c)
+	conn, err := net.Dial("tcp", r.udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, name := range []string{"slow.example.org", "www.example.org"} {
+		if _, err := conn.Write(framed(pack(t, question(name, dns.TypeA)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"www.example.org.", "slow.example.org."} {
+		answer, err := (&dns.Conn{Conn: conn}).ReadMsg()
+		if err != nil || answer.Question[0].Name != name || len(answer.Answer) != 1 {
+			t.Fatalf("%v, %v", answer, err)
+		}
+		if name == "www.example.org." {
+			close(release)
+		}
+	}
+}
+
+// RFC 7766, section 6.2.3.
+func TestClientsThatAskNothingAreLetGo(t *testing.T) {
+	r := startStub(t, "udp://127.0.0.1:1", newCredentials(t), "--client-timeout", "200ms")
+	conn, err := net.Dial("tcp", r.udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, err := conn.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
 func TestClientsAreLimited(t *testing.T) {
 	r := startStub(t, newServer(t, "udp", newCredentials(t)).start().url(), newCredentials(t))
 	var clients []net.Conn

@@ -105,6 +105,31 @@ func TestDNSOverHTTP(t *testing.T) {
 	}
 }
 
+// Whatever DNS says, it is a response of HTTP (RFC 8484, section 4.2.1).
+func TestDNSOverHTTPOfWhatIsNotThere(t *testing.T) {
+	s := start(t, nil, "")
+	for listener, transport := range over(s) {
+		refused := servertest.Question(testHost, dns.TypeA)
+		refused.Question[0].Qclass = dns.ClassCHAOS
+		for rcode, query := range map[int]*dns.Msg{
+			dns.RcodeNameError: servertest.Question("nowhere.example.org", dns.TypeA), dns.RcodeRefused: refused,
+		} {
+			response, err := transport.RoundTrip(dohRequest(t, http.MethodGet, query))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(response.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer := new(dns.Msg)
+			if err := answer.Unpack(body); err != nil || answer.Rcode != rcode || response.StatusCode != http.StatusOK {
+				t.Errorf("%s: status %d, %v, %v", listener, response.StatusCode, err, answer)
+			}
+		}
+	}
+}
+
 // Other methods and other media types have codes of their own (RFC 9110, sections 15.5.6 and 15.5.16).
 func TestDNSOverHTTPRefuses(t *testing.T) {
 	s := start(t, nil, "")
