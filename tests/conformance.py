@@ -1,7 +1,7 @@
 """What the RFCs ask and what shows that we do it: `python -m tests.conformance` writes docs/conformance.md.
 
-The rows are in `conformance.toml`. A test is named MODULE.test_NAME (pytest) or PACKAGE.TestName (Go); `missing` says of
-which names there is none. No knowledge of the RFCs is in here.
+The rows are in `conformance.toml`. A test is named MODULE.test_NAME (pytest) or PACKAGE.TestName (Go); `missing` says
+of which names there is none. No knowledge of the RFCs is in here.
 """
 
 from __future__ import annotations
@@ -78,11 +78,17 @@ def to_markdown() -> str:
         "MODULE.test_NAME of pytest, PACKAGE.TestName of Go. `python -m tests.conformance` writes this page from",
         "`tests/conformance.toml`; `make test` runs every test and checks that each is there.",
         "",
-        f"{sum(counts.values())} rows, {tested} with a test: {counts['yes']} yes, {counts['partly']} partly, "
+        f"{sum(counts.values())} rows, {tested} with a test: {counts['yes']} yes, {counts['partly']} partly,",
         f"{counts['no']} no, {counts['n/a']} do not apply. Where a row is not yes, it says why.",
     ]
     for title, rows in tables.items():
-        lines += ["", f"## {title}", "", "| section | level | what | who | | tests, and why |", "|---|---|---|---|---|---|"]
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| section | level | what | who | | tests, and why |",
+            "|---|---|---|---|---|---|",
+        ]
         for row in rows:
             shown = "; ".join(filter(None, [", ".join(f"`{test}`" for test in row.tests), row.why]))
             cells = [row.section, row.level, row.what, row.who, row.verdict, shown]

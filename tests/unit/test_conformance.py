@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests import conformance
 from tests.conformance import NAME, ROOT, Row, missing, names
 
