@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests import conformance
-from tests.conformance import NAME, ROOT, Row, missing, names
+
+import conformance
+from conformance import NAME, ROOT, Row, missing, names
 
 ROWS = [
     pytest.param(row, id=f"{title.split(':')[0]}-{row.section}-{row.who}".replace(" ", ""))
