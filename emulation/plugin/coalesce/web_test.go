@@ -1,6 +1,7 @@
 package coalesce
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	"crosslayer.example/emulation/internal/servertest"
 	"crosslayer.example/emulation/plugin/early"
+
+	"github.com/coredns/coredns/plugin"
 
 	"github.com/miekg/dns"
 )
@@ -206,6 +209,27 @@ func TestOwnListenersOfCoreDNS(t *testing.T) {
 	}
 	if event := s.lastEvent("connection"); event["listener"] != "dot" || event["tls_version"] != "TLSv1.3" || event["local"] != s.dotAddress() {
 		t.Errorf("event %v", event)
+	}
+}
+
+// EDNS on CoreDNS's own listeners (RFC 6891, sections 6.1.1 and 7).
+func TestEDNSOnOwnListenersOfCoreDNS(t *testing.T) {
+	s := start(t, nil, bare)
+	two := servertest.Question(testHost, dns.TypeA).SetEdns0(1232, false)
+	two.Extra = append(two.Extra, two.Extra[0])
+	for network, address := range map[string]string{"udp": s.addresses["dns/udp"], "tcp-tls": s.dotAddress()} {
+		exchange := dns.Client{Net: network, TLSConfig: s.Client().Config(), Timeout: 5 * time.Second}
+		if answer, _, err := exchange.Exchange(two, address); err != nil || answer.Rcode != dns.RcodeFormatError {
+			t.Errorf("%s, two OPT records: %v, %v", network, err, answer)
+		}
+	}
+	careless := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		return dns.RcodeSuccess, w.WriteMsg(new(dns.Msg).SetReply(r).SetEdns0(1232, false))
+	})
+	w := new(keeper)
+	_, err := Coalesce{Next: careless, shared: &shared{events: newEventLog()}}.ServeDNS(t.Context(), w, servertest.Question(testHost, dns.TypeA))
+	if err != nil || len(w.written) != 1 || w.written[0].IsEdns0() != nil {
+		t.Errorf("OPT for a query without: %v, %v", err, w.written)
 	}
 }
 
