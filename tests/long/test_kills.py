@@ -21,7 +21,7 @@ import polars as pl
 from tests.integration.conftest import CROSSLAYER
 
 KILLS = 50
-ROUNDS = 40
+ROUNDS = 20
 PLAN = ["measure", "--links", "fiber", "--pages", "example.org", "--rounds", str(ROUNDS), "--seed", "1"]
 KEYS = {
     "page_loads": ["link", "page", "round", "h3", "variant", "position"],
@@ -90,11 +90,11 @@ def _log(folder: Path) -> Path:
 
 
 def _start(folder: Path, temporary: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*CROSSLAYER, *PLAN, "--out", str(folder)],
-        stdout=subprocess.DEVNULL, stderr=_log(folder).open("ab"),
-        env=os.environ | {"TMPDIR": str(temporary)},
-    )  # fmt: skip
+    command = [*CROSSLAYER, *PLAN, "--out", str(folder)]
+    with _log(folder).open("ab") as log:
+        return subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=log, env=os.environ | {"TMPDIR": str(temporary)}
+        )
 
 
 def _rounds(folder: Path) -> int:
@@ -127,11 +127,13 @@ def test_nothing_is_lost_twice_or_left_over(testbed_machine: None, tmp_path: Pat
     begin = time.monotonic()
     first_s, round_s = _undisturbed(plain, temporary)
     draw = random.Random(1)
+    _log(killed).touch()
     kills: Counter[str] = Counter()
     lost = 0
     while kills.total() < KILLS:
-        before, process, by_us = _rounds(killed), _start(killed, temporary), False
-        while len(_descendants(process.pid)) == 1:  # Python itself is starting
+        before, said, by_us = _rounds(killed), _log(killed).stat().st_size, False
+        process = _start(killed, temporary)
+        while process.poll() is None and _log(killed).stat().st_size == said:  # until the progress bar, Python imports
             time.sleep(0.01)
         ending = before > ROUNDS - 6  # some are left for the end
         longest_s = first_s / 2 if ending else first_s + round_s
