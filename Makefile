@@ -5,6 +5,7 @@
 #                      CLOCK=wall or virtual)
 #   make guest         the kernel of the guest that measures by a virtual clock (docs/clocks.md), about 10 minutes, once
 #   make test          every test
+#   make test-long     fuzzing, hostile connections and kills of a campaign, about half an hour (tests/README.md)
 #   make environments  the unit tests and the report with the oldest packages allowed, and with those of nix develop
 #   make lab           JupyterLab on the notebooks
 #   make lock          renew requirements.lock and the locks in setup/ after a change of pyproject.toml or setup/pinned.in
@@ -20,7 +21,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GO_SOURCES := $(shell find emulation -name '*.go' -o -name go.mod -o -name go.sum)
 
-.PHONY: help setup guest reproduce test environments lab lock lint clean
+.PHONY: help setup guest reproduce test test-long environments lab lock lint clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -66,6 +67,9 @@ environments: setup
 
 test: setup
 	@setup/test
+
+test-long: setup
+	@setup/test-long
 
 lint: setup
 	@setup/lint

@@ -389,6 +389,23 @@ def test_what_was_found_is_written_before_all_is(tmp_path: Path, monkeypatch: py
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_queries_over_encrypted_transports_are_padded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RFC 9250, section 5.4."""
+    asked: list[bytes] = []
+
+    def examine(
+        _host: ProbedHost, _offers: object, question: Question, settings: ClientSettings, _pace: Pace
+    ) -> list[Support]:
+        asked.extend(build_query(question, protocol, settings).wire for protocol in (Protocol.DOQ, Protocol.DOT))
+        return []
+
+    monkeypatch.setattr(support, "negotiate", lambda *_args, **_options: {})
+    monkeypatch.setattr(support, "examine", examine)
+    host = ProbedHost("192.0.2.1", "192.0.2.1")
+    list(support.discover([host], question=Question("www.example.org"), packets_per_s=1, timeout_s=1))
+    assert [len(wire) for wire in asked] == [128, 128]
+
+
 def test_a_table_of_nothing_is_a_sentence() -> None:
     assert table.text([SILENT]) == "0 of 1 addresses answer DNS, 0 of them DoQ.\nNothing at 10.53.0.200."
 

@@ -356,6 +356,53 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
+// Queries of one connection are answered as their answers come (RFC 7766, section 7).
+func TestAnswersInAnyOrder(t *testing.T) {
+	c := newCredentials(t)
+	s := newServer(t, "quic", c)
+	good, release := s.answer, make(chan struct{})
+	s.answer = func(query []byte) []byte {
+		if strings.Contains(string(query), "slow") {
+			<-release
+		}
+		return good(query)
+	}
+	r := startStub(t, s.start().url(), c)
+	conn, err := net.Dial("tcp", r.udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, name := range []string{"slow.example.org", "www.example.org"} {
+		if _, err := conn.Write(framed(pack(t, question(name, dns.TypeA)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"www.example.org.", "slow.example.org."} {
+		answer, err := (&dns.Conn{Conn: conn}).ReadMsg()
+		if err != nil || answer.Question[0].Name != name || len(answer.Answer) != 1 {
+			t.Fatalf("%v, %v", answer, err)
+		}
+		if name == "www.example.org." {
+			close(release)
+		}
+	}
+}
+
+// RFC 7766, section 6.2.3.
+func TestClientsThatAskNothingAreLetGo(t *testing.T) {
+	r := startStub(t, "udp://127.0.0.1:1", newCredentials(t), "--client-timeout", "200ms")
+	conn, err := net.Dial("tcp", r.udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, err := conn.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
 func TestClientsAreLimited(t *testing.T) {
 	r := startStub(t, newServer(t, "udp", newCredentials(t)).start().url(), newCredentials(t))
 	var clients []net.Conn
@@ -805,6 +852,37 @@ func TestStreamsOfDoQ(t *testing.T) {
 	}
 }
 
+// A query that is given up is cancelled, and the server is told so (RFC 9250, section 4.3.1).
+func TestGivenUpQueriesAreCancelled(t *testing.T) {
+	c := newCredentials(t)
+	s := newServer(t, "quic", c)
+	stopped := make(chan error, 1)
+	s.stream = func(_ *quic.Conn, stream *quic.Stream) {
+		query, err := readMessage(stream)
+		if err != nil {
+			return
+		}
+		if !strings.Contains(string(query), "endless") {
+			_, _ = stream.Write(framed(s.answer(query)))
+			_ = stream.Close()
+			return
+		}
+		// An answer without end: a silent connection would be closed as a whole.
+		for wire := []byte{0xff, 0xff}; stream.Context().Err() == nil; wire = wire[:1] {
+			_, _ = stream.Write(wire)
+			time.Sleep(10 * time.Millisecond)
+		}
+		stopped <- context.Cause(stream.Context())
+	}
+	r := startStub(t, s.start().url(), c, "--timeout", "300ms")
+	r.good("www.example.org")
+	r.bad("endless.example.org", "timeout")
+	var stopping *quic.StreamError
+	if err := <-stopped; !errors.As(err, &stopping) || stopping.ErrorCode != doqRequestCancelled || !stopping.Remote {
+		t.Errorf("the server was told %v", err)
+	}
+}
+
 // An end that never comes, or a stream of the server's own, is no DoQ (RFC 9250, section 4.3.3).
 func TestServerThatBreaksDoQ(t *testing.T) {
 	c := newCredentials(t)
@@ -830,9 +908,9 @@ func TestServerThatBreaksDoQ(t *testing.T) {
 			t.Error("the stream stands for ever")
 		}
 	})
-	t.Run("unidirectional stream", func(t *testing.T) {
+	t.Run("streams of its own", func(t *testing.T) {
 		s := newServer(t, "quic", c)
-		opened := make(chan error, 1)
+		opened := make(chan error, 2)
 		s.stream = func(conn *quic.Conn, stream *quic.Stream) {
 			query, err := readMessage(stream)
 			if err != nil {
@@ -840,12 +918,14 @@ func TestServerThatBreaksDoQ(t *testing.T) {
 			}
 			_, err = conn.OpenUniStream()
 			opened <- err
+			_, err = conn.OpenStream()
+			opened <- err
 			_, _ = stream.Write(framed(s.answer(query)))
 			_ = stream.Close()
 		}
 		startStub(t, s.start().url(), c).good("www.example.org")
-		if err := <-opened; err == nil {
-			t.Error("the stub lets servers open unidirectional streams")
+		if uni, bidirectional := <-opened, <-opened; uni == nil || bidirectional == nil {
+			t.Errorf("the stub lets servers open streams: %v, %v", uni, bidirectional)
 		}
 	})
 }

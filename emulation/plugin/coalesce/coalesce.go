@@ -28,8 +28,11 @@ func (c Coalesce) Name() string { return pluginName }
 
 // ServeDNS implements the plugin.Handler interface.
 func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+	if early.TwoOPTs(r) {
+		return dns.RcodeFormatError, nil
+	}
 	from, encrypted := originOf(ctx, w), early.IsEncrypted(ctx)
-	rw := &responseWriter{ResponseWriter: w, pad: encrypted && early.WantsPadding(r)}
+	rw := &responseWriter{ResponseWriter: w, pad: encrypted && early.WantsPadding(r), edns: r.IsEdns0() != nil}
 	if !encrypted {
 		rw.query = r
 	}
@@ -77,12 +80,16 @@ func originOf(ctx context.Context, w dns.ResponseWriter) early.Origin {
 type responseWriter struct {
 	dns.ResponseWriter
 	pad    bool
+	edns   bool     // in the query
 	query  *dns.Msg // where the answer is to be compressed, else nil
 	report func(rcode int)
 }
 
 // WriteMsg implements the dns.ResponseWriter interface.
 func (w *responseWriter) WriteMsg(m *dns.Msg) error {
+	if !w.edns {
+		early.RemoveOPT(m)
+	}
 	if w.pad {
 		early.Pad(m)
 	}

@@ -100,6 +100,23 @@ func TestSlowHeader(t *testing.T) {
 	}
 }
 
+// A header larger than any that is meant is refused, and the server goes on.
+func TestLargeHeader(t *testing.T) {
+	s := start(t, nil, "")
+	for listener, transport := range over(s) {
+		large := request(t, http.MethodGet, "/")
+		large.Header.Set("X-Large", strings.Repeat("x", 4*maxHeaderBytes))
+		response, err := transport.RoundTrip(large)
+		if err == nil && response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%s: status %d", listener, response.StatusCode)
+		}
+		response, err = transport.RoundTrip(request(t, http.MethodGet, "/"))
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Errorf("%s: afterwards %v, %v", listener, response, err)
+		}
+	}
+}
+
 // Whoever reads nothing of a large body is let go, over HTTP/1, HTTP/2 and HTTP/3.
 func TestSlowReader(t *testing.T) {
 	const size = 32 << 20

@@ -86,18 +86,28 @@ func (s *server) start() (err error) {
 			return err
 		}
 	}
+	// All ways before any listener serves: each that is made writes into the configuration that the others read.
+	var overHTTPS, overH3, overDoQ *early.Chain
+	for _, way := range []struct {
+		chain **early.Chain
+		name  string
+	}{{&overHTTPS, "https://" + s.https}, {&overH3, "https3://" + s.h3}, {&overDoQ, "quic://" + s.doq}} {
+		if *way.chain, err = early.NewChain(way.name, s.configs); err != nil {
+			return err
+		}
+	}
 	if s.https != "" {
-		if err := s.startHTTPS(pages); err != nil {
+		if err := s.startHTTPS(s.web(listenerHTTPS, "doh", overHTTPS, pages)); err != nil {
 			return fmt.Errorf("https: %w", err)
 		}
 	}
 	if s.h3 != "" {
-		if err := s.startH3(pages); err != nil {
+		if err := s.startH3(s.web(listenerH3, "doh3", overH3, pages)); err != nil {
 			return fmt.Errorf("h3: %w", err)
 		}
 	}
 	if s.doq != "" {
-		if err := s.startDoQ(); err != nil {
+		if err := s.startDoQ(overDoQ); err != nil {
 			return fmt.Errorf("doq: %w", err)
 		}
 	}
@@ -178,7 +188,7 @@ func (s *server) stop() error {
 	return errors.Join(errs...)
 }
 
-func (s *server) startHTTPS(pages site) error {
+func (s *server) startHTTPS(h *web) error {
 	config := s.tls.Clone()
 	config.NextProtos = []string{"h2", "http/1.1"}
 	config.MaxVersion = s.maxTLS
@@ -188,10 +198,6 @@ func (s *server) startHTTPS(pages site) error {
 		return err
 	}
 	s.tcp = tcp
-	h, err := s.web(listenerHTTPS, "doh", "https://"+s.https, pages)
-	if err != nil {
-		return err
-	}
 	h.streams = early.NewLimit(s.MaxStreams, s.MaxShare)
 	httpServer := &http.Server{
 		Handler:           h,
@@ -203,21 +209,25 @@ func (s *server) startHTTPS(pages site) error {
 		ErrorLog:          stdlog.New(debugLog{}, "", 0),
 	}
 	s.opened(listenerHTTPS, tcp.Addr(), func() error {
-		if !s.replaced {
-			return httpServer.Close()
-		}
-		go func() { // what is on its way may end: new connections are the successor's
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		farewell := func(patience time.Duration) error { // GOAWAY, and what is on its way may end (RFC 9113, section 6.8)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			_ = httpServer.Shutdown(ctx)
-			_ = httpServer.Close()
-		}()
+			return httpServer.Close()
+		}
+		if !s.replaced {
+			return farewell(stopPatience)
+		}
+		go func() { _ = farewell(reloadPatience) }() // new connections are the successor's
 		return nil
 	})
 	limited := early.LimitConns(tcp, early.NewLimit(s.MaxConnections, s.MaxShare))
 	go func() { _ = httpServer.ServeTLS(limited, "", "") }()
 	return nil
 }
+
+// How long requests over TCP that are on their way may take to end: when everything stops, and when a successor goes on.
+const stopPatience, reloadPatience = time.Second / 2, 5 * time.Second
 
 // maxStreamsOfOne is how many requests one connection may have open at once.
 const maxStreamsOfOne = 100
@@ -228,7 +238,7 @@ const maxHeaderBytes = 16 << 10
 // maxUniStreams is for the control stream and those of QPACK, and a few that mean nothing (RFC 9114, section 6.2).
 const maxUniStreams = 8
 
-func (s *server) startH3(pages site) error {
+func (s *server) startH3(h *web) error {
 	protocol := early.Protocol{
 		Name: listenerH3, ALPN: http3.NextProtoH3,
 		NoError: quic.ApplicationErrorCode(http3.ErrCodeNoError), ExcessiveLoad: quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad),
@@ -241,10 +251,6 @@ func (s *server) startH3(pages site) error {
 		return err
 	}
 	s.openedQUIC(listenerH3, listener)
-	h, err := s.web(listenerH3, "doh3", "https3://"+s.h3, pages)
-	if err != nil {
-		return err
-	}
 	listener.Serve(s.connections, func(conn *early.Conn) {
 		h3Server := &http3.Server{
 			Handler:        h,
@@ -272,17 +278,12 @@ func (s *server) startH3(pages site) error {
 	return nil
 }
 
-// web is the handler of one listener for HTTP; dns is the name of its queries, address that of the listener in metrics.
-func (s *server) web(listener, dns, address string, pages site) (*web, error) {
-	chain, err := early.NewChain(address, s.configs)
-	return &web{listener: listener, dns: dns, site: pages, chain: chain, events: s.events, policy: s.policy}, err
+// web is the handler of one listener for HTTP; dns is the name of its queries.
+func (s *server) web(listener, dns string, chain *early.Chain, pages site) *web {
+	return &web{listener: listener, dns: dns, site: pages, chain: chain, events: s.events, policy: s.policy}
 }
 
-func (s *server) startDoQ() error {
-	chain, err := early.NewChain("quic://"+s.doq, s.configs)
-	if err != nil {
-		return err
-	}
+func (s *server) startDoQ(chain *early.Chain) error {
 	doq := &early.DoQServer{Policy: s.policy, Conns: s.connections, Chain: chain}
 	listener, err := doq.Listen(s.doq, s.tls)
 	if err != nil {

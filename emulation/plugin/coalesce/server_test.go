@@ -1,9 +1,13 @@
 package coalesce
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -14,6 +18,7 @@ import (
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
 )
 
@@ -127,5 +132,59 @@ func TestStop(t *testing.T) {
 	}
 	if _, err := os.Stat(control); err == nil {
 		t.Error("the control socket stays")
+	}
+}
+
+// A request on its way at the end is answered, and HTTP/2 clients are told to ask no more (RFC 9113, section 6.8).
+func TestStopSaysGoAway(t *testing.T) {
+	told := make(chan error, 1)
+	t.Run("run", func(t *testing.T) {
+		s := start(t, nil, "")
+		h2 := s.Client().H2Transport(s.addresses["https/tcp"])
+		h2.Protocols = new(http.Protocols)
+		h2.Protocols.SetHTTP2(true)
+		conn, err := h2.NewClientConn(context.Background(), "https", testHost+":443")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wire, err := servertest.Question(testHost, dns.TypeA).Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, rest := io.Pipe()
+		post, err := http.NewRequest(http.MethodPost, "https://"+testHost+"/dns-query", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		post.Header.Set("Content-Type", "application/dns-message")
+		status := make(chan error, 1)
+		go func() {
+			response, err := conn.RoundTrip(post)
+			if err == nil && response.StatusCode != http.StatusOK {
+				err = errors.New(response.Status)
+			}
+			status <- err
+		}()
+		if _, err := rest.Write(wire[:10]); err != nil {
+			t.Fatal(err)
+		}
+		response, err := conn.RoundTrip(dohRequest(t, http.MethodGet, servertest.Question(testHost, dns.TypeA)))
+		if err != nil || response.StatusCode != http.StatusOK { // and so the other request is there as well
+			t.Fatal(response, err)
+		}
+		go func() { // while the server stops, at the end of this subtest
+			for deadline := time.Now().Add(5 * time.Second); conn.Available() > 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					told <- errors.New("the client was not told")
+					return
+				}
+			}
+			_, _ = rest.Write(wire[10:])
+			_ = rest.Close()
+			told <- <-status
+		}()
+	})
+	if err := <-told; err != nil {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package coalesce
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	"crosslayer.example/emulation/internal/servertest"
 	"crosslayer.example/emulation/plugin/early"
+
+	"github.com/coredns/coredns/plugin"
 
 	"github.com/miekg/dns"
 )
@@ -105,6 +108,31 @@ func TestDNSOverHTTP(t *testing.T) {
 	}
 }
 
+// Whatever DNS says, it is a response of HTTP (RFC 8484, section 4.2.1).
+func TestDNSOverHTTPOfWhatIsNotThere(t *testing.T) {
+	s := start(t, nil, "")
+	for listener, transport := range over(s) {
+		refused := servertest.Question(testHost, dns.TypeA)
+		refused.Question[0].Qclass = dns.ClassCHAOS
+		for rcode, query := range map[int]*dns.Msg{
+			dns.RcodeNameError: servertest.Question("nowhere.example.org", dns.TypeA), dns.RcodeRefused: refused,
+		} {
+			response, err := transport.RoundTrip(dohRequest(t, http.MethodGet, query))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(response.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer := new(dns.Msg)
+			if err := answer.Unpack(body); err != nil || answer.Rcode != rcode || response.StatusCode != http.StatusOK {
+				t.Errorf("%s: status %d, %v, %v", listener, response.StatusCode, err, answer)
+			}
+		}
+	}
+}
+
 // Other methods and other media types have codes of their own (RFC 9110, sections 15.5.6 and 15.5.16).
 func TestDNSOverHTTPRefuses(t *testing.T) {
 	s := start(t, nil, "")
@@ -181,6 +209,27 @@ func TestOwnListenersOfCoreDNS(t *testing.T) {
 	}
 	if event := s.lastEvent("connection"); event["listener"] != "dot" || event["tls_version"] != "TLSv1.3" || event["local"] != s.dotAddress() {
 		t.Errorf("event %v", event)
+	}
+}
+
+// EDNS on CoreDNS's own listeners (RFC 6891, sections 6.1.1 and 7).
+func TestEDNSOnOwnListenersOfCoreDNS(t *testing.T) {
+	s := start(t, nil, bare)
+	two := servertest.Question(testHost, dns.TypeA).SetEdns0(1232, false)
+	two.Extra = append(two.Extra, two.Extra[0])
+	for network, address := range map[string]string{"udp": s.addresses["dns/udp"], "tcp-tls": s.dotAddress()} {
+		exchange := dns.Client{Net: network, TLSConfig: s.Client().Config(), Timeout: 5 * time.Second}
+		if answer, _, err := exchange.Exchange(two, address); err != nil || answer.Rcode != dns.RcodeFormatError {
+			t.Errorf("%s, two OPT records: %v, %v", network, err, answer)
+		}
+	}
+	careless := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		return dns.RcodeSuccess, w.WriteMsg(new(dns.Msg).SetReply(r).SetEdns0(1232, false))
+	})
+	w := new(keeper)
+	_, err := Coalesce{Next: careless, shared: &shared{events: newEventLog()}}.ServeDNS(t.Context(), w, servertest.Question(testHost, dns.TypeA))
+	if err != nil || len(w.written) != 1 || w.written[0].IsEdns0() != nil {
+		t.Errorf("OPT for a query without: %v, %v", err, w.written)
 	}
 }
 

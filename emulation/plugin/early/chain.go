@@ -89,25 +89,11 @@ func (c *Chain) Resolve(ctx context.Context, q Query, send func(m *dns.Msg, wire
 			w.tsig = dns.ErrSecret
 		}
 	}
-	if options(q.Msg) > 1 {
-		_ = w.WriteMsg(new(dns.Msg).SetRcodeFormatError(q.Msg)) // RFC 6891, section 6.1.1
-		return w.sent
-	}
 	ctx = context.WithValue(ctx, dnsserver.Key{}, c.server)
 	ctx = context.WithValue(ctx, dnsserver.LoopKey{}, 0)
 	ctx = WithOrigin(ctx, q.Origin)
 	c.server.ServeDNS(ctx, w, q.Msg)
 	return w.sent
-}
-
-// options counts a message's OPT records.
-func options(m *dns.Msg) (n int) {
-	for _, record := range m.Extra {
-		if record.Header().Rrtype == dns.TypeOPT {
-			n++
-		}
-	}
-	return n
 }
 
 // answerWriter hands answers to the listener that asked.
@@ -133,8 +119,8 @@ func (w *answerWriter) WriteMsg(m *dns.Msg) error {
 	if err := w.ctx.Err(); err != nil {
 		return err // the query was given up
 	}
-	if !w.edns { // RFC 6891, section 7
-		m.Extra = slices.DeleteFunc(m.Extra, func(record dns.RR) bool { return record.Header().Rrtype == dns.TypeOPT })
+	if !w.edns {
+		RemoveOPT(m)
 	} else if opt := m.IsEdns0(); opt != nil { // RFC 9250, section 5.5.2
 		opt.Option = slices.DeleteFunc(opt.Option, func(option dns.EDNS0) bool { return option.Option() == dns.EDNS0TCPKEEPALIVE })
 	}

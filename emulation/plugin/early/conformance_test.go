@@ -75,6 +75,35 @@ func TestQueryThatIsAbandoned(t *testing.T) {
 	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
 }
 
+// RFC 9250, sections 4.2 and 5.6: a query that takes long keeps no other from its answer.
+func TestAnswersAreInParallel(t *testing.T) {
+	s := start(t, "")
+	conn := s.Client().Dial(t, s.doq, DoQ)
+	before := asked("slow.example.org.").Load()
+	slow := servertest.Send(t, conn, servertest.Question("slow.example.org", dns.TypeA))
+	servertest.Eventually(t, "the slow query", func() bool { return asked("slow.example.org.").Load() > before })
+	if answer := servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA))); len(answer.Answer) != 1 {
+		t.Errorf("answer %v", answer)
+	}
+	gone := abandoned.Load()
+	slow.CancelRead(DoQRequestCancelled)
+	servertest.Eventually(t, "the plugins to be told", func() bool { return abandoned.Load() > gone })
+}
+
+// RFC 9250, section 4.3.2: where there is no answer, the stream is reset, and it alone.
+func TestNoAnswerIsAReset(t *testing.T) {
+	f := servertest.NewFolder(t)
+	s := &running{Folder: f}
+	s.instance = f.Start(strings.Replace(corefile(""), "acknowledge\n", "", 1)) // nobody is left who answers NOTIFY
+	s.doq = listening(s.instance)[0].String()
+	conn := s.Client().Dial(t, s.doq, DoQ)
+	var reset *quic.StreamError
+	if _, err := servertest.Send(t, conn, servertest.Notify()).Read(make([]byte, 1)); !errors.As(err, &reset) || reset.ErrorCode != DoQInternalError {
+		t.Errorf("no answer: %v", err)
+	}
+	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
+}
+
 // RFC 9250, section 5.7: all messages of a zone transfer on one stream; RFC 8945: nobody gets it without the key.
 func TestZoneTransfer(t *testing.T) {
 	const key, secret = "key.example.", "c2VjcmV0IHNlY3JldCBzZWNyZXQ="

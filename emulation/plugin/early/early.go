@@ -23,6 +23,9 @@ func (e Early) Name() string { return pluginName }
 
 // ServeDNS implements the plugin.Handler interface.
 func (e Early) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+	if TwoOPTs(r) {
+		return dns.RcodeFormatError, nil
+	}
 	if !WantsPadding(r) || !IsEncrypted(ctx) {
 		return plugin.NextOrFailure(e.Name(), e.Next, ctx, w, r)
 	}

@@ -44,6 +44,6 @@ func FuzzDoQMessage(f *testing.F) {
 			t.Fatalf("taken for a query: %v", m)
 		}
 		WantsPadding(m)
-		_ = options(m)
+		_ = TwoOPTs(m)
 	})
 }

@@ -28,6 +28,22 @@ func Pad(m *dns.Msg) {
 	}
 }
 
+// TwoOPTs says whether a message has more than the one OPT record it may have (RFC 6891, section 6.1.1).
+func TwoOPTs(m *dns.Msg) bool {
+	n := 0
+	for _, record := range m.Extra {
+		if isOPT(record) {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// RemoveOPT makes m the answer to a query without EDNS (RFC 6891, section 7).
+func RemoveOPT(m *dns.Msg) { m.Extra = slices.DeleteFunc(m.Extra, isOPT) }
+
+func isOPT(record dns.RR) bool { return record.Header().Rrtype == dns.TypeOPT }
+
 // HasOption says whether a message carries an EDNS option.
 func HasOption(m *dns.Msg, code uint16) bool {
 	opt := m.IsEdns0()

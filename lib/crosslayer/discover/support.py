@@ -123,7 +123,7 @@ def discover(
         The rows of one host in the order of `ENDPOINTS`; hosts as they get ready.
     """
     pace = Pace(packets_per_s)
-    settings = ClientSettings(timeout_s=timeout_s, udp_retransmit_s=timeout_s / 2, padding_block_bytes=0)
+    settings = ClientSettings(timeout_s=timeout_s, udp_retransmit_s=timeout_s / 2)
     build_query(question, Protocol.DOUDP, settings)
     offers = negotiate(
         [(host.address, port) for port in QUIC_PORTS for host in hosts], pace, timeout_s=timeout_s, progress=progress

@@ -1,0 +1,255 @@
+//go:build long
+
+package coalesce
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"crosslayer.example/emulation/internal/servertest"
+
+	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go"
+)
+
+const (
+	hostileConnections = 100_000
+	hostileWorkers     = 32
+	heldByEach         = 8         // connections that a worker keeps open
+	peakBytes          = 200 << 20 // of this process: of the attackers as well
+)
+
+// hostile is what a connection is used for; a connection that is refused is as good.
+type hostile struct {
+	name   string
+	weight int // of 100
+	begin  func(a *attacker) (end func())
+}
+
+// attacker is one worker, with an address of its own.
+type attacker struct {
+	*running
+	from   net.IP
+	packet *quic.Transport
+	dot    string
+	random *rand.Rand
+}
+
+var patience = 5 * time.Second
+
+// stream opens a TCP connection from the attacker's address that is cut, not closed.
+func (a *attacker) stream(address string, wire []byte) func() {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: a.from}, Timeout: patience}
+	conn, err := dialer.Dial("tcp", address)
+	if err != nil {
+		return func() {}
+	}
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.(*net.TCPConn).SetLinger(0)
+	_, _ = conn.Write(wire)
+	return func() { conn.Close() }
+}
+
+// secured does the same over TLS.
+func (a *attacker) secured(address, alpn string, wire []byte) func() {
+	dialer := tls.Dialer{
+		NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: a.from}, Timeout: patience}, Config: a.Client().Config(alpn),
+	}
+	conn, err := dialer.Dial("tcp", address)
+	if err != nil {
+		return func() {}
+	}
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.(*tls.Conn).NetConn().(*net.TCPConn).SetLinger(0)
+	_, _ = conn.Write(wire)
+	return func() { conn.Close() }
+}
+
+// packets opens a QUIC connection with streams that never end.
+func (a *attacker) packets(listener, alpn string, wire []byte) func() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	server, err := net.ResolveUDPAddr("udp", a.addresses[listener+"/udp"])
+	if err != nil {
+		return func() {}
+	}
+	conn, err := a.packet.Dial(ctx, server, a.Client().Config(alpn), nil)
+	if err != nil {
+		return func() {}
+	}
+	for range 20 {
+		if stream, err := conn.OpenStream(); err == nil {
+			_, _ = stream.Write(wire)
+		}
+	}
+	return func() { _ = conn.CloseWithError(0, "") }
+}
+
+func (a *attacker) noise(n int) []byte {
+	wire := make([]byte, n)
+	for i := range wire {
+		wire[i] = byte(a.random.Uint32())
+	}
+	return wire
+}
+
+var hello = []byte{22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 3} // of 16 kB, so to speak
+
+var hostiles = []hostile{
+	{"https, nothing", 14, func(a *attacker) func() { return a.stream(a.addresses["https/tcp"], nil) }},
+	{"https, noise", 14, func(a *attacker) func() { return a.stream(a.addresses["https/tcp"], a.noise(500)) }},
+	{"https, half a hello", 14, func(a *attacker) func() { return a.stream(a.addresses["https/tcp"], hello) }},
+	{"dot, half a hello", 14, func(a *attacker) func() { return a.stream(a.dot, hello) }},
+	{"tcp, a length and nothing", 14, func(a *attacker) func() { return a.stream(a.addresses["dns/tcp"], []byte{0xff, 0xff, 0}) }},
+	{"doq, noise for an Initial", 14, func(a *attacker) func() {
+		wire := append([]byte{0xc3, 0, 0, 0, 1, 8}, a.noise(1194)...)
+		if conn, err := net.Dial("udp", a.addresses["doq/udp"]); err == nil {
+			_, _ = conn.Write(wire)
+			conn.Close()
+		}
+		return func() {}
+	}},
+	{"https, half a request", 3, func(a *attacker) func() {
+		return a.secured(a.addresses["https/tcp"], "http/1.1", []byte("POST /dns-query HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"))
+	}},
+	{"h2, noise for frames", 3, func(a *attacker) func() {
+		return a.secured(a.addresses["https/tcp"], "h2", append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), a.noise(300)...))
+	}},
+	{"dot, a length and nothing", 3, func(a *attacker) func() { return a.secured(a.dot, "dot", []byte{0xff, 0xff}) }},
+	{"doq, streams without end", 4, func(a *attacker) func() { return a.packets(listenerDoQ, "doq", []byte{0xff}) }},
+	{"h3, headers without end", 3, func(a *attacker) func() { return a.packets(listenerH3, "h3", []byte{0x01, 0x7f}) }},
+}
+
+// pick is one of them, by weight.
+func pick(random *rand.Rand) hostile {
+	n := random.IntN(100)
+	for _, h := range hostiles {
+		if n -= h.weight; n < 0 {
+			return h
+		}
+	}
+	panic("the weights are not 100")
+}
+
+// What the system says of this process, in bytes, e.g. of VmRSS.
+func statusBytes(t *testing.T, key string) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Skip(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, key+":"); ok {
+			kilobytes, _ := strconv.Atoi(strings.Fields(value)[0])
+			return kilobytes << 10
+		}
+	}
+	t.Fatal("no " + key)
+	return 0
+}
+
+// settled is memory and goroutines after all that could end has ended.
+func settled(t *testing.T, goroutines int) (resident, live, left int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute / 2); runtime.NumGoroutine() > goroutines && time.Now().Before(deadline); {
+		time.Sleep(100 * time.Millisecond)
+	}
+	debug.FreeOSMemory()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return statusBytes(t, "VmRSS"), int(memory.HeapAlloc + memory.StackInuse), runtime.NumGoroutine() // #nosec G115
+}
+
+// attack makes so many hostile connections; it returns how many of each kind, and the most goroutines that were seen.
+func attack(s *running, connections int) (kinds map[string]int, goroutines int) {
+	kinds = map[string]int{}
+	var mu sync.Mutex
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	dot := s.dotAddress()
+	for worker := range hostileWorkers {
+		workers.Go(func() {
+			a := &attacker{running: s, from: net.IPv4(127, 1, 0, byte(worker+1)), dot: dot, random: rand.New(rand.NewPCG(1, uint64(worker)))}
+			socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: a.from})
+			if err != nil {
+				return
+			}
+			a.packet = &quic.Transport{Conn: socket}
+			defer func() { a.packet.Close(); socket.Close() }()
+			var held []func()
+			for next.Add(1) <= int64(connections) {
+				h := pick(a.random)
+				held = append(held, h.begin(a))
+				if len(held) > heldByEach {
+					held[0]()
+					held = held[1:]
+				}
+				mu.Lock()
+				kinds[h.name]++
+				goroutines = max(goroutines, runtime.NumGoroutine())
+				mu.Unlock()
+			}
+			for _, end := range held {
+				end()
+			}
+		})
+	}
+	workers.Wait()
+	return kinds, goroutines
+}
+
+// Hostile connections cost no more than the limits allow, leave nothing, and keep nobody's connection from its answers.
+func TestHostileConnections(t *testing.T) {
+	s := start(t, nil, bare)
+	attack(s, hostileConnections/10) // what is kept for ever is taken now
+	before, liveBefore, goroutines := settled(t, 0)
+	began := time.Now()
+	good, err := quic.DialAddr(t.Context(), s.addresses["doq/udp"], s.Client().Config("doq"), &quic.Config{KeepAlivePeriod: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := 0
+	ask := func() {
+		if answer := servertest.Receive(t, servertest.Send(t, good, servertest.Question(testHost, dns.TypeA))); len(answer.Answer) == 1 {
+			answers++
+		}
+	}
+	kinds, most, asked := map[string]int{}, 0, 0
+	for range 45 {
+		some, seen := attack(s, hostileConnections/50)
+		for name, n := range some {
+			kinds[name] += n
+		}
+		most = max(most, seen)
+		asked++
+		ask()
+	}
+	_ = good.CloseWithError(0, "")
+	after, liveAfter, left := settled(t, goroutines)
+	peak := statusBytes(t, "VmHWM")
+	fmt.Printf("%d connections of %d kinds, %.0f s: resident %.1f MB before, %.1f MB after, %.1f MB at most; in use %.1f MB before, "+
+		"%.1f MB after; goroutines %d before, %d after, %d at most; %d of %d good queries answered\n",
+		hostileConnections, len(kinds), time.Since(began).Seconds(), float64(before)/1e6, float64(after)/1e6, float64(peak)/1e6,
+		float64(liveBefore)/1e6, float64(liveAfter)/1e6, goroutines, left, most, answers, asked)
+	if answers != asked {
+		t.Errorf("%d of %d good queries answered", answers, asked)
+	}
+	if left > goroutines {
+		t.Errorf("%d goroutines, %d before", left, goroutines)
+	}
+	if float64(after) > 1.1*float64(before) || peak > peakBytes {
+		t.Errorf("%d bytes, %d before, %d at most", after, before, peak)
+	}
+}

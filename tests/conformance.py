@@ -1,0 +1,100 @@
+"""What the RFCs ask and what shows that we do it: `python -m tests.conformance` writes docs/conformance.md.
+
+The rows are in `conformance.toml`. A test is named MODULE.test_NAME (pytest) or PACKAGE.TestName (Go); `missing` says
+of which names there is none. No knowledge of the RFCs is in here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+ROOT = Path(__file__).parents[1]
+ROWS = Path(__file__).with_name("conformance.toml")
+DOCUMENT = ROOT / "docs" / "conformance.md"
+NAME = re.compile(r"\b\w+\.(?:test_|Test|Fuzz)\w+")
+"""How a test is named in text."""
+
+_PYTHON = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
+_GO = re.compile(r"^func ((?:Test|Fuzz)\w+)\(", re.MULTILINE)
+
+
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One requirement and who has to meet it."""
+
+    section: str
+    level: str
+    """MUST, SHOULD and so on, as the RFC has it."""
+    what: str
+    who: str
+    verdict: str
+    """yes, partly, no or n/a."""
+    tests: list[str] = []
+    why: str = ""
+    """Why not, or what shows it where no test does."""
+
+
+class _Rows(msgspec.Struct, forbid_unknown_fields=True):
+    rows: list[Row]
+
+
+def read() -> dict[str, list[Row]]:
+    """The rows by the title of their table; `msgspec.ValidationError` where one is none."""
+    tables = msgspec.toml.decode(ROWS.read_bytes(), type=dict[str, _Rows])
+    return {title: table.rows for title, table in tables.items()}
+
+
+@cache
+def names() -> frozenset[str]:
+    """Every test there is, of pytest by its module and of Go by its package."""
+    python = {f"{file.stem}.{name}" for file in ROOT.glob("tests/**/test_*.py") for name in _found(_PYTHON, file)}
+    go = {f"{file.parent.name}.{name}" for file in ROOT.glob("emulation/**/*_test.go") for name in _found(_GO, file)}
+    return frozenset(python | go)
+
+
+def _found(pattern: re.Pattern[str], file: Path) -> list[str]:
+    return pattern.findall(file.read_text(encoding="utf-8"))
+
+
+def missing(named: Iterable[str]) -> list[str]:
+    """Those of the names that no test has."""
+    return sorted(set(named) - names())
+
+
+def to_markdown() -> str:
+    """`docs/conformance.md`."""
+    tables = read()
+    counts = Counter(row.verdict for rows in tables.values() for row in rows)
+    tested = sum(bool(row.tests) for rows in tables.values() for row in rows)
+    lines = [
+        "# Conformance",
+        "",
+        "What the RFCs ask of our server, our stub, our clients and `crosslayer discover`, and the test that shows it:",
+        "MODULE.test_NAME of pytest, PACKAGE.TestName of Go. `python -m tests.conformance` writes this page from",
+        "`tests/conformance.toml`; `make test` runs every test and checks that each is there.",
+        "",
+        f"{sum(counts.values())} rows, {tested} with a test: {counts['yes']} yes, {counts['partly']} partly,",
+        f"{counts['no']} no, {counts['n/a']} do not apply. Where a row is not yes, it says why.",
+    ]
+    for title, rows in tables.items():
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| section | level | what | who | | tests, and why |",
+            "|---|---|---|---|---|---|",
+        ]
+        for row in rows:
+            shown = "; ".join(filter(None, [", ".join(f"`{test}`" for test in row.tests), row.why]))
+            cells = [row.section, row.level, row.what, row.who, row.verdict, shown]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(to_markdown(), encoding="utf-8")
