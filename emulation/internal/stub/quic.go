@@ -99,20 +99,23 @@ type quicConn struct {
 }
 
 // guard ends the connection where nothing at all arrives for that time while a query waits: the server may have lost
-// it, in a restart, and QUIC itself would notice only by its idle timeout.
+// it, in a restart, and QUIC itself would notice only by its idle timeout. Looks are counted, not time: while this process
+// does not run, nothing arrives either.
 func (c *quicConn) guard(patience time.Duration) {
-	ticker := time.NewTicker(max(patience/8, time.Millisecond))
+	const looks = 8
+	ticker := time.NewTicker(max(patience/looks, time.Millisecond))
 	defer ticker.Stop()
 	var received uint64
-	alive := time.Now()
+	quiet := 0
 	for {
 		select {
 		case <-c.Context().Done():
 			return
-		case now := <-ticker.C:
+		case <-ticker.C:
+			quiet++
 			if count := c.ConnectionStats().PacketsReceived; count != received || c.waiting.Load() == 0 {
-				received, alive = count, now
-			} else if now.Sub(alive) >= patience {
+				received, quiet = count, 0
+			} else if quiet >= looks {
 				c.silent.Store(true)
 				_ = c.CloseWithError(doqNoError, "")
 				return
