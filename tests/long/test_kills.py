@@ -131,7 +131,7 @@ def test_nothing_is_lost_twice_or_left_over(testbed_machine: None, tmp_path: Pat
     kills: Counter[str] = Counter()
     lost = 0
     while kills.total() < KILLS:
-        before, said, by_us = _rounds(killed), _log(killed).stat().st_size, False
+        before, said, by_us, hit = _rounds(killed), _log(killed).stat().st_size, False, False
         process = _start(killed, temporary)
         while process.poll() is None and _log(killed).stat().st_size == said:  # until the progress bar, Python imports
             time.sleep(0.01)
@@ -148,6 +148,7 @@ def test_nothing_is_lost_twice_or_left_over(testbed_machine: None, tmp_path: Pat
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(victims[name], signal.SIGKILL)
                     kills[name] += 1
+                    hit = True
                 continue
             number, by_us = draw.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL]), True
             process.send_signal(number)
@@ -158,10 +159,11 @@ def test_nothing_is_lost_twice_or_left_over(testbed_machine: None, tmp_path: Pat
                 time.sleep(0.1)
             assert _still_there(alive) == []
             assert list(temporary.iterdir()) == []
-        assert process.wait() == 0 or by_us, _log(killed).read_text(encoding="utf-8")
+        # Before its first round and twice in one, it ends and says so, to be started again.
+        assert process.wait() in ({0, 1, 3} if hit else {0}) or by_us, _log(killed).read_text(encoding="utf-8")
         assert _machine() == machine
         lost += max(0, before - _rounds(killed))
-        assert by_us or kills.total() == KILLS, f"the plan was over after {kills.total()} kills"
+        assert process.returncode != 0 or kills.total() == KILLS, f"the plan was over after {kills.total()} kills"
     assert _start(killed, temporary).wait() == 0
     counts = ", ".join(f"{number} {name}" for name, number in sorted(kills.items()))
     failed = pl.read_parquet(killed / "page_loads/**/*.parquet", hive_partitioning=False)["error"].count()
