@@ -98,14 +98,14 @@ type quicConn struct {
 	silent  atomic.Bool
 }
 
-// guard ends the connection where nothing at all arrives for that time while a query waits: the server may have lost
-// it, in a restart, and QUIC itself would notice only by its idle timeout. Looks are counted, not time: while this process
-// does not run, nothing arrives either.
+// guard ends the connection where nothing at all arrives for that time while a query waits and is sent again: the server
+// may have lost it, in a restart, and QUIC itself would notice only by its idle timeout. A server that acknowledged the
+// query may take as long as it likes. Looks are counted, not time: while this process does not run, nothing arrives either.
 func (c *quicConn) guard(patience time.Duration) {
 	const looks = 8
 	ticker := time.NewTicker(max(patience/looks, time.Millisecond))
 	defer ticker.Stop()
-	var received uint64
+	var received, sent uint64
 	quiet := 0
 	for {
 		select {
@@ -113,9 +113,11 @@ func (c *quicConn) guard(patience time.Duration) {
 			return
 		case <-ticker.C:
 			quiet++
-			if count := c.ConnectionStats().PacketsReceived; count != received || c.waiting.Load() == 0 {
-				received, quiet = count, 0
-			} else if quiet >= looks {
+			stats := c.ConnectionStats()
+			switch {
+			case stats.PacketsReceived != received || c.waiting.Load() == 0:
+				received, sent, quiet = stats.PacketsReceived, stats.PacketsSent, 0
+			case quiet >= looks && stats.PacketsSent >= sent+2: // one may be our own acknowledgement
 				c.silent.Store(true)
 				_ = c.CloseWithError(doqNoError, "")
 				return

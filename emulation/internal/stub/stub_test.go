@@ -189,7 +189,7 @@ func TestConnectionClosedWhileIdleIsNotUsed(t *testing.T) {
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	eachScheme(t, connected, func(t *testing.T, s *server, c credentials) {
-		r := startStub(t, s.start().url(), c, "--idle-timeout", "50ms")
+		r := startStub(t, s.start().url(), c, "--idle-timeout", "300ms")
 		r.good("www.example.org")
 		until(t, "the connection is closed", func() bool { return r.upstream.census().Open == 0 })
 		if again := r.good("www.example.org"); !again.NewConnection || again.Retries != 0 {
