@@ -187,6 +187,7 @@ def test_no_namespaces_and_no_backend_are_exit_status_3(crosslayer: Run, tmp_pat
         ("serialisation", "dsl,dsl-uplink-x4", {"main", "datagram-1400-padding-128", "datagram-1200-padding-512"}),
         ("early-data", "fiber", {"main", "resumed", "late"}),
         ("key-share", "fiber", {"x25519", "x25519mlkem768"}),
+        ("address-token", "fiber", {"main", "no-token"}),
     ],
 )
 def test_a_question_is_measured_with_the_evidence_it_needs(
@@ -195,7 +196,7 @@ def test_a_question_is_measured_with_the_evidence_it_needs(
     command = ["measure", "--study", study, "--links", links, "--rounds", "1", "--out", str(tmp_path / study)]
     subprocess.run([*CROSSLAYER, *command], check=True, capture_output=True, timeout=300)
     dataset = Dataset.open(tmp_path / study)
-    table = "page_loads" if study == "early-data" else "dns_exchanges"
+    table = "page_loads" if study in ("early-data", "address-token") else "dns_exchanges"
     rows = dataset.table(table).collect()
     assert rows["error"].null_count() == rows.height
     assert variants <= set(rows["variant"])

@@ -16,7 +16,12 @@ from crosslayer.studies import STUDIES
 RTT_MS = {"fiber": 14.77, "dsl": 42.36, "dsl-uplink-x4": 42.36, "4g": 91.85}
 UP_MBIT = {"fiber": 109.1, "dsl": 0.842152, "dsl-uplink-x4": 3.368608, "4g": 21.18}
 FIGURES = {figure.name: figure for study in STUDIES.values() for figure in study.figures}
-QUESTIONS = {"serialisation": "dsl-serialisation", "early-data": "early-data-mechanism", "key-share": "key-share-cost"}
+QUESTIONS = {
+    "serialisation": "dsl-serialisation",
+    "early-data": "early-data-mechanism",
+    "key-share": "key-share-cost",
+    "address-token": "token-worth",
+}
 ROUNDS = 30
 
 
@@ -71,7 +76,7 @@ def loads(study: str, kinds: dict[tuple[str, str], float], rtts: dict[tuple[str,
                     row(study, link, number)
                     | {"h3": kind[0], "variant": kind[1], "early_data_accepted": kind[0] == "0-rtt"}
                     | {"session_resumed": True, "connect_start_ms": 1.0, "connect_ms": start - 10}
-                    | {"response_start_ms": start, "plt_ms": start + 20}
+                    | {"response_start_ms": start, "response_end_ms": start + 1, "plt_ms": start + 20}
                 )
     return inputs(["fiber", "dsl", "4g"], page_loads=rows)
 
@@ -139,6 +144,19 @@ def test_early_data_saves_round_trips_where_it_is_answered_early() -> None:
     assert slopes["H3 0-RTT answered late"] == pytest.approx(0.0, abs=0.02)
     assert slopes["resumed, no early data"] == pytest.approx(0.0, abs=0.02)
     assert "1.00 [" in answer("early-data", of)
+
+
+@pytest.mark.parametrize(("waits", "whole"), [(1.0, True), (0.0, False)])
+def test_a_token_spares_the_round_trip_that_a_load_without_it_waits(waits: float, whole: bool) -> None:
+    kinds = {("1-rtt", "main"): 6.0, ("0-rtt", "main"): 3.0, ("0-rtt", "no-token"): 3.0}
+    rtts = {("1-rtt", "main"): 2.0, ("0-rtt", "main"): 1.0, ("0-rtt", "no-token"): 1.0 + waits}
+    of = loads("address-token", kinds, rtts)
+    frame = FIGURES["token-worth"].data(of)
+    worth = frame.filter(source="worth", measure="document complete")["median"].to_list()
+    assert worth == pytest.approx([waits], abs=0.02)
+    said = answer("address-token", of)
+    assert f"{waits:.2f} [" in said
+    assert ("A whole round-trip on p" in said) == whole
 
 
 def test_a_key_share_costs_what_it_was_made_to() -> None:

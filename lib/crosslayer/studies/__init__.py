@@ -17,6 +17,7 @@ _ROOMS = (
     "serialisation",
     "early_data",
     "key_share",
+    "address_token",
     "web",
 )
 
