@@ -57,15 +57,17 @@ def _sentence(template: str, numbers: Mapping[str, Mapping[str, Any]]) -> str:
 def _certainty(dataset: Dataset, measured: pl.DataFrame) -> str:
     fewest, most = dataset.rounds_per_cell
     rounds = str(most) if fewest == most else f"{fewest} to {most}"
-    counts = ", ".join(
-        f"{count} {'that follow from another' if verdict == claims.FOLLOWING else verdict}"
-        for verdict, count in claims.counts(measured).items()
-        if verdict != Verdict.NOT_MEASURED
-    )
+    counts = in_words({of: n for of, n in claims.counts(measured).items() if of != Verdict.NOT_MEASURED})
     return (
         f"In brackets: 95 % intervals, {rounds} rounds of each link and page resampled, links emulated on one machine; "
         f"of the {measured.height} published results that were measured again: {counts}."
     )
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """How many claims have each verdict, as part of a sentence."""
+    said = {claims.FOLLOWING: "that follow from another"}
+    return ", ".join(f"{count} {said.get(verdict, verdict)}" for verdict, count in counts.items())
 
 
 def renew_readme(dataset: Dataset, folder: Path) -> None:

@@ -21,7 +21,7 @@ from crosslayer.claims.table import CONTRADICTIONS
 from crosslayer.figures.figure import vegalite_version
 from crosslayer.figures.style import COLUMN_WIDTH
 from crosslayer.report import facts
-from crosslayer.report.answer import answer
+from crosslayer.report.answer import answer, in_words
 from crosslayer.report.files import ReportError, Saved, saved_claims, saved_figures, write
 from crosslayer.studies import STUDIES
 from crosslayer.study import Section
@@ -104,6 +104,7 @@ def _templates() -> jinja2.Environment:
         "interval": claims.interval,
         "css": _css,
         "counted": claims.counted_as,
+        "in_words": in_words,
         "picture": _picture,
     }
     templates.globals |= {
