@@ -19,7 +19,10 @@ function csv(rows) {
 }
 document.addEventListener("click", event => {
   const { csv: table, json: spec } = event.target.dataset ?? {};
-  if (table) give(`${table}.csv`, "text/csv", csv(Object.values(specs[table].datasets)[0]));
+  if (table) {
+    const { datasets, usermeta } = specs[table], { campaign } = usermeta.crosslayer;
+    give(`${table}.csv`, "text/csv", csv(Object.values(datasets)[0].map(row => ({ ...row, campaign }))));
+  }
   if (spec) give(`${spec}.vl.json`, "application/json", JSON.stringify(specs[spec], null, 1));
 });
 
