@@ -10,7 +10,7 @@ here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
@@ -212,8 +212,8 @@ class Dataset:
             for path in paths:
                 _check_schema(TABLES[name], expected, path)
         rounds: dict[tuple[str, str], int] = {}
-        there = [(TABLES[name], paths) for name, paths in files.items() if paths]
-        for (table, _), conditions in zip(there, _conditions(there), strict=True):
+        for table, paths in ((TABLES[name], paths) for name, paths in files.items() if paths):
+            conditions = _conditions(table, paths)
             _check_values(conditions, table, campaign)
             if table.observed:
                 cells = conditions.group_by("link", "page").agg(pl.col("rounds").max())
@@ -303,40 +303,27 @@ def _scan(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:
     ).select(pl.col(name).fill_null("wall") if name == "clock" else name for name in schema)
 
 
-def _conditions(tables: Sequence[tuple[type[Table], Sequence[Path]]]) -> list[pl.DataFrame]:
-    """The conditions of each table: their key, the folder they are in, how many rows and rounds, and how many faults.
+def _conditions(table: type[Table], paths: Iterable[Path]) -> pl.DataFrame:
+    """The conditions of a table: their key, the folder they are in, how many rows and rounds, and how many faults.
 
-    A fault is a column `what is wrong:name of the column`. Each table is read once, in streams, so that a huge one fits
-    in memory.
+    A fault is a column `what is wrong:name of the column`. Each folder is read once, in streams and by itself, since
+    telling its rounds apart takes memory for each of them.
     """
+    key = ["_folder", *(column.name for column in table.columns if column.key)]
 
-    def of(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:
-        folders = [
-            _scan(table, of_link).with_columns(pl.lit(str(link)).alias("_folder"))
-            for link, of_link in groupby(paths, key=lambda path: path.parent)
-        ]
-        key = ["_folder", *(column.name for column in table.columns if column.key)]
-        return (
-            pl.concat(folders)
-            .group_by(key)
-            .agg(
-                pl.len().alias("rows"),
-                pl.col("round").n_unique().alias("rounds"),
-                *(rule.sum().alias(f"{fault}:{name}") for fault, name, rule in _faults(table)),
-            )
-            .sort(key)
+    def of(folder: Path, files: Iterable[Path]) -> pl.DataFrame:
+        grouped = _scan(table, files).with_columns(pl.lit(str(folder)).alias("_folder")).group_by(key)
+        found = grouped.agg(
+            pl.len().alias("rows"),
+            pl.col("round").n_unique().alias("rounds"),
+            *(rule.sum().alias(f"{fault}:{name}") for fault, name, rule in _faults(table)),
         )
+        try:
+            return found.collect(engine="streaming")
+        except (OSError, pl.exceptions.PolarsError) as error:
+            _refuse(f"cannot be read ({str(error).splitlines()[0]})", folder)
 
-    try:
-        return pl.collect_all([of(*one) for one in tables], engine="streaming")
-    except (OSError, pl.exceptions.PolarsError):
-        for table, paths in tables:
-            for path in paths:
-                try:
-                    of(table, [path]).collect()
-                except (OSError, pl.exceptions.PolarsError) as error:
-                    _refuse(f"cannot be read ({str(error).splitlines()[0]})", path.parent)
-        raise
+    return pl.concat(of(*one) for one in groupby(paths, key=lambda path: path.parent)).sort(key)
 
 
 def _faults(table: type[Table]) -> Iterator[tuple[str, str, pl.Expr]]:
