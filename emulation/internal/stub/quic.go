@@ -95,6 +95,7 @@ type quicConn struct {
 	*quic.Conn
 	port    uint16
 	waiting atomic.Int32
+	fresh   atomic.Bool // a query is the first that waits, since the guard looked
 	silent  atomic.Bool
 }
 
@@ -115,7 +116,7 @@ func (c *quicConn) guard(patience time.Duration) {
 			quiet++
 			stats := c.ConnectionStats()
 			switch {
-			case stats.PacketsReceived != received || c.waiting.Load() == 0:
+			case c.fresh.Swap(false) || stats.PacketsReceived != received || c.waiting.Load() == 0:
 				received, sent, quiet = stats.PacketsReceived, stats.PacketsSent, 0
 			case quiet >= looks && stats.PacketsSent >= sent+2: // one may be our own acknowledgement
 				c.silent.Store(true)
@@ -149,7 +150,9 @@ func (c *quicConn) localPort() uint16 { return c.port }
 
 // asking runs one query: again where the server refused early data, and with a fault of the connection told as such.
 func (c *quicConn) asking(ctx context.Context, once func() ([]byte, error)) ([]byte, error) {
-	c.waiting.Add(1)
+	if c.waiting.Add(1) == 1 {
+		c.fresh.Store(true)
+	}
 	defer c.waiting.Add(-1)
 	wire, err := once()
 	if errors.Is(err, quic.Err0RTTRejected) {
