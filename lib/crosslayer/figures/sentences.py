@@ -12,8 +12,11 @@ def row(frame: pl.DataFrame, **values: str) -> dict[str, float] | None:
 
 
 def with_interval(row: dict[str, float], unit: str, digits: int) -> str:
-    interval = "" if row["low"] is None else f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
-    return f"{row['median']:.{digits}f}{interval} {unit}"
+    def said(name: str) -> str:
+        return f"{round(row[name], digits) + 0.0:.{digits}f}"  # + 0.0: without the sign of -0.0
+
+    interval = "" if row["low"] is None else f" [{said('low')}, {said('high')}]"
+    return f"{said('median')}{interval} {unit}"
 
 
 def holds(row: dict[str, float], value: float, tolerance: float) -> bool:
