@@ -122,9 +122,10 @@ class _Worker:
         return parts
 
     def _again(self, why: str, say: Callable[[str], None], fault: GuestDied | None) -> None:
-        """Another guest for what is left, if this one got anything done; one killed in vain may be the first."""
+        """Another guest for what is left, if this one got something done, or was killed as the first that did not."""
         self._vain = self._vain + 1 if self._left == len(self._todo) else 0
-        if self._vain > (fault is not None):
+        most = 0 if fault is None else 1
+        if self._vain > most:
             if fault is not None and not self._measured:
                 raise fault
             raise CampaignError(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from crosslayer import dns
 from crosslayer.browser import Browser, BrowserError, PageLoad
 from crosslayer.campaign import tables
-from crosslayer.campaign.measurer import Bench
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import DnsExchanges, PageLoads, Resources
 from crosslayer.pages import PageSpec
@@ -151,6 +152,38 @@ class Loads:
             primed=lambda: alias is not None or keeps_token(server.events(), page.host) is kind.token,
             close_connections=lambda: server.close_connections("h3"),
         )
+
+
+class LoadsOfKinds(Measurer):
+    """A study whose conditions are kinds of page load, and nothing else."""
+
+    kinds: ClassVar[Mapping[str, LoadKind]]
+    """By condition."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        self._loads = Loads(bench)
+
+    def close(self) -> None:
+        """End Chromium."""
+        self._loads.close()
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """Every kind."""
+        return list(self.kinds)
+
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """Table and columns of a condition."""
+        return "page_loads", self.kinds[condition].columns
+
+    def warm_up(self) -> None:
+        """One load."""
+        self._loads.open()
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """One load."""
+        row = self.row(condition, cell, round_number, position)
+        return self._loads.load(row, self.bench.pages[cell.page], self.kinds[condition])
 
 
 def keeps_token(events: Iterable[Event], host: str) -> bool | None:
