@@ -15,32 +15,13 @@ import time
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crosslayer import pages
 from crosslayer.browser import Browser, find_browser
 from crosslayer.campaign.observe import LOADS_PER_PROCESS
 from crosslayer.links import load_profiles
 from crosslayer.testbed import Testbed, private
-from tests.benchmarks._common import report
-
-
-def option(name: str, default: int) -> int:
-    """Value of a command-line option."""
-    return int(sys.argv[sys.argv.index(name) + 1]) if name in sys.argv else default
-
-
-def paired_difference(differences: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Hodges and Lehmann's estimate of paired differences, with the 95 % interval of Wilcoxon's signed-rank test.
-
-    The median of all means of two (Walsh averages): made for pairs, indifferent to the tails of page loads, and
-    surer than the median (Hollander, Wolfe and Chicken, 2014, section 3.3).
-    """
-    n = len(differences)
-    one, other = np.triu_indices(n)
-    walsh = np.sort((differences[one] + differences[other]) / 2)
-    below = int(len(walsh) / 2 - 1.96 * np.sqrt(n * (n + 1) * (2 * n + 1) / 24))
-    return float(np.median(walsh)), float(walsh[max(below, 0)]), float(walsh[-1 - max(below, 0)])
+from tests.benchmarks._common import option, paired_difference, report
 
 
 def main() -> None:
@@ -88,4 +69,5 @@ def main() -> None:
     )
 
 
-main()
+if __name__ == "__main__":
+    main()

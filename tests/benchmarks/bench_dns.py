@@ -72,4 +72,5 @@ def main() -> None:
     report("dns", result)
 
 
-main()
+if __name__ == "__main__":
+    main()

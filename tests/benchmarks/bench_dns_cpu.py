@@ -100,4 +100,5 @@ def main() -> None:
     report("dns_cpu", result)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -102,4 +102,5 @@ def main() -> None:
     report("evidence", result)
 
 
-main()
+if __name__ == "__main__":
+    main()

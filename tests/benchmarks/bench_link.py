@@ -95,4 +95,5 @@ def main() -> None:
     report("link", result)
 
 
-main()
+if __name__ == "__main__":
+    main()

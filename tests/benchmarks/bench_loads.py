@@ -81,4 +81,5 @@ def main() -> None:
     report("loads", result)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -137,4 +137,5 @@ def main() -> None:
     report("server_cost", {"queries": queries, "bind": bind_version(), "transports": measure(queries)})
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -209,4 +209,5 @@ def main() -> None:
     report("stub", result)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -24,8 +24,7 @@ import polars as pl
 
 from crosslayer.guest import find_kernel
 from crosslayer.links import load_profiles
-from tests.benchmarks._common import report
-from tests.benchmarks.bench_aa import option, paired_difference
+from tests.benchmarks._common import option, paired_difference, report
 
 CROSSLAYER = [sys.executable, "-m", "crosslayer"]
 LIMITS = {
