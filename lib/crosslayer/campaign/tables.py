@@ -217,6 +217,8 @@ class DnsExchanges(_OfStudy, table="dns_exchanges"):
     handshake_received_packets = Column(int, "packets, server to client, before the query was sent", EXCHANGE)
     query_sent_packets = Column(int, "packets, client to server, from the query on", EXCHANGE)
     query_received_packets = Column(int, "packets, server to client, from the query on", EXCHANGE)
+    first_flight_bytes = Column(int, "IP payload, client to server, before the first packet came back", EXCHANGE)
+    first_flight_packets = Column(int, "packets, client to server, before the first packet came back", EXCHANGE)
     session_resumed = Column(bool, "the TLS session was resumed; null where there is none", EXCHANGE)
     early_data_accepted = Column(
         bool,
@@ -228,6 +230,9 @@ class DnsExchanges(_OfStudy, table="dns_exchanges"):
         bool, "the client's first packet had a token that proves its address, by the server; null outside QUIC"
     )
     retry_received = Column(bool, "the server asked for address validation by a Retry; null outside QUIC", EXCHANGE)
+    certificate_bytes = Column(
+        int, "TLS Certificate message that came from the server; 0 in a resumed session, null without TLS", EXCHANGE
+    )
     quic_version = Column(str, "QUIC version on the wire, e.g. v1; null without QUIC", EXCHANGE)
     tls_version = Column(str, "TLS version, e.g. TLSv1.3; null without TLS", EXCHANGE)
     error = Column(str, _ERROR.meaning, EXCHANGE, present=True)

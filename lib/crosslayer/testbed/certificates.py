@@ -27,7 +27,7 @@ _FILLER = x509.ObjectIdentifier("1.3.6.1.4.1.32473.1")
 _MESSAGE_BYTES = 13
 """Of a Certificate message around one certificate: header 4, context 1, lengths 6, extensions 2."""
 _TRIES = 200
-"""ECDSA signatures are 70 to 72 bytes, the middle in half of the cases: each try has at least a chance of one in four."""
+"""ECDSA signatures are 70 to 72 bytes: each try hits with a chance of one in four at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,10 @@ def make_certificates(
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(subjects), critical=False)
     )
-    files = (folder / name for name in ("ca.pem", "server.pem", "server.key"))
-    certificates = Certificates(*files, _spki_hash(leaf_key.public_key()), leaf, ca_key)
+    ca_file, certificate_file, key_file = (folder / name for name in ("ca.pem", "server.pem", "server.key"))
+    certificates = Certificates(
+        ca_file, certificate_file, key_file, _spki_hash(leaf_key.public_key()), _leaf=leaf, _ca_key=ca_key
+    )
     _write(certificates.ca_file, ca.public_bytes(Encoding.PEM))
     _write(certificates.key_file, leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     certificates.issue(message_bytes)
