@@ -6,6 +6,7 @@ The chain is one certificate under the run's CA, verified by every client and ma
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,12 +19,17 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.studies.certificates import STUDY
+from crosslayer.studies.certificates.visits import Visit, visit
 from crosslayer.testbed import network
+from crosslayer.words import Sharing
 
-SIZES = (736, 1248, 2500, 3500, 5000, 9000, 12000, 14724, 18000, 22000)
+SIZES = (736, 1248, 2500, 3500, 5113, 9000, 12000, 14724, 18000, 22000)
 """TLS Certificate messages, bytes. Authentication takes 736 by a Merkle-tree certificate (23 hashes), 1,248 today, and
-14,724 with ML-DSA-44 (2 keys of 1,312, 5 signatures of 2,420)."""
+14,724 with ML-DSA-44 (2 keys of 1,312, 5 signatures of 2,420). 5,113: the large one of Mücke et al., IMC 2024."""
 
+_FEW_SIZES = (SIZES[0], 14724, SIZES[-1])
+"""Where no certificate is sent, its size changes nothing: to show that takes fewer."""
+_VISIT_SIZES = tuple(size for size in SIZES if size not in (9000, 18000))
 _STEP_WITHIN_BYTES = 16
 _STEP_RTT = 0.5
 """What is more than this is a further round-trip."""
@@ -70,8 +76,19 @@ KINDS = (
     *(Kind(protocol, brought) for protocol in _ON_TCP for brought in (Brought.NEITHER, Brought.TICKET)),
     *(Kind(protocol, brought) for protocol in _ON_QUIC for brought in Brought),
 )
-_EXCHANGES = {f"{kind}, {size}": (kind, size) for kind in KINDS for size in SIZES}
+_EXCHANGES = {
+    f"{kind}, {size}": (kind, size)
+    for kind in KINDS
+    for size in (_FEW_SIZES if kind.brought is Brought.TICKET else SIZES)
+}
 _SEARCHES = {f"{kind}, search": kind for kind in KINDS if kind.brought is Brought.NEITHER}
+_VISITS = {
+    f"{kind}, {size}": (kind, size)
+    for kind in (
+        Visit(sharing, ticket, token) for sharing in Sharing for ticket in (False, True) for token in (False, True)
+    )
+    for size in (_FEW_SIZES if kind.ticket else _VISIT_SIZES)
+}
 
 
 class Certificates(Measurer):
@@ -87,29 +104,44 @@ class Certificates(Measurer):
         self._capture.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every kind of exchange with every size, and the searches."""
-        return [*_EXCHANGES, *_SEARCHES]
+        """Every kind of exchange and of visit with its sizes, and the searches."""
+        return [*_EXCHANGES, *_SEARCHES, *_VISITS]
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         if condition in _SEARCHES:
             return "dns_exchanges", _SEARCHES[condition].columns("search")
+        if condition in _VISITS:
+            visited, size = _VISITS[condition]
+            return "resolved_loads", visited.columns(f"certificate-{size}")
         kind, size = _EXCHANGES[condition]
         return "dns_exchanges", kind.columns(f"certificate-{size}")
 
     def warm_up(self) -> None:
         """One exchange of each kind."""
+        page = self.bench.pages[self.bench.plan.pages[0]]
         for kind in KINDS:
-            self._exchange(kind, SIZES[0], self.bench.pages[self.bench.plan.pages[0]].host)
+            self._exchange(kind, SIZES[0], page.host)
+        for visited, size in _VISITS.values():
+            if size == SIZES[0]:
+                visit(visited, size, page, self.bench.server, self.bench.addresses[page.host])
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One exchange, or those of a search."""
         row = self.row(condition, cell, round_number, position)
-        name = self.bench.pages[cell.page].host
+        page = self.bench.pages[cell.page]
+        name = page.host
+        if condition in _VISITS:
+            row["started_s"] = time.time()
+            try:
+                found = visit(*_VISITS[condition], page, self.bench.server, self.bench.addresses[name])
+            except dns.DnsError as fault:
+                found = {"error": str(fault)}
+            return {"resolved_loads": [row | found]}
         if condition in _SEARCHES:
             kind = _SEARCHES[condition]
             rtt_ms = STUDY.profiles(self.bench.plan)[cell.link].rtt_ms
-            return {"dns_exchanges": [row | found for found in self._search(kind, name, rtt_ms)]}
+            return {"dns_exchanges": [row | asked for asked in self._search(kind, name, rtt_ms)]}
         kind, size = _EXCHANGES[condition]
         return {"dns_exchanges": [row | self._exchange(kind, size, name)]}
 
