@@ -43,11 +43,21 @@ class PageClient(DoH3Client):
         if fault := difference(fetch):
             raise self._fault(fault)
 
+    @property
+    def first_flight_bytes(self) -> int:
+        """UDP payload sent before anything was received, bytes."""
+        return self._core.first_flight_bytes
+
+    @property
+    def settings_s(self) -> float | None:
+        """When the server's SETTINGS came, `time.monotonic`; None before."""
+        return self._core.settings_s
+
     def wait_for_settings(self) -> None:
         """Wait for the server's SETTINGS; `DnsError` if they do not come."""
         self._deadline = time.monotonic() + self.settings.timeout_s
         with self._faults():
-            self._run_until(lambda: self._core.has_settings)
+            self._run_until(lambda: self._core.settings_s is not None)
 
     def wait_for_ticket(self) -> None:
         """Listen for a ticket and a token that did not come with the answer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from aioquic.quic.events import QuicEvent
 
@@ -10,6 +11,17 @@ from crosslayer.dns.http import Response
 from crosslayer.dns.model import ClientSettings, Resolver
 from crosslayer.dns.quic_core import DoH3Core
 from crosslayer.dns.sessions import Session
+
+
+class Arrival(NamedTuple):
+    """More of a body has come."""
+
+    when_s: float
+    """On the scale of `now`."""
+    bytes: int
+    """Of the body so far."""
+    received_bytes: int
+    """UDP payload that the connection has received so far."""
 
 
 @dataclass(slots=True)
@@ -22,8 +34,8 @@ class PageResponse(Response):
     started_s: float | None = None
     """When its header was there."""
     ended_s: float | None = None
-    arrivals: list[tuple[float, int]] = field(default_factory=list)
-    """When the body had how many bytes."""
+    arrivals: list[Arrival] = field(default_factory=list)
+    """When more of the body was there."""
 
 
 class PageCore(DoH3Core):
@@ -33,11 +45,12 @@ class PageCore(DoH3Core):
         super().__init__(server, settings, session=session, early_data=early_data)
         self._pages: dict[int, PageResponse] = {}
         self._now = 0.0
-
-    @property
-    def has_settings(self) -> bool:
-        """The server's SETTINGS have come (RFC 9114, section 7.2.4.2)."""
-        return self._http is not None and self._http.received_settings is not None
+        self.settings_s: float | None = None
+        """When the server's SETTINGS came (RFC 9114, section 7.2.4.2), on the scale of `now`, seconds."""
+        self.first_flight_bytes = 0
+        """UDP payload sent before anything was received."""
+        self.received_bytes = 0
+        """UDP payload received."""
 
     def get(self, authority: str, path: str, priority: str, now: float) -> PageResponse:
         """Queue a request; `priority` is the value of that field (RFC 9218), not sent where it is empty."""
@@ -54,16 +67,26 @@ class PageCore(DoH3Core):
     def receive(self, datagram: bytes, now: float) -> None:
         """Take a datagram."""
         self._now = now
+        self.received_bytes += len(datagram)
         super().receive(datagram, now)
+
+    def datagrams(self, now: float) -> list[bytes]:
+        """What is to be sent now."""
+        made = super().datagrams(now)
+        if not self.received_bytes:
+            self.first_flight_bytes += sum(map(len, made))
+        return made
 
     def _handle(self, event: QuicEvent) -> None:
         super()._handle(event)
+        if self.settings_s is None and self._http is not None and self._http.received_settings is not None:
+            self.settings_s = self._now
         # Not of the event's own stream only: a table that QPACK waited for may complete the header of any other.
         for stream, response in list(self._pages.items()):
             if response.started_s is None and response.headers:
                 response.started_s = self._now
-            if len(response.body) > (response.arrivals[-1][1] if response.arrivals else 0):
-                response.arrivals.append((self._now, len(response.body)))
+            if len(response.body) > (response.arrivals[-1].bytes if response.arrivals else 0):
+                response.arrivals.append(Arrival(self._now, len(response.body), self.received_bytes))
             if response.ended:
                 response.ended_s = self._now
             if response.ended or stream in self._reset:

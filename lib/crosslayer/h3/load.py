@@ -1,9 +1,9 @@
 """One load of a page: what is asked for when, and whether what came is the page. No I/O, no clock.
 
 What the document names is asked for as its bytes arrive, in its order, as a preload scanner does. What the rest of the
-page names, the page's specification knows (`after`), which is tested against Chromium. It is asked for when the one that
-names it is there and, of a script, has been run: when the document, the scripts before it and, since they stop scripts,
-the style sheets before it are there too (HTML, sections 4.2.6 and 4.12.1).
+page names, its specification knows (`after`), which is tested against Chromium. It is asked for when the one that names
+it is there and, of a script, has been run: when the document, the scripts before it and, since they stop scripts, the
+style sheets before it are there too (HTML, sections 4.2.6 and 4.12.1).
 """
 
 from __future__ import annotations
