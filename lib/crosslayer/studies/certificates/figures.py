@@ -48,7 +48,7 @@ def sizes_data(inputs: Inputs) -> pl.DataFrame:
     rows = by_size(inputs.dns_exchanges, inputs.rtts)
     by = ["link", "brought", "protocol"]
     ours = metrics.medians(rows, "total_rtt", [*by, "size"]).with_columns(source=pl.lit("measured"))
-    places = metrics.medians(steps(inputs.dns_exchanges, inputs.rtts), "expected", ["link", "protocol"])
+    places = metrics.medians(steps(inputs.dns_exchanges, inputs.link_checks), "expected", ["link", "protocol"])
     expected = (
         places.filter(pl.col("protocol").is_in(list(_LIMITS)))
         .select("link", "protocol", size=pl.col("median"), brought=pl.lit(BROUGHT[0]), source=pl.lit("expected"))
@@ -152,16 +152,17 @@ def sizes_verdict(frame: pl.DataFrame) -> str:
 def steps_data(inputs: Inputs) -> pl.DataFrame:
     """Where a search found the step, and where the limit puts it.
 
-    Columns link, protocol, measure (`place`, kB; `height`, RTT; `distance`, datagrams), source, n, rounds, median, low,
-    high.
+    Columns link, protocol, measure (`place`, kB; `height` and `from the first datagram on`, RTT; `distance`,
+    datagrams), source, n, rounds, median, low, high.
     """
-    found = steps(inputs.dns_exchanges, inputs.rtts).with_columns(
+    found = steps(inputs.dns_exchanges, inputs.link_checks).with_columns(
         place=(pl.col("below") + pl.col("above")) / 2000, limit=pl.col("expected") / 1000
     )
     columns = {
         "place": ("place", "measured"),
         "limit": ("place", "expected"),
         "height_rtt": ("height", "measured"),
+        "wait_rtt": ("from the first datagram on", "measured"),
         "distance": ("distance", "measured"),
     }
     parts = [
@@ -281,8 +282,8 @@ def visits_verdict(frame: pl.DataFrame) -> str:
         two, one = (row(frame, source="cost", link=link, connections=name) for name in _CONNECTIONS.values())
         if two and one:
             said.append(
-                f"{link_title(link)}: {with_interval(two, 'RTT', 2)} on two connections, {with_interval(one, 'RTT', 2)} "
-                "on one"
+                f"{link_title(link)}: {with_interval(two, 'RTT', 2)} on two connections, "
+                f"{with_interval(one, 'RTT', 2)} on one"
             )
     if not said:
         return "Not answered: this dataset lacks first visits with certificates of 12 kB or of today."
@@ -298,7 +299,8 @@ FIGURES = (
         "Certificate message: of a client that was never there, of one that kept the token that proves its address, "
         "and of one that resumes a session, to which no certificate is sent.",
         note="Dashed: the certificate with which the server's first flight has three times the bytes that it received "
-        "(QUIC, RFC 9000), or ten segments (TCP, RFC 6928). Bars: 95 % intervals.",
+        "(QUIC, RFC 9000), or ten segments (TCP, RFC 6928). DoT and DoH lie on each other, as do DoQ and DoH3. "
+        "Bars: 95 % intervals.",
         data=sizes_data,
         chart=sizes,
         table=sizes_table,
@@ -322,8 +324,8 @@ FIGURES = (
         title="A visit on two connections or on one, and the size of the certificate",
         notebook="question_certificates",
         caption="Median time until the page's document is complete, name resolution included, in multiples of the "
-        "link's RTT, by the size of the TLS Certificate message: name and page on two connections (DoQ, then HTTP/3) and "
-        "on one (DoH3 and the page). With a ticket, query and request leave as early data where they can.",
+        "link's RTT, by the size of the TLS Certificate message: name and page on two connections (DoQ, then HTTP/3) "
+        "and on one (DoH3 and the page). With a ticket, query and request leave as early data where they can.",
         note="Bars: 95 % intervals. That a client had ticket and token, and how many connections there were, is the "
         "server's word.",
         data=visits_data,
