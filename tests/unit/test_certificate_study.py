@@ -84,7 +84,9 @@ def campaign(overshoot: int = 0) -> dict[str, pl.LazyFrame]:
         for number in range(ROUNDS):
             for protocol, step in STEP_AT.items():
                 for size in SIZES:
-                    for ending in ("", "-ticket", *(["-token"] if protocol in ("DoQ", "DoH3") else [])):
+                    endings = {"", "-token" if protocol in ("DoQ", "DoH3") else ""}
+                    endings |= {"-ticket"} if size in (736, 14724, 22000) else set()
+                    for ending in endings:
                         asked.append(exchange(link, number, protocol, f"certificate-{size}{ending}", size))
                 for size in (736, step - 10, step + 2, 22000):
                     variant = f"search-{size}"

@@ -19,7 +19,7 @@ from crosslayer.figures.style import (
     link_title,
     with_titles,
 )
-from crosslayer.studies.certificates.metrics import BROUGHT, by_size, steps, visits
+from crosslayer.studies.certificates.metrics import BROUGHT, SMALLEST, by_size, steps, visits
 
 _ENCRYPTED = ("DoT", "DoH", "DoH3", "DoQ")
 _BROUGHT = dict(zip(BROUGHT, ("first visit", "with a token", "with a ticket"), strict=True))
@@ -63,7 +63,8 @@ def sizes_data(inputs: Inputs) -> pl.DataFrame:
                     "total_ms",
                     "size",
                     str(_POST_QUANTUM),
-                    str(_TODAY),
+                    # In a resumed session no certificate is sent: the smallest stands for today's.
+                    str(SMALLEST if brought == "ticket" else _TODAY),
                 ).rename({"difference": "cost_ms"}),
                 inputs.rtts,
                 ["cost_ms"],

@@ -9,6 +9,9 @@ from crosslayer import metrics
 BROUGHT = ("neither", "token", "ticket")
 """What a client brings from an earlier connection."""
 
+SMALLEST = 736
+"""Smallest certificate measured, TLS message, bytes."""
+
 DATAGRAM_BYTES = {"DoQ": 1280, "DoH3": 1280, "DoT": 1448, "DoH": 1448}
 """Largest datagram of the server, UDP payload (quic-go's), and largest TCP segment on Ethernet, with timestamps."""
 _INITIAL_WINDOW = 10 * 1448
