@@ -19,7 +19,7 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.studies.certificates import STUDY
-from crosslayer.studies.certificates.visits import Visit, visit
+from crosslayer.studies.certificates.visits import QUIET_S, Visit, visit
 from crosslayer.testbed import network
 from crosslayer.words import Sharing
 
@@ -177,6 +177,7 @@ class Certificates(Measurer):
         asked = self._resolver, dns.Question(name), kind.protocol
         if kind.brought is not Brought.NEITHER:
             dns.exchange(*asked, sessions=sessions, warming=True)
+        time.sleep(QUIET_S)
         server.events()  # what came before is not evidence for this exchange
         token = kind.brought is Brought.TOKEN
         result = dns.exchange(*asked, kind.resumption, sessions=sessions, capture=self._capture, token=token)
