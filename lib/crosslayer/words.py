@@ -60,3 +60,12 @@ class Connection(StrEnum):
     """Closed after every query."""
     ZERO_RTT = "0-rtt"
     """Closed after every query, and the query is early data."""
+
+
+class Sharing(StrEnum):
+    """Which connection a page is loaded on."""
+
+    SEPARATE = "separate"
+    """One of its own, after its name was resolved."""
+    SHARED = "shared"
+    """The one its name is resolved on."""

@@ -40,6 +40,7 @@ SERVER_ADDRESS = "10.53.0.2"
 CONDITIONS = [(protocol, resumption) for protocol in Protocol for resumption in RESUMPTIONS[protocol]]
 RESUMED = [condition for condition in CONDITIONS if condition[1] is not Resumption.NONE]
 QUIC = (Protocol.DOH3, Protocol.DOQ)
+LARGE_BYTES = 5113
 
 Row = dict[str, Any]
 
@@ -111,6 +112,21 @@ def measure(folder: Path) -> dict[str, Any]:
                 running.rotate_ticket_keys()
                 refused = exchange(server, question, protocol, resumption, sessions=store)
                 results[f"{protocol} {resumption} after rotation"] = row_of(refused, running)
+            running.set_certificate(LARGE_BYTES)
+            for protocol in (Protocol.DOT, Protocol.DOH, *QUIC):
+                store = SessionStore()
+                large = exchange(server, question, protocol, sessions=store, warming=True, capture=capture)
+                results[f"{protocol} large"] = row_of(large, running)
+                resumed = exchange(server, question, protocol, Resumption.TICKET, sessions=store)
+                results[f"{protocol} large, resumed"] = row_of(resumed, running)
+            for protocol in QUIC:
+                for name, resumption, token in (("token", Resumption.NONE, True), ("ticket", Resumption.TICKET, False)):
+                    store = SessionStore()
+                    exchange(server, question, protocol, sessions=store, warming=True)
+                    alone = exchange(server, question, protocol, resumption, sessions=store, token=token)
+                    results[f"{protocol} {name} alone"] = row_of(alone, running)
+            missing = exchange(server, question, Protocol.DOQ, sessions=SessionStore(), token=True)
+            results["no token"] = asdict(missing)
             results["tcp_rtt"] = tcp_rtt(server)
             results["stats"] = settled_stats(running)
         with running_server(folder / "retry", retry=True) as running:
@@ -298,6 +314,33 @@ def test_a_token_spares_the_retry(rows: dict[str, Any], protocol: Protocol) -> N
     assert rows[f"{protocol} ticket with retry"]["handshake_sent_packets"] == 2
     (query,) = rows[f"{protocol} early-data with retry"]["server"]
     assert query["handshake_complete"] is False
+
+
+@pytest.mark.parametrize("protocol", [Protocol.DOT, Protocol.DOH, *QUIC])
+def test_a_certificate_of_any_size_is_shown_verified_and_counted(rows: dict[str, Any], protocol: Protocol) -> None:
+    row, resumed = rows[f"{protocol} large"], rows[f"{protocol} large, resumed"]
+    assert_good(row)
+    assert row["certificate_bytes"] == LARGE_BYTES
+    assert row["handshake_received_bytes"] > LARGE_BYTES
+    sent = (1208, 1) if protocol in QUIC else (40, 1)
+    assert (row["first_flight_bytes"], row["first_flight_packets"]) == sent
+    assert 0 < rows[f"{protocol} none"]["certificate_bytes"] < 1000
+    assert_good(resumed)
+    assert resumed["certificate_bytes"] == 0
+
+
+@pytest.mark.parametrize("protocol", QUIC)
+def test_ticket_and_token_are_brought_one_without_the_other(rows: dict[str, Any], protocol: Protocol) -> None:
+    token, ticket = rows[f"{protocol} token alone"], rows[f"{protocol} ticket alone"]
+    for row in (token, ticket):
+        assert_good(row)
+    assert (token["session_resumed"], ticket["session_resumed"]) == (False, True)
+    assert (token["certificate_bytes"], ticket["certificate_bytes"]) == (LARGE_BYTES, 0)
+    assert [row["server"][0]["address_validated"] for row in (token, ticket)] == [True, False]
+
+
+def test_without_a_token_there_is_no_exchange_with_one(rows: dict[str, Any]) -> None:
+    assert rows["no token"]["error"] == "no address-validation token: a warming exchange must come first"
 
 
 def test_tcp_rtt(rows: dict[str, Any]) -> None:

@@ -360,6 +360,25 @@ def test_dot_with_tls_1_2_is_measured_and_resumed_as_such(folder: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_the_size_of_the_certificate_message_is_what_was_sent(folder: Path, version: ssl.TLSVersion) -> None:
+    sent: list[int] = []
+
+    def watch(_connection: object, direction: str, _version: object, _type: object, message: int, data: bytes) -> None:
+        if direction == "write" and message == ssl._TLSMessageType.CERTIFICATE:  # type: ignore[attr-defined]
+            sent.append(len(data))
+
+    context, store = tls_context(folder, version=version), SessionStore()
+    context._msg_callback = watch  # type: ignore[attr-defined]
+    with tcp_server(answer_messages, context) as port:
+        server = at(port, folder)
+        rows = [
+            exchange(server, QUESTION, Protocol.DOT, sessions=store, warming=True),
+            exchange(server, QUESTION, Protocol.DOT, Resumption.TICKET, sessions=store),
+        ]
+    assert [row.certificate_bytes for row in rows] == [*sent, 0]
+
+
 def test_a_ticket_the_server_does_not_know_is_a_failed_observation(folder: Path) -> None:
     store = SessionStore()
     with tcp_server(answer_messages, tls_context(folder)) as port:

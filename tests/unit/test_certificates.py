@@ -67,8 +67,29 @@ def test_two_runs_share_nothing(tmp_path: Path) -> None:
     assert make_certificates(tmp_path, NAMES, ADDRESSES).spki != make_certificates(tmp_path / "other", NAMES, []).spki
 
 
-def test_a_leaf_may_be_made_as_large_as_a_shared_one(tmp_path: Path) -> None:
-    large = load(make_certificates(tmp_path, NAMES, ADDRESSES, at_least_bytes=4500).certificate_file)
-    assert 4500 <= len(large.public_bytes(Encoding.DER)) < 5500
-    names = large.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName)[:3] == ["www.example.org", "alias-1.example.org", "localhost"]
+@pytest.mark.parametrize("size", [736, 1248, 4500, 14724, 22000])
+def test_a_certificate_message_has_the_size_asked_for(tmp_path: Path, size: int) -> None:
+    certificates = make_certificates(tmp_path, NAMES, ADDRESSES, message_bytes=size)
+    leaf = load(certificates.certificate_file)
+    der = leaf.public_bytes(Encoding.DER)
+    entry = len(der).to_bytes(3, "big") + der + bytes(2)  # RFC 8446, section 4.4.2, without extensions
+    message = b"\x0b" + (len(entry) + 4).to_bytes(3, "big") + b"\0" + len(entry).to_bytes(3, "big") + entry
+    assert len(message) == size
+    policy = PolicyBuilder().store(Store([load(certificates.ca_file)])).time(datetime.now(UTC))
+    policy.build_server_verifier(x509.DNSName("www.example.org")).verify(leaf, [])
+
+
+def test_a_certificate_issued_anew_is_for_the_same_key_and_names(certificates: Certificates) -> None:
+    before = load(certificates.certificate_file)
+    certificates.issue(5000)
+    after = load(certificates.certificate_file)
+    assert after.public_key() == before.public_key()
+    san = x509.SubjectAlternativeName
+    assert after.extensions.get_extension_for_class(san) == before.extensions.get_extension_for_class(san)
+    certificates.issue()
+    assert len(load(certificates.certificate_file).public_bytes(Encoding.DER)) < 600
+
+
+def test_a_certificate_cannot_be_smaller_than_its_names(certificates: Certificates) -> None:
+    with pytest.raises(ValueError, match="400 bytes cannot be had"):
+        certificates.issue(400)

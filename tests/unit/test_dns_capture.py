@@ -141,15 +141,20 @@ EXCHANGE = [
 
 
 def test_the_start_of_the_query_parts_the_phases_and_the_answer_ends_what_is_received() -> None:
-    assert sizes(EXCHANGE) == Sizes(2416, 1300, 230, 386, 2, 1, 2, 1)
+    assert sizes(EXCHANGE) == Sizes(2416, 1300, 230, 386, 2, 1, 2, 1, 1208, 1)
 
 
 def test_without_a_query_everything_is_handshake() -> None:
-    assert sizes(EXCHANGE, None, None) == Sizes(2646, 1736, 0, 0, 4, 3, 0, 0)
+    assert sizes(EXCHANGE, None, None) == Sizes(2646, 1736, 0, 0, 4, 3, 0, 0, 1208, 1)
 
 
 def test_early_data_has_no_handshake_packets() -> None:
-    assert sizes(EXCHANGE, 0) == Sizes(0, 0, 2646, 1686, 0, 0, 4, 2)
+    assert sizes(EXCHANGE, 0) == Sizes(0, 0, 2646, 1686, 0, 0, 4, 2, 1208, 1)
+
+
+def test_the_first_flight_ends_with_the_first_packet_that_comes_back() -> None:
+    found = sizes([packet(9, 1208, sent=True), *EXCHANGE])
+    assert (found.first_flight_bytes, found.first_flight_packets) == (2416, 2)
 
 
 def test_a_packet_seen_on_two_devices_counts_once() -> None:

@@ -19,7 +19,7 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import HandshakeCompleted, StreamDataReceived
 from aioquic.quic.packet import QuicPacketType, encode_quic_retry, pull_quic_header
-from aioquic.tls import ClientHello, SessionTicket, pull_client_hello
+from aioquic.tls import ClientHello, Context, SessionTicket, pull_client_hello
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -458,6 +458,28 @@ def test_a_chain_beyond_the_amplification_limit_costs_a_round_trip_unless_resume
     wire = Wire(core_for(DoQCore, server, wire.core.session), far)
     assert in_rtt(wire.handshake()) == 1
     assert wire.core.handshake.session_resumed
+
+
+def test_the_size_of_the_certificate_message_is_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = []
+    take = Context._client_handle_certificate
+
+    def taken(context: Context, message: Buffer) -> None:
+        messages.append(message.capacity)
+        take(context, message)
+
+    monkeypatch.setattr(Context, "_client_handle_certificate", taken)
+    make_chain(tmp_path, filler_bytes=2000)
+    server, far = Resolver("10.53.0.2", NAME, tmp_path / "ca.pem"), FarEnd(tmp_path)
+    wire = Wire(core_for(DoQCore, server), far)
+    assert wire.core.handshake.certificate_bytes is None
+    wire.handshake()
+    assert [wire.core.handshake.certificate_bytes] == messages
+    wire.ask()
+    wire = Wire(core_for(DoQCore, server, wire.core.session), far)
+    wire.handshake()
+    assert wire.core.handshake.certificate_bytes == 0
+    assert len(messages) == 1
 
 
 @pytest.mark.parametrize("age", [timedelta(days=2), timedelta(days=-1)], ids=["expired", "not yet valid"])

@@ -1,6 +1,7 @@
 package coalesce
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -23,7 +24,8 @@ func (s *server) commands() control.Commands {
 			s.tickets.Rotate()
 			return control.OK
 		},
-		"early-data": s.setEarlyData,
+		"early-data":  s.setEarlyData,
+		"certificate": s.setCertificate,
 		"stats": func([]byte) any {
 			totals := s.events.totals()
 			open := map[string]int{}
@@ -70,5 +72,21 @@ func (s *server) setEarlyData(object []byte) any {
 		return control.Refusal(err)
 	}
 	s.policy.SetMode(mode)
+	return control.OK
+}
+
+func (s *server) setCertificate(object []byte) any {
+	var command struct {
+		Certificate string `json:"certificate"`
+		Key         string `json:"key"`
+	}
+	if err := json.Unmarshal(object, &command); err != nil {
+		return control.Refusal(err)
+	}
+	certificate, err := tls.LoadX509KeyPair(command.Certificate, command.Key)
+	if err != nil {
+		return control.Refusal(err)
+	}
+	s.common.certificate.Store(&certificate)
 	return control.OK
 }

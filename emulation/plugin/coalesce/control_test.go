@@ -2,7 +2,10 @@ package coalesce
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"math/big"
 	"os"
 	"testing"
 	"time"
@@ -113,5 +116,59 @@ func TestControlRefuses(t *testing.T) {
 		if answer.OK || answer.Error == "" {
 			t.Errorf("%s: %+v", line, answer)
 		}
+	}
+}
+
+// A certificate given later is shown by every listener from then on, also to clients that name no server.
+func TestCertificateIsReplaced(t *testing.T) {
+	s := start(t, nil, "")
+	shown := func(network, alpn, name string) *big.Int {
+		t.Helper()
+		config := s.Client().Config(alpn)
+		config.ServerName, config.InsecureSkipVerify = name, true
+		config.ClientSessionCache = nil
+		address := s.addresses[map[string]string{"h2": "https", "h3": "h3", "doq": "doq"}[alpn]+"/"+network]
+		if network == "tcp" {
+			conn, err := tls.Dial("tcp", address, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			return conn.ConnectionState().PeerCertificates[0].SerialNumber
+		}
+		conn, err := quic.DialAddr(t.Context(), address, config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.CloseWithError(0, "") }()
+		return conn.ConnectionState().TLS.PeerCertificates[0].SerialNumber
+	}
+	everywhere := func() (serials []*big.Int) {
+		for _, name := range []string{testHost, ""} {
+			serials = append(serials, shown("tcp", "h2", name), shown("udp", "h3", name), shown("udp", "doq", name))
+		}
+		return serials
+	}
+	first := everywhere()
+	s.NewCertificate()
+	for i, serial := range everywhere() {
+		if serial.Cmp(first[i]) != 0 {
+			t.Error("the new file was read without being told")
+		}
+	}
+	var answer control.Reply
+	s.command(fmt.Sprintf(`{"command": "certificate", "certificate": %q, "key": %q}`, s.Path("cert.pem"), s.Path("key.pem")), &answer)
+	if !answer.OK {
+		t.Fatalf("answer %+v", answer)
+	}
+	second := everywhere()
+	for i, serial := range second {
+		if serial.Cmp(first[i]) == 0 || serial.Cmp(second[0]) != 0 {
+			t.Errorf("listener %d shows %v, was %v", i, serial, first[i])
+		}
+	}
+	s.command(fmt.Sprintf(`{"command": "certificate", "certificate": %q, "key": %q}`, s.Path("nowhere"), s.Path("key.pem")), &answer)
+	if answer.OK || answer.Error == "" {
+		t.Errorf("answer %+v", answer)
 	}
 }

@@ -31,6 +31,7 @@ type server struct {
 	policy      *early.Policy
 	configs     []*dnsserver.Config
 	tls         *tls.Config // nil without certificate
+	common      *shared
 	tickets     *early.TicketKeys
 	events      *eventLog
 	connections *early.Conns
@@ -54,7 +55,8 @@ type listening struct {
 // newServer makes a server of a block's options; nothing is opened before start.
 func newServer(opts options, configs []*dnsserver.Config, secured *tls.Config, common *shared) *server {
 	s := &server{
-		options: opts, policy: early.NewPolicy(opts.Options, common.tickets), configs: configs, tickets: common.tickets, events: common.events,
+		options: opts, policy: early.NewPolicy(opts.Options, common.tickets), configs: configs,
+		common: common, tickets: common.tickets, events: common.events,
 		connections: &early.Conns{HandshakeOver: func(c *early.Conn) { reportQUICConnection(c, common.events) }},
 	}
 	if secured != nil {

@@ -46,6 +46,7 @@ func setup(c *caddy.Controller) error {
 	})
 	if config.TLSConfig != nil {
 		common.tickets.Share(config.TLSConfig)
+		common.showCertificate(config.TLSConfig)
 	} else if opts.encrypted() {
 		return plugin.Error(pluginName, c.Err("https, h3 and doq need a certificate: put the tls plugin into the same server block"))
 	}

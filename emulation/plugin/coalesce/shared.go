@@ -1,6 +1,9 @@
 package coalesce
 
 import (
+	"crypto/tls"
+	"sync/atomic"
+
 	"crosslayer.example/emulation/plugin/early"
 
 	"github.com/coredns/caddy"
@@ -11,6 +14,8 @@ type shared struct {
 	tickets *early.TicketKeys
 	events  *eventLog
 	server  *server // of the one block with properties, else nil
+	// certificate is shown instead of that of each block, where there is one.
+	certificate atomic.Pointer[tls.Certificate]
 }
 
 type sharedKey struct{}
@@ -38,4 +43,17 @@ func startupComplete(event caddy.EventName, info any) error {
 		common.server.ready(instance.Servers())
 	}
 	return nil
+}
+
+// showCertificate makes config, and every clone of it, show the certificate of the control socket where it was given one.
+func (s *shared) showCertificate(config *tls.Config) {
+	own := config.Certificates
+	// Else crypto/tls shows the block's own to clients that name no server.
+	config.Certificates = nil
+	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if given := s.certificate.Load(); given != nil {
+			return given, nil
+		}
+		return &own[0], nil
+	}
 }

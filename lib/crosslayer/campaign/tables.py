@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import EnumType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from crosslayer.words import Clock, Connection, Coupling, Http3, Protocol, Resumption
+from crosslayer.words import Clock, Connection, Coupling, Http3, Protocol, Resumption, Sharing
 
 if TYPE_CHECKING:
     import polars
@@ -217,6 +217,8 @@ class DnsExchanges(_OfStudy, table="dns_exchanges"):
     handshake_received_packets = Column(int, "packets, server to client, before the query was sent", EXCHANGE)
     query_sent_packets = Column(int, "packets, client to server, from the query on", EXCHANGE)
     query_received_packets = Column(int, "packets, server to client, from the query on", EXCHANGE)
+    first_flight_bytes = Column(int, "IP payload, client to server, before the first packet came back", EXCHANGE)
+    first_flight_packets = Column(int, "packets, client to server, before the first packet came back", EXCHANGE)
     session_resumed = Column(bool, "the TLS session was resumed; null where there is none", EXCHANGE)
     early_data_accepted = Column(
         bool,
@@ -228,6 +230,9 @@ class DnsExchanges(_OfStudy, table="dns_exchanges"):
         bool, "the client's first packet had a token that proves its address, by the server; null outside QUIC"
     )
     retry_received = Column(bool, "the server asked for address validation by a Retry; null outside QUIC", EXCHANGE)
+    certificate_bytes = Column(
+        int, "TLS Certificate message that came from the server; 0 in a resumed session, null without TLS", EXCHANGE
+    )
     quic_version = Column(str, "QUIC version on the wire, e.g. v1; null without QUIC", EXCHANGE)
     tls_version = Column(str, "TLS version, e.g. TLSv1.3; null without TLS", EXCHANGE)
     error = Column(str, _ERROR.meaning, EXCHANGE, present=True)
@@ -333,6 +338,46 @@ class Lookups(_OfStudy, table="lookups"):
     error = _ERROR
 
 
+class ResolvedLoads(_OfStudy, table="resolved_loads"):
+    """A name resolved and then its page loaded, both by crosslayer's own clients; times are after the first packet."""
+
+    page = Column(str, "name of the page", required=True, key=True)
+    protocol = Column(Protocol, "DNS transport", required=True, key=True)
+    resumption = Column(Resumption, "what the connection for DNS was to use of an earlier one", required=True, key=True)
+    connections = Column(Sharing, "whether the page has a connection of its own", required=True, key=True)
+    h3 = Column(Http3, "0-rtt: the page's connection is resumed with early data", required=True, key=True)
+    variant = Column(
+        str,
+        "main; no-token: without the token that proves the client's address; at-once: the document is asked for "
+        "together with its name, in at-once-no-token without that token; settings: nothing is asked for before the "
+        "server's SETTINGS have come",
+        required=True,
+        key=True,
+    )
+    position = _POSITION
+    started_s = _STARTED
+    name_ms = Column(float, "the name's answer was complete", success=True)
+    settings_ms = Column(float, "the server's SETTINGS were there, on the page's connection")
+    response_start_ms = Column(float, "header of the document's response", success=True)
+    document_ms = Column(float, "last byte of the document", success=True)
+    page_ms = Column(float, "last byte of the last resource", success=True)
+    arrived_ms = Column(list[float], "when more of the document was there")
+    arrived_bytes = Column(list[float], "how much of it was there then: bytes of the body")
+    received_bytes = Column(list[float], "and of the UDP payload that the page's connection had received")
+    first_flight_bytes = Column(int, "UDP payload that the page's connection had sent before it received any")
+    certificate_bytes = Column(
+        int, "TLS Certificate message that came on the page's connection; 0 in a resumed session"
+    )
+    connection_count = Column(int, "QUIC connections of this load that the server saw")
+    query_early = Column(bool, "the server got the query before the handshake's end; null outside QUIC")
+    early_data_accepted = Column(bool, "the server got the document's request before the handshake's end")
+    session_resumed = Column(bool, "the TLS session of the page's connection was resumed, by the server")
+    address_validated = Column(
+        bool, "the first packet of the page's connection had a token that proves the client's address, by the server"
+    )
+    error = _ERROR
+
+
 class PacedQueries(_OfStudy, table="paced_queries"):
     """A query of a client that keeps its pace, through the stub."""
 
@@ -384,7 +429,8 @@ class LinkChecks(Table, table="link_checks"):
 
 
 TABLES: dict[str, type[Table]] = {
-    table.table: table for table in (DnsExchanges, TcpRtts, PageLoads, Resources, Lookups, PacedQueries, LinkChecks)
+    table.table: table
+    for table in (DnsExchanges, TcpRtts, PageLoads, Resources, Lookups, ResolvedLoads, PacedQueries, LinkChecks)
 }
 """Every table by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
 

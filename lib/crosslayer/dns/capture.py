@@ -121,8 +121,12 @@ def measure(
             continue
         phase = "handshake" if query_at_ns is None or packet.at_ns < query_at_ns else "query"
         direction = "sent" if packet.sent else "received"
-        counts[f"{phase}_{direction}_bytes"] += packet.bytes
-        counts[f"{phase}_{direction}_packets"] += packet.packets
+        parts = [f"{phase}_{direction}"]
+        if packet.sent and not (counts["handshake_received_packets"] or counts["query_received_packets"]):
+            parts.append("first_flight")
+        for part in parts:
+            counts[f"{part}_bytes"] += packet.bytes
+            counts[f"{part}_packets"] += packet.packets
     return Sizes(**{column.name: counts[column.name] for column in fields(Sizes)})
 
 

@@ -48,6 +48,7 @@ def exchange(
     settings: ClientSettings | None = None,
     capture: Capture | None = None,
     warming: bool = False,
+    token: bool | None = None,
 ) -> Exchange:
     """Resolve one name on a new connection and measure it.
 
@@ -64,6 +65,9 @@ def exchange(
         Counts bytes and packets; without one the sizes are None. Open it once and pass it to every exchange.
     warming
         This exchange is for its ticket: wait for it, and mark the row.
+    token
+        Show the address-validation token of an earlier connection, also without its ticket; not told otherwise,
+        resumed conditions show the one there is.
 
     Returns
     -------
@@ -80,13 +84,16 @@ def exchange(
     _check_condition(protocol, resumption, sessions, settings, warming)
     query = build_query(question, protocol, settings)
     resumed, early_data = resumption is not Resumption.NONE, resumption is Resumption.EARLY_DATA
-    session = sessions.take(server, protocol) if sessions is not None and resumed else Session()
+    session = sessions.take(server, protocol) if sessions is not None and (resumed or token) else Session()
+    session = Session(session.ticket if resumed else None, b"" if token is False else session.token)
     client = client_for(protocol, server, settings, session=session, early_data=early_data)
     recording: Recording | None = None
     answer: Answer | None = None
     error: str | None = None
     if resumed and session.ticket is None:
         error = "no session ticket: a warming exchange must come first"
+    elif token and not session.token:
+        error = "no address-validation token: a warming exchange must come first"
     started_s = time.time()
     closed_at_ns = 0
     if error is None:

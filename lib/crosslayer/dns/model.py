@@ -165,6 +165,8 @@ class Handshake:
     """TLS version, e.g. "TLSv1.3"."""
     retry_received: bool | None = None
     """The server asked for address validation by a Retry packet, at one more RTT; None outside QUIC."""
+    certificate_bytes: int | None = None
+    """TLS Certificate message that came from the server, bytes; 0 in a resumed session, which has none."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,9 @@ class Sizes:
     handshake_received_packets: int | None = None
     query_sent_packets: int | None = None
     query_received_packets: int | None = None
+    first_flight_bytes: int | None = None
+    """Sent before anything came back: what a QUIC server may answer three times (RFC 9000, section 8.1)."""
+    first_flight_packets: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,8 @@ class QuicClient(Client):
 
     ip_protocol = socket.IPPROTO_UDP
     core_class: ClassVar[type[QuicCore]]
+    beside: tuple[QuicClient, ...] = ()
+    """Open connections of the same user, told before `connect`: served while this one waits, not left to time out."""
 
     def _prepare(self, session: Session) -> None:
         self._core = self.core_class(self.server, self.settings, session=session, early_data=self._early_data)
@@ -72,7 +74,8 @@ class QuicClient(Client):
         connection = self._new_socket(socket.SOCK_DGRAM)
         connection.connect(self._address)
         connection.setblocking(False)
-        self._poll.register(connection, select.POLLIN)
+        for client in (self, *self.beside):
+            self._poll.register(client._socket, select.POLLIN)
         self.local_port = connection.getsockname()[1]
         with self.timeline.preparation():
             now = time.monotonic()
@@ -102,18 +105,24 @@ class QuicClient(Client):
 
     def _run_until(self, done: Callable[[], bool]) -> None:
         """Let datagrams and timers through until something holds; `DnsError` if the connection ended."""
+        served = (self, *self.beside)
         while not done():
             if self._core.error is not None:
                 raise self._fault(self._core.error)
-            self._transmit()
+            for client in served:
+                client._transmit()
             wait_s = self._remaining_s()
-            timer = self._core.timer()
-            if timer is not None:
-                wait_s = min(wait_s, max(0.0, timer - time.monotonic()))
+            timers = {client: timer for client in served if (timer := client._core.timer()) is not None}
+            if timers:
+                wait_s = min(wait_s, max(0.0, min(timers.values()) - time.monotonic()))
             if self._poll.poll(wait_s * 1000):
+                for client in self.beside:
+                    client._receive_until(lambda: False)
                 self._receive_until(done)
-            elif timer is not None and (now := time.monotonic()) >= timer:
-                self._core.handle_timer(now)
+                continue
+            for client, timer in timers.items():
+                if (now := time.monotonic()) >= timer:
+                    client._core.handle_timer(now)
 
     def _receive_until(self, done: Callable[[], bool]) -> None:
         """Take what has arrived, and nothing more once `done` holds: the rest can wait until the clock has stopped."""

@@ -31,6 +31,7 @@ from aioquic.quic.packet_builder import QuicDeliveryState
 from aioquic.tls import AlertDescription, CipherSuite, Epoch, SessionTicket
 from aioquic.tls import Group as TlsGroup
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.verification import PolicyBuilder, ServerVerifier, Store, VerificationError
 
 from crosslayer.dns.errors import unreadable_ca
@@ -38,6 +39,7 @@ from crosslayer.dns.http import Response, request
 from crosslayer.dns.message import Query, framed, unframed
 from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
 from crosslayer.dns.sessions import Session
+from crosslayer.dns.tls import certificate_message_bytes
 
 INITIAL_RTT_S = 0.5
 """aioquic's first probe timeout is twice this: 1 s, as RFC 9002, section 6.2.2 recommends."""
@@ -141,7 +143,17 @@ class QuicCore(ABC):
             quic_version=None if version is None else _VERSION_NAMES.get(version, f"{version:#010x}"),
             tls_version="TLSv1.3" if self.handshake_complete else None,  # and nothing older (RFC 9001, section 4.2)
             retry_received=bool(self._quic._retry_count),
+            certificate_bytes=self._certificate_bytes,
         )
+
+    @property
+    def _certificate_bytes(self) -> int | None:
+        """Size of the Certificate message; None before the handshake ended."""
+        if not self.handshake_complete:
+            return None
+        tls = self._quic.tls
+        chain = [] if tls._peer_certificate is None else [tls._peer_certificate, *tls._peer_certificate_chain]
+        return certificate_message_bytes(len(certificate.public_bytes(Encoding.DER)) for certificate in chain)
 
     @property
     def agreed_alpn(self) -> str | None:

@@ -25,6 +25,7 @@ class Inputs:
     pages: tuple[str, ...]
     """Pages with observations, by name."""
     paced_queries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
+    resolved_loads: pl.LazyFrame = field(default_factory=pl.LazyFrame)
 
     @classmethod
     def of(cls, dataset: Dataset, published: Published) -> Inputs:
@@ -38,6 +39,7 @@ class Inputs:
         return cls(
             **tables,
             paced_queries=dataset.table("paced_queries"),
+            resolved_loads=dataset.table("resolved_loads"),
             published=published,
             links=tuple(link for link in rtts["link"] if link in set(cells["link"])),
             pages=tuple(sorted(set(cells["page"].drop_nulls()))),

@@ -18,6 +18,8 @@ _ROOMS = (
     "early_data",
     "key_share",
     "address_token",
+    "one_connection",
+    "certificates",
     "web",
 )
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import ipaddress
+import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,7 +22,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _LIFETIME = timedelta(days=30)
 _CLOCK_SKEW = timedelta(hours=1)
-_NAME_BYTES = len("site-0000.shared.example") + 2
+_FILLER = x509.ObjectIdentifier("1.3.6.1.4.1.32473.1")
+"""Of the extension that makes a certificate larger, under the number for documentation (RFC 5612)."""
+_MESSAGE_BYTES = 13
+"""Of a Certificate message around one certificate: header 4, context 1, lengths 6, extensions 2."""
+_TRIES = 200
+"""ECDSA signatures are 70 to 72 bytes: each try hits with a chance of one in four at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +42,50 @@ class Certificates:
     """Private key of the leaf."""
     spki: str
     """Base64 SHA-256 of the leaf's SubjectPublicKeyInfo, for Chromium's `--ignore-certificate-errors-spki-list`."""
+    _leaf: x509.CertificateBuilder = field(repr=False)
+    _ca_key: ec.EllipticCurvePrivateKey = field(repr=False)
+
+    def issue(self, message_bytes: int = 0) -> None:
+        """Write the leaf's file anew, for the same key and names.
+
+        Parameters
+        ----------
+        message_bytes
+            Exact size of the TLS 1.3 Certificate message with it (RFC 8446, section 4.4.2), reached by an extension
+            that says nothing; 0 for a leaf without one.
+
+        Raises
+        ------
+        ValueError
+            For a size that is too small for its names.
+        """
+        _write(self.certificate_file, self._sized(message_bytes).public_bytes(Encoding.PEM))
+
+    def _sized(self, message_bytes: int) -> x509.Certificate:
+        leaf = self._leaf.sign(self._ca_key, hashes.SHA256())
+        if not message_bytes:
+            return leaf
+        filler = message_bytes - _message_bytes(leaf)
+        for _ in range(_TRIES):
+            if filler < 0:
+                break
+            # Of random bytes, as keys and signatures are: nothing could compress them.
+            value = x509.UnrecognizedExtension(_FILLER, os.urandom(filler))
+            leaf = self._leaf.add_extension(value, critical=False).sign(self._ca_key, hashes.SHA256())
+            distance = message_bytes - _message_bytes(leaf)
+            if not distance:
+                return leaf
+            filler += distance
+        raise ValueError(f"a Certificate message of {message_bytes} bytes cannot be had for so many names")
 
 
 def make_certificates(
-    folder: Path, names: Iterable[str], addresses: Iterable[str], *, at_least_bytes: int = 0
+    folder: Path, names: Iterable[str], addresses: Iterable[str], *, message_bytes: int = 0
 ) -> Certificates:
     """Make a CA and a leaf certificate for names and addresses, signed by it, in an existing private folder.
 
-    Both keys are P-256: signing is cheap, and the leaf fits into a first QUIC flight unless it is told not to: up to
-    `at_least_bytes` (DER), names nobody asks for are added, as in a certificate that many sites share.
+    Both keys are P-256: signing is cheap, and the leaf fits into a first QUIC flight unless it is told not to, by
+    `message_bytes`, see `Certificates.issue`.
     """
     now = datetime.now(UTC)
     ca_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -57,7 +98,6 @@ def make_certificates(
     )
     subjects: list[x509.GeneralName] = [x509.DNSName(name) for name in dict.fromkeys(names)]
     subjects += [x509.IPAddress(ipaddress.ip_address(address)) for address in dict.fromkeys(addresses)]
-    subjects += _more_names(at_least_bytes)
     leaf_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "crosslayer server")])
     leaf = (
         _builder(leaf_name, ca_name, leaf_key.public_key(), ca_key.public_key(), now)
@@ -65,19 +105,25 @@ def make_certificates(
         .add_extension(_key_usage(digital_signature=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(subjects), critical=False)
-        .sign(ca_key, hashes.SHA256())
     )
-    certificates = Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key", spki_hash(leaf))
+    ca_file, certificate_file, key_file = (folder / name for name in ("ca.pem", "server.pem", "server.key"))
+    certificates = Certificates(
+        ca_file, certificate_file, key_file, _spki_hash(leaf_key.public_key()), _leaf=leaf, _ca_key=ca_key
+    )
     _write(certificates.ca_file, ca.public_bytes(Encoding.PEM))
-    _write(certificates.certificate_file, leaf.public_bytes(Encoding.PEM))
     _write(certificates.key_file, leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    certificates.issue(message_bytes)
     return certificates
 
 
-def spki_hash(certificate: x509.Certificate) -> str:
-    """Base64 SHA-256 of a certificate's SubjectPublicKeyInfo (RFC 7469, section 2.4)."""
-    info = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+def _spki_hash(key: ec.EllipticCurvePublicKey) -> str:
+    """Base64 SHA-256 of a key's SubjectPublicKeyInfo (RFC 7469, section 2.4)."""
+    info = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return base64.b64encode(hashlib.sha256(info).digest()).decode()
+
+
+def _message_bytes(leaf: x509.Certificate) -> int:
+    return len(leaf.public_bytes(Encoding.DER)) + _MESSAGE_BYTES
 
 
 def _builder(
@@ -98,12 +144,6 @@ def _builder(
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
     )
-
-
-def _more_names(size: int) -> list[x509.GeneralName]:
-    """Names that take as many bytes together, type and length of each included."""
-    names = [f"site-{number:04}.shared.example" for number in range(-(-size // _NAME_BYTES))]
-    return [x509.DNSName(name) for name in names]
 
 
 def _key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False) -> x509.KeyUsage:

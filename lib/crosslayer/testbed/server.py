@@ -167,6 +167,7 @@ class Server(Process):
     zone: Path
     """The zone file it answers from."""
     control_path: Path
+    _certificates: Certificates
 
     @classmethod
     def start(
@@ -203,8 +204,8 @@ class Server(Process):
         max_tls
             Newest version of TLS over TCP: `1.2` or `1.3`.
         certificate_bytes
-            Smallest size of the certificate. Above three times a client's first flight (1200 bytes at least), a full
-            QUIC handshake takes one more round-trip (RFC 9000, section 8.1).
+            Size of the TLS Certificate message; 0: as small as the names allow. Above three times a client's first
+            flight (1200 bytes at least), a full QUIC handshake takes one more round-trip (RFC 9000, section 8.1).
         https_records
             Tell clients of HTTP/3 by an HTTPS record of every name.
         """
@@ -226,7 +227,7 @@ class Server(Process):
                 folder,
                 [*addresses, "localhost"],
                 [SERVER_ADDRESS, *addresses.values(), "127.0.0.1"],
-                at_least_bytes=certificate_bytes,
+                message_bytes=certificate_bytes,
             )
             zone.write_text(zone_text(addresses, https_records=https_records), encoding="utf-8")
             corefile.write_text(corefile_text(certificates, zone, properties, upstream=upstream), encoding="utf-8")
@@ -234,6 +235,7 @@ class Server(Process):
         server = cls(spawn, [str(binary), "-conf", str(corefile)], folder / "server.log")
         server.addresses = dict(addresses)
         server.ca_file, server.spki = certificates.ca_file, certificates.spki
+        server._certificates = certificates
         server.zone, server.control_path = zone, control
         server.follow(events)
         server.connect(control)
@@ -246,6 +248,15 @@ class Server(Process):
     def rotate_ticket_keys(self) -> None:
         """Replace the session-ticket keys of every TLS listener: tickets issued before are refused from now on."""
         self.command("rotate-ticket-keys")
+
+    def set_certificate(self, message_bytes: int) -> None:
+        """Show a certificate of another size on connections from now on, for the same key; tickets still resume.
+
+        The size is that of the TLS Certificate message; `ValueError` where it is too small for the server's names.
+        """
+        self._certificates.issue(message_bytes)
+        files = {"certificate": self._certificates.certificate_file, "key": self._certificates.key_file}
+        self.command("certificate", **{name: str(file) for name, file in files.items()})
 
     def set_early_data(self, mode: str) -> None:
         """What becomes of early data on connections from now on: `on`, `off` or `late`.

@@ -1,0 +1,18 @@
+"""A page loader on one HTTP/3 connection, which may also be the connection that names are resolved on (DoH3).
+
+It asks for what a browser asks for, when a browser's preload scanner and its scripts would, and takes the time of every
+byte. It knows nothing of campaigns, links and what a measurement is to show.
+
+    client = PageClient(Resolver(address, "localhost", ca_file))
+    with client:
+        client.connect()
+        answer = client.query(build_query(Question(page.host), Protocol.DOH3, client.settings))
+        load = client.begin(page)
+        client.finish(load)
+"""
+
+from crosslayer.h3.client import PageClient
+from crosslayer.h3.core import PageCore, PageResponse
+from crosslayer.h3.load import PageFetch
+
+__all__ = ["PageClient", "PageCore", "PageFetch", "PageResponse"]

@@ -1,0 +1,107 @@
+"""The loader on a UDP socket: a DoH3 client that also loads pages."""
+
+from __future__ import annotations
+
+import gzip
+import time
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from crosslayer.dns.quic import DoH3Client
+from crosslayer.dns.sessions import Session
+from crosslayer.h3.core import PageCore
+from crosslayer.h3.load import PageFetch
+from crosslayer.pages import PageSpec
+
+
+class PageClient(DoH3Client):
+    """A DoH3 client on whose connection pages can be loaded too, before, after or without a query.
+
+    `begin` only queues the request; it leaves with whatever is sent next, with early data in the first flight. The
+    errors of a load are `DnsError`, as those of a query.
+    """
+
+    core_class = PageCore
+    _core: PageCore
+
+    def begin(self, page: PageSpec) -> PageFetch:
+        """Ask for a page; its document's request is queued, and `finish` or `query` send it."""
+        if page.origins:
+            raise self._fault(f"{page.name} has origins on other connections")
+        fetch = PageFetch(self._core, page, time.monotonic())
+        self._fetches.append(fetch)
+        return fetch
+
+    def finish(self, fetch: PageFetch) -> None:
+        """Wait until all of a page is there, and check its bytes; `DnsError` if it does not come or is another."""
+        self._deadline = time.monotonic() + self.settings.timeout_s
+        with self._faults():
+            self._run_until(lambda: fetch.done)
+        if fault := difference(fetch):
+            raise self._fault(fault)
+
+    @property
+    def first_flight_bytes(self) -> int:
+        """UDP payload sent before anything was received, bytes."""
+        return self._core.first_flight_bytes
+
+    @property
+    def settings_s(self) -> float | None:
+        """When the server's SETTINGS came, `time.monotonic`; None before."""
+        return self._core.settings_s
+
+    def wait_for_settings(self) -> None:
+        """Wait for the server's SETTINGS; `DnsError` if they do not come."""
+        self._deadline = time.monotonic() + self.settings.timeout_s
+        with self._faults():
+            self._run_until(lambda: self._core.settings_s is not None)
+
+    def wait_for_ticket(self) -> None:
+        """Listen for a ticket and a token that did not come with the answer."""
+        self._deadline = time.monotonic() + self.settings.ticket_wait_s
+        with self._faults(), suppress(TimeoutError):
+            self._run_until(lambda: bool(self._core.session.ticket is not None and self._core.session.token))
+
+    def _prepare(self, session: Session) -> None:
+        super()._prepare(session)
+        self._fetches: list[PageFetch] = []
+
+    def _run_until(self, done: Callable[[], bool]) -> None:
+        super()._run_until(lambda: self._advance() or done())
+
+    def _advance(self) -> bool:
+        """Let every load ask for what it may; always False."""
+        for fetch in self._fetches:
+            try:
+                fetch.advance(time.monotonic())
+            except ValueError as error:
+                raise self._fault(str(error)) from None
+        return False
+
+
+def difference(fetch: PageFetch) -> str | None:
+    """What of a page that has come is not as its specification has it; None where every byte is."""
+    specs = {resource.path: resource for resource in fetch.page.resources}
+    for path, response in fetch.responses.items():
+        spec = specs.get(path)
+        if spec is None:
+            return f"asked for {path}, which is not of the page"
+        if len(response.body) != spec.wire_bytes:
+            return f"{path} has {len(response.body)} bytes instead of {spec.wire_bytes}"
+        try:
+            plain = gzip.decompress(response.body) if spec.encoding == "gzip" else bytes(response.body)
+        except (OSError, EOFError, zlib.error) as error:
+            return f"{path} is no gzip stream: {error}"
+        if plain != _source(fetch.page.folder / spec.source):
+            return f"{path} has other bytes than its source"
+    return None
+
+
+@cache
+def _source(file: Path) -> bytes:
+    """What a source is without compression."""
+    content = file.read_bytes()
+    return gzip.decompress(content) if file.suffix == ".gz" else content

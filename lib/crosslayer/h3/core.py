@@ -1,0 +1,100 @@
+"""DoH3 and pages on one connection, as a protocol core: no I/O, no clock, time is passed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from aioquic.quic.events import QuicEvent
+
+from crosslayer.dns.http import Response
+from crosslayer.dns.model import ClientSettings, Resolver
+from crosslayer.dns.quic_core import DoH3Core
+from crosslayer.dns.sessions import Session
+
+
+class Arrival(NamedTuple):
+    """More of a body has come."""
+
+    when_s: float
+    """On the scale of `now`."""
+    bytes: int
+    """Of the body so far."""
+    received_bytes: int
+    """UDP payload that the connection has received so far."""
+
+
+@dataclass(slots=True)
+class PageResponse(Response):
+    """A response of a page while it arrives; times on the scale of `now`, seconds."""
+
+    path: str = ""
+    asked_s: float = 0.0
+    """When the request was made."""
+    started_s: float | None = None
+    """When its header was there."""
+    ended_s: float | None = None
+    arrivals: list[Arrival] = field(default_factory=list)
+    """When more of the body was there."""
+
+
+class PageCore(DoH3Core):
+    """DoH3, and requests for anything else on the same connection."""
+
+    def __init__(self, server: Resolver, settings: ClientSettings, *, session: Session, early_data: bool) -> None:
+        super().__init__(server, settings, session=session, early_data=early_data)
+        self._pages: dict[int, PageResponse] = {}
+        self._now = 0.0
+        self.settings_s: float | None = None
+        """When the server's SETTINGS came (RFC 9114, section 7.2.4.2), on the scale of `now`, seconds."""
+        self.first_flight_bytes = 0
+        """UDP payload sent before anything was received."""
+        self.received_bytes = 0
+        """UDP payload received."""
+
+    def get(self, authority: str, path: str, priority: str, now: float) -> PageResponse:
+        """Queue a request; `priority` is the value of that field (RFC 9218), not sent where it is empty."""
+        assert self._http is not None, "get before start"
+        stream = self._quic.get_next_available_stream_id()
+        response = PageResponse(path=path, asked_s=now)
+        self._responses[stream] = self._pages[stream] = response
+        headers = {":method": "GET", ":scheme": "https", ":authority": authority, ":path": path}
+        headers |= {"accept-encoding": "gzip"} | ({"priority": priority} if priority else {})
+        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._http.send_headers(stream, encoded, end_stream=True)
+        return response
+
+    def receive(self, datagram: bytes, now: float) -> None:
+        """Take a datagram."""
+        self._now = now
+        self.received_bytes += len(datagram)
+        super().receive(datagram, now)
+
+    def datagrams(self, now: float) -> list[bytes]:
+        """What is to be sent now."""
+        made = super().datagrams(now)
+        if not self.received_bytes:
+            self.first_flight_bytes += sum(map(len, made))
+        return made
+
+    def _handle(self, event: QuicEvent) -> None:
+        super()._handle(event)
+        if self.settings_s is None and self._http is not None and self._http.received_settings is not None:
+            self.settings_s = self._now
+        # Not of the event's own stream only: a table that QPACK waited for may complete the header of any other.
+        for stream, response in list(self._pages.items()):
+            if response.started_s is None and response.headers:
+                response.started_s = self._now
+            if len(response.body) > (response.arrivals[-1].bytes if response.arrivals else 0):
+                response.arrivals.append(Arrival(self._now, len(response.body), self.received_bytes))
+            if response.ended:
+                response.ended_s = self._now
+            if response.ended or stream in self._reset:
+                self.error = self.error or self._fault(stream, response)
+                del self._pages[stream]
+
+    def _fault(self, stream: int, response: PageResponse) -> str | None:
+        if stream in self._reset:
+            return f"http/3: {response.path}: stream reset by the server, code {self._reset[stream]:#x}"
+        status = response.headers.get(b":status", b"").decode("latin-1")
+        return None if status == "200" else f"http status {status} for {response.path}"

@@ -1,0 +1,222 @@
+"""What this study claims itself, and what others found of large certificates as far as their texts could be had.
+
+None of it is in `data/published`: of Chou and Cao (arXiv 2604.24869), Kampanakis and Childs-Klein (MADWeb 2024) and
+Nawrocki et al. (CoNEXT 2022) the abstracts were at hand, of Mücke et al. (IMC 2024) the sizes of the certificates.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.claims import Claims
+from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
+from crosslayer.claims.measures import Measure, greatest, mean, median
+from crosslayer.claims.observed import Observed
+from crosslayer.claims.rules import FRACTION, IN_RTTS
+from crosslayer.links import load_profiles
+from crosslayer.studies.certificates.metrics import by_size, steps, visits
+
+_QUIC, _TCP = ("DoQ", "DoH3"), ("DoT", "DoH")
+_LINKS = ("fiber", "dsl", "4g")
+
+
+def observed(dns_exchanges: pl.LazyFrame, resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
+    """Exchanges (`DoQ, neither, 736`, ms), visits (`shared, neither, 736, document_ms`) and steps of the searches.
+
+    Of a step: `DoQ step` (its height, RTT), `DoQ step wait` (from the first datagram on, RTT) and `DoQ step distance`
+    (from where it is expected, datagrams).
+    """
+    rtts = metrics.nominal_rtts(link_checks)
+    exchange, visit = by_size(dns_exchanges, rtts), visits(resolved_loads, rtts)
+    step = steps(dns_exchanges, link_checks)
+    rows = [
+        exchange.select(
+            *metrics.ROUND, series=pl.format("{}, {}, {}", "protocol", "brought", "size"), value=pl.col("total_ms")
+        ),
+        *(
+            visit.select(
+                *metrics.ROUND,
+                series=pl.format(f"{{}}, {{}}, {{}}, {column}", "connections", "brought", "size"),
+                value=pl.col(column),
+            )
+            for column in ("response_start_ms", "document_ms", "page_ms")
+        ),
+        *(
+            step.select(*metrics.ROUND, series=pl.format(f"{{}} {what}", "protocol"), value=pl.col(column))
+            for what, column in (("step", "height_rtt"), ("step wait", "wait_rtt"), ("step distance", "distance"))
+        ),
+    ]
+    return Observed(pl.concat(rows), rtts_ms=dict(rtts.collect().iter_rows()))
+
+
+# What is compared
+
+
+def exchange(protocol: str, size: int, brought: str = "neither") -> Measure:
+    """Median exchange, RTT."""
+    return median(f"{protocol}, {brought}, {size}", in_rtts=True)
+
+
+def longer(protocol: str, large: int, small: int, brought: str = "neither") -> Measure:
+    """By how much an exchange takes longer with the one certificate than with the other, RTT."""
+    return median({f"{protocol}, {brought}, {large}": 1, f"{protocol}, {brought}, {small}": -1}, in_rtts=True)
+
+
+def later(connections: str, large: int, small: int) -> Measure:
+    """By how much a first visit's document is later, RTT."""
+    names = [f"{connections}, neither, {size}, document_ms" for size in (large, small)]
+    return median({names[0]: 1, names[1]: -1}, in_rtts=True)
+
+
+def slowdown(moment: str) -> Measure:
+    """Of a first visit on two connections with ML-DSA-44 over today's certificates, percent."""
+    large, small = (median(f"separate, neither, {size}, {moment}") for size in (14724, 1248))
+    return large.over(small)
+
+
+def step_distance(protocols: tuple[str, ...]) -> Measure:
+    """How far the steps are from where they are expected, the farther transport, datagrams."""
+    return greatest(median(f"{protocol} step distance") for protocol in protocols)
+
+
+def step_height(protocols: tuple[str, ...], link: str) -> Measure:
+    """How high they are on a link, RTT."""
+    return mean(median(f"{protocol} step").on(link) for protocol in protocols)
+
+
+# How it is judged
+
+within_a_datagram = Bound(below=1, tolerance=FRACTION, unit="datagrams")
+one_round_trip = Number(published=1.0, tolerance=FRACTION, unit="RTT")
+_AT_WHAT_COST = (
+    "a property of chains or of the Web's servers, which a testbed that makes certificates of any size has not"
+)
+_OVER_TCP = (
+    "over TCP with 50 to 200 KiB on links that the text at hand does not state; the pages here go over HTTP/3 on others"
+)
+
+_HEIGHTS = {(_QUIC, link): f"CERT{3 + number}" for number, link in enumerate(_LINKS)} | {
+    (_TCP, link): f"CERT{6 + number}" for number, link in enumerate(_LINKS)
+}
+
+
+def overlap(link: str) -> Cause:
+    """Why a step over TCP is lower than a round-trip on this link."""
+    wait = mean(median(f"{protocol} step wait").on(link) for protocol in _TCP)
+    return Cause(
+        "Nine of the ten segments take {0} RTT on this downlink, gone by while the first is acknowledged: from the "
+        "first on, the step is {1} RTT.",
+        (wait - step_height(_TCP, link), wait),
+    )
+
+
+CAUSES: dict[Cause | str, str] = {overlap(link): _HEIGHTS[_TCP, link] for link in _LINKS}
+
+CHECKS = by_id(
+    claim(
+        "CERT1",
+        "Over QUIC the step is within one datagram of three times what the server received",
+        step_distance(_QUIC),
+        within_a_datagram,
+    ),
+    claim(
+        "CERT2",
+        "Over TCP it is within one segment of an initial window of ten",
+        step_distance(_TCP),
+        within_a_datagram,
+    ),
+    *(
+        claim(
+            identifier,
+            f"The step is one round-trip: {' and '.join(protocols)} on {load_profiles()[link].title}",
+            step_height(protocols, link),
+            one_round_trip,
+        )
+        for (protocols, link), identifier in _HEIGHTS.items()
+    ),
+    claim(
+        "CERT9",
+        "With a token, 22,000 bytes of certificate cost no further round-trip over QUIC",
+        greatest(longer(protocol, 22000, 736, "token") for protocol in _QUIC),
+        Bound(below=0.5, tolerance=IN_RTTS, unit="RTT"),
+    ),
+    claim(
+        "CERT10",
+        "In a resumed session the size of the certificate does not matter",
+        greatest(longer(protocol, 22000, 736, "ticket") for protocol in (*_QUIC, *_TCP)),
+        Bound(below=0.05, tolerance=FRACTION, unit="RTT"),
+    ),
+    claim(
+        "CERT11",
+        "A Merkle-tree certificate of 736 bytes spares no round-trip over today's 1,248",
+        greatest(longer(protocol, 1248, 736) for protocol in (*_QUIC, *_TCP)),
+        Bound(below=0.5, tolerance=IN_RTTS, unit="RTT"),
+    ),
+    *(
+        claim(
+            identifier,
+            f"ML-DSA-44 costs a round-trip over today's certificates with {' and '.join(protocols)}",
+            mean(longer(protocol, 14724, 1248) for protocol in protocols),
+            Number(published=1.0, tolerance=IN_RTTS, unit="RTT"),
+        )
+        for identifier, protocols in {"CERT12": _QUIC, "CERT13": _TCP}.items()
+    ),
+    *(
+        claim(
+            identifier,
+            f"On 4G a first visit with 12 kB instead of 1,248 bytes waits {trips} more on {connections}",
+            later(sharing, 12000, 1248).on("4g"),
+            Number(published=published, tolerance=IN_RTTS, unit="RTT"),
+        )
+        for identifier, trips, connections, sharing, published in (
+            ("CERT14", "two round-trips", "two connections", "separate", 2.0),
+            ("CERT15", "one round-trip", "one connection", "shared", 1.0),
+        )
+    ),
+    # Of others
+    claim(
+        "CERT16",
+        "The time to the first byte grows in steps, where the chain exceeds a flight (Chou and Cao, arXiv 2604.24869)",
+        {
+            "DoQ, step over growth before it": longer("DoQ", 3500, 2500) - longer("DoQ", 2500, 736),
+            "DoT, step over growth before it": longer("DoT", 14724, 12000) - longer("DoT", 12000, 736),
+        },
+        Ordering(unit="RTT"),
+    ),
+    claim(
+        "CERT17",
+        "Merkle-tree certificates allow for chains 2 to 3 times as large, optimisations of CDNs 1.6 times (the same)",
+        _AT_WHAT_COST,
+    ),
+    claim(
+        "CERT18",
+        "Post-quantum certificates delay the last byte by a smaller share than the first one (Kampanakis and "
+        "Childs-Klein, MADWeb 2024)",
+        {
+            "share of the first byte over that of the document": slowdown("response_start_ms")
+            - slowdown("document_ms"),
+            "share of the document over that of the page": slowdown("document_ms") - slowdown("page_ms"),
+        },
+        Ordering(unit="points"),
+    ),
+    claim(
+        "CERT19",
+        "They delay the last byte by under 5 % on fast links, and by under 15 % from 50 KiB on slow ones (the same)",
+        _OVER_TCP,
+    ),
+    claim(
+        "CERT20",
+        "35 % of the certificates of QUIC servers exceed the amplification limit (Nawrocki et al., CoNEXT 2022)",
+        _AT_WHAT_COST,
+    ),
+    claim(
+        "CERT21",
+        "A certificate of 5,113 bytes exceeds the amplification limit (Mücke et al., IMC 2024)",
+        mean(longer(protocol, 5113, 1248) for protocol in _QUIC),
+        Number(published=1.0, tolerance=IN_RTTS, unit="RTT"),
+    ),
+    causes=CAUSES,
+)
+
+CLAIMS = Claims(CHECKS, observed, ("dns_exchanges", "resolved_loads", "link_checks"))

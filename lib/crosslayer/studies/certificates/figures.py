@@ -1,0 +1,338 @@
+"""What does the size of a certificate cost, and what does one connection save of it?"""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.style import (
+    COLUMN_WIDTH,
+    INK,
+    MUTED,
+    TEXT_PX,
+    TEXT_WIDTH,
+    TRANSPORTS,
+    AnyChart,
+    link_title,
+    with_titles,
+)
+from crosslayer.studies.certificates.metrics import BROUGHT, SMALLEST, by_size, steps, visits
+
+_ENCRYPTED = ("DoT", "DoH", "DoH3", "DoQ")
+_BROUGHT = dict(zip(BROUGHT, ("first visit", "with a token", "with a ticket"), strict=True))
+_LIMITS = {"DoQ": "3 x received", "DoT": "10 segments"}
+"""What puts the step of transports over QUIC and over TCP, by the one whose step is drawn."""
+_CONNECTIONS = {"separate": "two connections", "shared": "one connection"}
+_VISIT_BROUGHT = {
+    "neither": "first visit",
+    "token": "with a token",
+    "ticket": "with a ticket",
+    "ticket and token": "with both",
+}
+_VISIT_LOOKS = {"two connections": TRANSPORTS["DoQ"], "one connection": TRANSPORTS["DoH3"]}
+_LARGEST_KB = 23
+_HEIGHT = 104
+_TODAY, _POST_QUANTUM = 1248, 14724
+
+
+def sizes_data(inputs: Inputs) -> pl.DataFrame:
+    """How long an exchange takes by the size of the certificate, multiples of the RTT, and where steps are expected.
+
+    Columns link, brought, protocol, source, kb (TLS Certificate message, 1000 bytes), n, rounds, median, low, high.
+    Rows of source `expected` have the places of the steps in kb, those of source `cost` what ML-DSA-44 takes beyond
+    today's certificates within a round.
+    """
+    rows = by_size(inputs.dns_exchanges, inputs.rtts)
+    by = ["link", "brought", "protocol"]
+    ours = metrics.medians(rows, "total_rtt", [*by, "size"]).with_columns(source=pl.lit("measured"))
+    places = metrics.medians(steps(inputs.dns_exchanges, inputs.link_checks), "expected", ["link", "protocol"])
+    expected = (
+        places.filter(pl.col("protocol").is_in(list(_LIMITS)))
+        .select("link", "protocol", size=pl.col("median"), brought=pl.lit(BROUGHT[0]), source=pl.lit("expected"))
+        .with_columns(label=pl.col("protocol").replace(_LIMITS))
+    )
+    named = rows.with_columns(size=pl.col("size").cast(pl.String))
+    cost = [
+        metrics.medians(
+            metrics.in_rtts(
+                metrics.paired(
+                    named.filter(protocol=protocol, brought=brought),
+                    "total_ms",
+                    "size",
+                    str(_POST_QUANTUM),
+                    # In a resumed session no certificate is sent: the smallest stands for today's.
+                    str(SMALLEST if brought == "ticket" else _TODAY),
+                ).rename({"difference": "cost_ms"}),
+                inputs.rtts,
+                ["cost_ms"],
+            ),
+            "cost_rtt",
+            ["link"],
+        ).with_columns(protocol=pl.lit(protocol), brought=pl.lit(brought), source=pl.lit("cost"))
+        for protocol in _ENCRYPTED
+        for brought in BROUGHT
+    ]
+    frame = pl.concat([ours, expected, *cost], how="diagonal_relaxed").with_columns(kb=pl.col("size") / 1000)
+    order = {protocol: rank for rank, protocol in enumerate(_ENCRYPTED)}
+    ranked = pl.col("protocol").replace_strict(order, return_dtype=pl.Int64)
+    return inputs.by_rtt(frame.with_columns(rank=ranked), "source", "brought", "rank", "size").drop("rank", "size")
+
+
+def sizes(frame: pl.DataFrame) -> AnyChart:
+    """Exchanges over the size of the certificate: a row for each link, a column for what the client brings."""
+    shown = frame.filter(pl.col("source") != "cost").with_columns(pl.col("brought").replace(_BROUGHT))
+    ours = shown.filter(source="measured")
+    if ours.is_empty():
+        return marks.empty_plot("no DNS exchanges of this study", TEXT_WIDTH - 60)
+    links = [link_title(link) for link in ours["link"].unique(maintain_order=True)]
+    x = alt.X(
+        "kb:Q",
+        title="TLS Certificate message (kB)",
+        scale=alt.Scale(domain=[0, _LARGEST_KB], nice=False),
+        axis=alt.Axis(values=[0, 5, 10, 15, 20], format="d"),
+    )
+    reach = marks.reach(ours, least=(1.8, 4.2), margin=0.15)
+    y = alt.Y("median:Q", title="Exchange (RTT)", scale=reach, axis=alt.Axis(tickCount=4, format="d"))
+    look = marks.by("protocol", marks.looks(_ENCRYPTED), "color", "shape")
+    size = alt.Tooltip("kb:Q", format=".3f", title="certificate, kB")
+    tooltip = marks.tips(
+        "link_title", "brought", "protocol", value="exchange, RTT", digits=".3f", counted="exchanges", more=[size]
+    )
+    base = alt.Chart(width=(TEXT_WIDTH - 130) // 3, height=_HEIGHT)
+    expected, measured = marks.of(base, "expected"), marks.of(base, "measured")
+    layers = [
+        expected.mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x=x),
+        expected.mark_text(align="left", dx=3, fontSize=TEXT_PX - 1, color=INK).encode(
+            x=x, y=alt.value(_HEIGHT - 8), text="label:N"
+        ),
+        marks.trend(measured, x, y, {"color": look["color"]}),
+        *marks.intervals(measured, x, y, tooltip, look, upright=True, size=26),
+    ]
+    chart: AnyChart = marks.multiples(
+        layers,
+        column=marks.across("brought", [*_BROUGHT.values()]),
+        row=marks.down("link_title", links),
+        spacing=14,
+    )
+    chart.data = with_titles(shown)
+    return chart
+
+
+def sizes_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """source, link, brought, protocol, kb, n, median, low, high; multiples of the RTT."""
+    return frame.filter(pl.col("source") != "expected").select(
+        "source", "link", "brought", "protocol", "kb", "n", "median", "low", "high"
+    )
+
+
+def sizes_verdict(frame: pl.DataFrame) -> str:
+    """What does the size of a certificate cost?"""
+    said = []
+    for link in frame["link"].unique(maintain_order=True):
+        found = {
+            (protocol, brought): row(frame, source="cost", link=link, protocol=protocol, brought=brought)
+            for protocol in _LIMITS
+            for brought in BROUGHT
+        }
+        full = [(protocol, cost) for (protocol, brought), cost in found.items() if cost and brought == "neither"]
+        spared, resumed = found["DoQ", "token"], found["DoQ", "ticket"]
+        if len(full) == len(_LIMITS) and spared and resumed:
+            costs = ", ".join(f"{with_interval(cost, 'RTT', 2)} over {protocol}" for protocol, cost in full)
+            said.append(
+                f"{link_title(link)}: {costs}; over DoQ with a token {with_interval(spared, 'RTT', 2)}, with a ticket "
+                f"{with_interval(resumed, 'RTT', 2)}"
+            )
+    if not said:
+        return "Not answered: this dataset lacks exchanges with today's certificates or with ML-DSA-44."
+    return f"14,724 bytes of ML-DSA-44 take longer than today's 1,248 by these times. {'. '.join(said)}."
+
+
+def steps_data(inputs: Inputs) -> pl.DataFrame:
+    """Where a search found the step, and where the limit puts it.
+
+    Columns link, protocol, measure (`place`, kB; `height` and `from the first datagram on`, RTT; `distance`,
+    datagrams), source, n, rounds, median, low, high.
+    """
+    found = steps(inputs.dns_exchanges, inputs.link_checks).with_columns(
+        place=(pl.col("below") + pl.col("above")) / 2000, limit=pl.col("expected") / 1000
+    )
+    columns = {
+        "place": ("place", "measured"),
+        "limit": ("place", "expected"),
+        "height_rtt": ("height", "measured"),
+        "wait_rtt": ("from the first datagram on", "measured"),
+        "distance": ("distance", "measured"),
+    }
+    parts = [
+        metrics.medians(found, column, ["link", "protocol"]).with_columns(
+            measure=pl.lit(measure), source=pl.lit(source)
+        )
+        for column, (measure, source) in columns.items()
+    ]
+    return inputs.by_rtt(pl.concat(parts), "measure", "source", "protocol")
+
+
+def steps_chart(frame: pl.DataFrame) -> AnyChart:
+    """The place of each step, and where it is expected."""
+    shown = frame.filter(measure="place")
+    if shown.is_empty():
+        return marks.empty_plot("no search of this study found a step", COLUMN_WIDTH - 60)
+    links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
+    x = alt.X(
+        "median:Q",
+        title="Step at a TLS Certificate message of (kB)",
+        scale=alt.Scale(domain=[0, 16], nice=False),
+        axis=alt.Axis(values=[0, 4, 8, 12, 16], format="d"),
+    )
+    y = marks.rows("protocol", _ENCRYPTED)
+    tooltip = marks.tips("link_title", "protocol", "source", value="kB", digits=".3f", counted="searches")
+    look = marks.by("protocol", marks.looks(_ENCRYPTED), "color", "shape", legend=False)
+    base = alt.Chart(width=COLUMN_WIDTH - 110, height=70)
+    layers = [
+        marks.ticks(marks.of(base, "expected"), x, y, tooltip, color=INK),
+        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look),
+    ]
+    chart: AnyChart = marks.multiples(layers, row=marks.down("link_title", links), spacing=8)
+    chart.data = with_titles(shown)
+    return chart
+
+
+def steps_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """measure, source, link, protocol, n, median, low, high; kB, RTT, datagrams."""
+    return frame.select("measure", "source", "link", "protocol", "n", "median", "low", "high")
+
+
+def visits_data(inputs: Inputs) -> pl.DataFrame:
+    """When a visit's document is complete by the size of the certificate, multiples of the RTT.
+
+    Columns link, brought, connections, source, kb, n, rounds, median, low, high. Rows of source `cost` have what 12 kB
+    take beyond today's certificates within a round.
+    """
+    rows = visits(inputs.resolved_loads, inputs.rtts).with_columns(pl.col("connections").replace(_CONNECTIONS))
+    by = ["link", "brought", "connections"]
+    ours = metrics.medians(rows, "document_rtt", [*by, "size"]).with_columns(source=pl.lit("measured"))
+    named = rows.with_columns(size=pl.col("size").cast(pl.String))
+    costs = [
+        metrics.medians(
+            metrics.in_rtts(
+                metrics.paired(
+                    named.filter(connections=connections, brought="neither"),
+                    "document_ms",
+                    "size",
+                    "12000",
+                    str(_TODAY),
+                ).rename({"difference": "cost_ms"}),
+                inputs.rtts,
+                ["cost_ms"],
+            ),
+            "cost_rtt",
+            ["link"],
+        ).with_columns(connections=pl.lit(connections), brought=pl.lit("neither"), source=pl.lit("cost"))
+        for connections in _CONNECTIONS.values()
+    ]
+    frame = pl.concat([ours, *costs], how="diagonal_relaxed").with_columns(kb=pl.col("size") / 1000)
+    return inputs.by_rtt(frame, "source", "brought", "connections", "size").drop("size")
+
+
+def visits_chart(frame: pl.DataFrame) -> AnyChart:
+    """Visits over the size of the certificate: a row for each link, a column for what the client brings."""
+    shown = frame.filter(source="measured").with_columns(pl.col("brought").replace(_VISIT_BROUGHT))
+    if shown.is_empty():
+        return marks.empty_plot("no visits of this study", TEXT_WIDTH - 60)
+    links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
+    x = alt.X(
+        "kb:Q",
+        title="TLS Certificate message (kB)",
+        scale=alt.Scale(domain=[0, _LARGEST_KB], nice=False),
+        axis=alt.Axis(values=[0, 5, 10, 15, 20], format="d"),
+    )
+    reach = marks.reach(shown, least=(1.8, 6.4), margin=0.2)
+    y = alt.Y("median:Q", title="Document (RTT)", scale=reach, axis=alt.Axis(tickCount=5, format="d"))
+    look = marks.by("connections", _VISIT_LOOKS, "color", "shape")
+    size = alt.Tooltip("kb:Q", format=".3f", title="certificate, kB")
+    tooltip = marks.tips(
+        "link_title", "brought", "connections", value="document, RTT", digits=".3f", counted="visits", more=[size]
+    )
+    base = alt.Chart(width=(TEXT_WIDTH - 150) // 4, height=_HEIGHT)
+    layers = [
+        marks.trend(base, x, y, {"color": look["color"]}),
+        *marks.intervals(base, x, y, tooltip, look, upright=True, size=26),
+    ]
+    chart: AnyChart = marks.multiples(
+        layers,
+        column=marks.across("brought", [*_VISIT_BROUGHT.values()]),
+        row=marks.down("link_title", links),
+        spacing=14,
+    )
+    chart.data = with_titles(shown)
+    return chart
+
+
+def visits_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """source, link, brought, connections, kb, n, median, low, high; multiples of the RTT."""
+    return frame.select("source", "link", "brought", "connections", "kb", "n", "median", "low", "high")
+
+
+def visits_verdict(frame: pl.DataFrame) -> str:
+    """What does one connection save of a large certificate?"""
+    said = []
+    for link in frame["link"].unique(maintain_order=True):
+        two, one = (row(frame, source="cost", link=link, connections=name) for name in _CONNECTIONS.values())
+        if two and one:
+            said.append(
+                f"{link_title(link)}: {with_interval(two, 'RTT', 2)} on two connections, "
+                f"{with_interval(one, 'RTT', 2)} on one"
+            )
+    if not said:
+        return "Not answered: this dataset lacks first visits with certificates of 12 kB or of today."
+    return f"With 12 kB instead of today's 1,248 bytes, a first visit's document is later by: {'; '.join(said)}."
+
+
+FIGURES = (
+    Figure(
+        name="certificate-sizes",
+        title="A DNS exchange and the size of the server's certificate",
+        notebook="question_certificates",
+        caption="Median exchange on a new connection in multiples of the link's RTT, by the size of the server's TLS "
+        "Certificate message: of a client that was never there, of one that kept the token that proves its address, "
+        "and of one that resumes a session, to which no certificate is sent.",
+        note="Dashed: the certificate with which the server's first flight has three times the bytes that it received "
+        "(QUIC, RFC 9000), or ten segments (TCP, RFC 6928). DoT and DoH lie on each other, as do DoQ and DoH3. "
+        "Bars: 95 % intervals.",
+        data=sizes_data,
+        chart=sizes,
+        table=sizes_table,
+        width=TEXT_WIDTH,
+        verdict=sizes_verdict,
+    ),
+    Figure(
+        name="certificate-steps",
+        title="Where a certificate adds a round-trip",
+        notebook="question_certificates",
+        caption="The size of the TLS Certificate message from which on an exchange of a first visit takes a further "
+        "round-trip, found by halving the range from 736 to 22,000 bytes.",
+        note="Upright ticks: where the server's first flight has three times the bytes that it received (QUIC), or ten "
+        "segments (TCP). Bars: 95 % intervals.",
+        data=steps_data,
+        chart=steps_chart,
+        table=steps_table,
+    ),
+    Figure(
+        name="certificate-one-connection",
+        title="A visit on two connections or on one, and the size of the certificate",
+        notebook="question_certificates",
+        caption="Median time until the page's document is complete, name resolution included, in multiples of the "
+        "link's RTT, by the size of the TLS Certificate message: name and page on two connections (DoQ, then HTTP/3) "
+        "and on one (DoH3 and the page). With a ticket, query and request leave as early data where they can.",
+        note="Bars: 95 % intervals. That a client had ticket and token, and how many connections there were, is the "
+        "server's word.",
+        data=visits_data,
+        chart=visits_chart,
+        table=visits_table,
+        width=TEXT_WIDTH,
+        verdict=visits_verdict,
+    ),
+)

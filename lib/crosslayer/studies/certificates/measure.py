@@ -1,0 +1,201 @@
+"""The size of the server's certificate: exchanges over a range of sizes, and a search for where a round-trip is added.
+
+The chain is one certificate under the run's CA, verified by every client and made as large as wanted by an extension
+(`testbed.certificates`): what it is made of does not matter to the packets. No client asks for compression.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from crosslayer import dns
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.observe import exchange_columns
+from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.store import Rows
+from crosslayer.dns import Protocol, Resumption
+from crosslayer.studies.certificates import STUDY
+from crosslayer.studies.certificates.visits import QUIET_S, Visit, visit
+from crosslayer.testbed import network
+from crosslayer.words import Sharing
+
+SIZES = (736, 1248, 2500, 3500, 5113, 9000, 12000, 14724, 18000, 22000)
+"""TLS Certificate messages, bytes. Authentication takes 736 by a Merkle-tree certificate (23 hashes), 1,248 today, and
+14,724 with ML-DSA-44 (2 keys of 1,312, 5 signatures of 2,420). 5,113: the large one of Mücke et al., IMC 2024."""
+
+_FEW_SIZES = (SIZES[0], 14724, SIZES[-1])
+"""Where no certificate is sent, its size changes nothing: to show that takes fewer."""
+_VISIT_SIZES = tuple(size for size in SIZES if size not in (9000, 18000))
+_STEP_WITHIN_BYTES = 16
+_STEP_RTT = 0.5
+"""What is more than this is a further round-trip."""
+
+
+class Brought(StrEnum):
+    """What a client brings from an earlier connection."""
+
+    NEITHER = "neither"
+    TOKEN = "token"
+    """That its address is its own (RFC 9000, section 8.1.3)."""
+    TICKET = "ticket"
+    """Of the TLS session: the server shows no certificate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of exchange."""
+
+    protocol: Protocol
+    brought: Brought
+
+    def __str__(self) -> str:
+        return f"{self.protocol}, {self.brought}"
+
+    @property
+    def resumption(self) -> Resumption:
+        """What it resumes."""
+        return Resumption.TICKET if self.brought is Brought.TICKET else Resumption.NONE
+
+    def columns(self, certificate: str) -> dict[str, Any]:
+        """Columns of its rows; the variant says what the server showed, and whether the client had a token."""
+        variant = f"{certificate}-token" if self.brought is Brought.TOKEN else certificate
+        return {
+            "protocol": self.protocol.value,
+            "resumption": self.resumption.value,
+            "warming": False,
+            "variant": variant,
+        }
+
+
+_ON_TCP, _ON_QUIC = (Protocol.DOT, Protocol.DOH), (Protocol.DOQ, Protocol.DOH3)
+KINDS = (
+    *(Kind(protocol, brought) for protocol in _ON_TCP for brought in (Brought.NEITHER, Brought.TICKET)),
+    *(Kind(protocol, brought) for protocol in _ON_QUIC for brought in Brought),
+)
+_EXCHANGES = {
+    f"{kind}, {size}": (kind, size)
+    for kind in KINDS
+    for size in (_FEW_SIZES if kind.brought is Brought.TICKET else SIZES)
+}
+_SEARCHES = {f"{kind}, search": kind for kind in KINDS if kind.brought is Brought.NEITHER}
+_VISITS = {
+    f"{kind}, {size}": (kind, size)
+    for kind in (
+        Visit(sharing, ticket, token) for sharing in Sharing for ticket in (False, True) for token in (False, True)
+    )
+    for size in (_FEW_SIZES if kind.ticket else _VISIT_SIZES)
+}
+
+
+class Certificates(Measurer):
+    """DNS exchanges with a server that shows certificates of any size."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        self._capture = dns.Capture()
+
+    def close(self) -> None:
+        """Close the capture."""
+        self._capture.close()
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """Every kind of exchange and of visit with its sizes, and the searches."""
+        return [*_EXCHANGES, *_SEARCHES, *_VISITS]
+
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """Table and columns of a condition."""
+        if condition in _SEARCHES:
+            return "dns_exchanges", _SEARCHES[condition].columns("search")
+        if condition in _VISITS:
+            visited, size = _VISITS[condition]
+            return "resolved_loads", visited.columns(f"certificate-{size}")
+        kind, size = _EXCHANGES[condition]
+        return "dns_exchanges", kind.columns(f"certificate-{size}")
+
+    def warm_up(self) -> None:
+        """One exchange of each kind."""
+        page = self.bench.pages[self.bench.plan.pages[0]]
+        for kind in KINDS:
+            self._exchange(kind, SIZES[0], page.host)
+        for visited, size in _VISITS.values():
+            if size == SIZES[0]:
+                visit(visited, size, page, self.bench.server, self.bench.addresses[page.host])
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """One exchange, or those of a search."""
+        row = self.row(condition, cell, round_number, position)
+        page = self.bench.pages[cell.page]
+        name = page.host
+        if condition in _VISITS:
+            row["started_s"] = time.time()
+            try:
+                found = visit(*_VISITS[condition], page, self.bench.server, self.bench.addresses[name])
+            except dns.DnsError as fault:
+                found = {"error": str(fault)}
+            return {"resolved_loads": [row | found]}
+        if condition in _SEARCHES:
+            kind = _SEARCHES[condition]
+            rtt_ms = STUDY.profiles(self.bench.plan)[cell.link].rtt_ms
+            return {"dns_exchanges": [row | asked for asked in self._search(kind, name, rtt_ms)]}
+        kind, size = _EXCHANGES[condition]
+        return {"dns_exchanges": [row | self._exchange(kind, size, name)]}
+
+    def _search(self, kind: Kind, name: str, rtt_ms: float) -> Iterator[dict[str, Any]]:
+        """Exchanges that halve the range of sizes until the step is between two that are close to each other.
+
+        It ends where one fails, and after two where there is no step between the smallest and the largest.
+        """
+        low, high = SIZES[0], SIZES[-1]
+        totals: dict[int, float] = {}
+        size = low
+        while True:
+            found = self._exchange(kind, size, name) | kind.columns(f"search-{size}")
+            yield found
+            if found["error"]:
+                return
+            totals[size] = found["total_ms"]
+            if len(totals) == 1:
+                size = high
+                continue
+            if totals[size] - totals[SIZES[0]] > _STEP_RTT * rtt_ms:
+                high = size
+            else:
+                low = size
+            if high - low <= _STEP_WITHIN_BYTES:
+                return
+            size = (low + high) // 2
+
+    def _exchange(self, kind: Kind, size: int, name: str) -> dict[str, Any]:
+        """One exchange with a certificate of this size, after one for ticket or token where it brings them."""
+        server, sessions = self.bench.server, dns.SessionStore()
+        server.set_certificate(size)
+        asked = self._resolver, dns.Question(name), kind.protocol
+        if kind.brought is not Brought.NEITHER:
+            dns.exchange(*asked, sessions=sessions, warming=True)
+        time.sleep(QUIET_S)
+        server.events()  # what came before is not evidence for this exchange
+        token = kind.brought is Brought.TOKEN
+        result = dns.exchange(*asked, kind.resumption, sessions=sessions, capture=self._capture, token=token)
+        found = exchange_columns(result, server.events())
+        if not found["error"]:
+            found["error"] = _not_meant(found, kind, size)
+        return found
+
+
+def _not_meant(found: dict[str, Any], kind: Kind, size: int) -> str | None:
+    """What an exchange was that it was not meant to be; the server's word on the token, the client's on the rest."""
+    sent = 0 if kind.brought is Brought.TICKET else size
+    if found["certificate_bytes"] != sent:
+        return f"the Certificate message had {found['certificate_bytes']} bytes, {sent} were meant"
+    token = kind.brought is Brought.TOKEN
+    if kind.protocol in _ON_QUIC and found["address_validated"] is not token:
+        return f"the address was meant to be {'proved' if token else 'unknown'}, but the server saw it otherwise"
+    return None
+
+
+MEASURER = Certificates

@@ -1,0 +1,115 @@
+"""What is computed of the exchanges: by kind and size, and the steps that the searches found."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from crosslayer import metrics
+
+BROUGHT = ("neither", "token", "ticket")
+"""What a client brings from an earlier connection."""
+
+SMALLEST = 736
+"""Smallest certificate measured, TLS message, bytes."""
+
+DATAGRAM_BYTES = {"DoQ": 1280, "DoH3": 1280, "DoT": 1448, "DoH": 1448}
+"""Largest datagram of the server, UDP payload (quic-go's), and largest TCP segment on Ethernet, with timestamps."""
+_INITIAL_WINDOW = 10 * 1448
+"""What a server may send over TCP before anything is acknowledged: ten segments (RFC 6928)."""
+_AMPLIFICATION = 3
+"""As many times what it received may a server send to an unproved address (RFC 9000, section 8.1)."""
+_UDP_HEADER, _TCP_HEADER, _SYN_ACK = 8, 32, 40
+"""Of IP payload, bytes: TCP's with timestamps."""
+_IP_AND_ETHERNET_BYTES = 34
+"""Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
+_STEP_RTT = 0.5
+
+_SIZE = pl.col("variant").str.extract(r"(\d+)").cast(pl.Int64)
+_ON_QUIC = pl.col("protocol").is_in(["DoQ", "DoH3"])
+
+
+def by_size(dns_exchanges: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
+    """Successful exchanges of the grid: those of `dns_exchanges`, with size (bytes), brought, total_rtt."""
+    ticket = pl.col("resumption") == "ticket"
+    rows = dns_exchanges.filter(pl.col("error").is_null(), pl.col("variant").str.starts_with("certificate-"))
+    return metrics.in_rtts(rows, rtts, ["total_ms"]).with_columns(
+        size=_SIZE,
+        brought=pl.when(ticket)
+        .then(pl.lit("ticket"))
+        .when(pl.col("variant").str.ends_with("-token"))
+        .then(pl.lit("token"))
+        .otherwise(pl.lit("neither")),
+    )
+
+
+def visits(resolved_loads: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
+    """Successful visits: those of `resolved_loads`, with size (bytes), brought, and each time also in RTT."""
+    token = pl.col("variant").str.ends_with("-token") & ~pl.col("variant").str.ends_with("-no-token")
+    ticket, no_token = pl.col("h3") == "0-rtt", pl.col("variant").str.ends_with("-no-token")
+    rows = resolved_loads.filter(pl.col("error").is_null(), pl.col("variant").str.starts_with("certificate-"))
+    return metrics.in_rtts(rows, rtts, ["name_ms", "response_start_ms", "document_ms", "page_ms"]).with_columns(
+        size=_SIZE,
+        brought=pl.when(token)
+        .then(pl.lit("token"))
+        .when(ticket & no_token)
+        .then(pl.lit("ticket"))
+        .when(ticket)
+        .then(pl.lit("ticket and token"))
+        .otherwise(pl.lit("neither")),
+    )
+
+
+def steps(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFrame:
+    """The step that each search found; searches that failed or found none are left out.
+
+    Returns
+    -------
+    polars.LazyFrame
+        campaign, round, link, page, protocol; below, above (largest certificate without the further round-trip and
+        smallest with it, bytes); height_rtt (from the one to the other); wait_rtt (the same from the first datagram of
+        the server's first flight on: with the time that the others take on the link, which goes by while the first is
+        acknowledged); flight_bytes (that flight with the former), limit_bytes (three times what the server received
+        over QUIC, ten segments over TCP); expected (the certificate with which the flight would be as large as the
+        limit, bytes); distance (of flight and limit, datagrams or segments).
+    """
+    key = [*metrics.ROUND, "protocol"]
+    headers = (
+        pl.when(_ON_QUIC)
+        .then(_UDP_HEADER * pl.col("handshake_received_packets"))
+        .otherwise(_SYN_ACK + _TCP_HEADER * (pl.col("handshake_received_packets") - 1))
+    )
+    received = pl.col("first_flight_bytes") - _UDP_HEADER * pl.col("first_flight_packets")
+    searched = (
+        metrics.in_rtts(dns_exchanges, metrics.nominal_rtts(link_checks), ["total_ms"])
+        .filter(pl.col("error").is_null().all().over(key), pl.col("variant").str.starts_with("search-"))
+        .with_columns(
+            size=_SIZE,
+            flight_bytes=pl.col("handshake_received_bytes") - headers,
+            limit_bytes=pl.when(_ON_QUIC).then(_AMPLIFICATION * received).otherwise(_INITIAL_WINDOW),
+        )
+        .with_columns(rise=pl.col("total_rtt") - pl.col("total_rtt").sort_by("size").first().over(key))
+        .sort("size")
+    )
+    below, above = pl.col("rise") <= _STEP_RTT, pl.col("rise") > _STEP_RTT
+    datagram = pl.col("protocol").replace_strict(DATAGRAM_BYTES, return_dtype=pl.Int64)
+    rates = link_checks.group_by("link").agg(down_mbit=pl.col("nominal_down_mbit").median())
+    header = pl.when(_ON_QUIC).then(_UDP_HEADER).otherwise(_TCP_HEADER) + _IP_AND_ETHERNET_BYTES
+    others = (pl.col("flight_bytes") / datagram).ceil() - 1
+    others_ms = others * (datagram + header) * 8 / pl.col("down_mbit") / 1e3
+    found = searched.group_by(key).agg(
+        pl.col("nominal_rtt_ms").first(),
+        below=pl.col("size").filter(below).last(),
+        above=pl.col("size").filter(above).first(),
+        height_rtt=pl.col("total_rtt").filter(above).first() - pl.col("total_rtt").filter(below).last(),
+        flight_bytes=pl.col("flight_bytes").filter(below).last(),
+        limit_bytes=pl.col("limit_bytes").filter(below).last(),
+    )
+    return (
+        found.drop_nulls()
+        .join(rates, on="link")
+        .with_columns(
+            wait_rtt=pl.col("height_rtt") + others_ms / pl.col("nominal_rtt_ms"),
+            expected=pl.col("below") - (pl.col("flight_bytes") - pl.col("limit_bytes")),
+            distance=(pl.col("flight_bytes") - pl.col("limit_bytes")).abs() / datagram,
+        )
+    )

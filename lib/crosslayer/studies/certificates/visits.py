@@ -1,0 +1,168 @@
+"""A visit: a name resolved and its page loaded, on two connections or on one, by a client that brings what it is to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from crosslayer import dns
+from crosslayer.dns.quic import DoQClient, QuicClient
+from crosslayer.dns.timing import PhaseName, collector_paused
+from crosslayer.h3 import PageClient
+from crosslayer.pages import PageSpec
+from crosslayer.testbed import network
+from crosslayer.testbed.server import ConnectionEvent, Event, QueryEvent, RequestEvent, Server
+from crosslayer.words import Http3, Protocol, Resumption, Sharing
+
+SETTINGS = dns.ClientSettings(timeout_s=60.0)
+QUIET_S = 0.2
+"""Time before each observation in which the link falls idle: on DSL the last datagrams of a connection that was closed
+delay whoever comes next by up to 0.05 RTT."""
+
+_Client = TypeVar("_Client", bound=QuicClient)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One kind of visit; both its connections bring the same."""
+
+    connections: Sharing
+    ticket: bool
+    """Resumed with early data."""
+    token: bool
+    """The client's address is proved from the first packet on."""
+
+    def __str__(self) -> str:
+        brought = [name for name, has in (("ticket", self.ticket), ("token", self.token)) if has]
+        return f"page, {self.connections}, {' and '.join(brought) or 'neither'}"
+
+    @property
+    def protocol(self) -> Protocol:
+        """What the name is resolved over."""
+        return Protocol.DOH3 if self.connections is Sharing.SHARED else Protocol.DOQ
+
+    def columns(self, certificate: str) -> dict[str, Any]:
+        """Columns of `resolved_loads`; the variant says what is not so in other studies."""
+        without = "" if self.token is self.ticket else "-no-token" if self.ticket else "-token"
+        return {
+            "protocol": self.protocol.value,
+            "resumption": (Resumption.EARLY_DATA if self.ticket else Resumption.NONE).value,
+            "connections": self.connections.value,
+            "h3": (Http3.ZERO_RTT if self.ticket else Http3.ONE_RTT).value,
+            "variant": certificate + without,
+        }
+
+
+def visit(kind: Visit, size: int, page: PageSpec, server: Server, address: str) -> dict[str, Any]:
+    """Columns of one visit, from times to evidence; `DnsError` where a part of it does not come.
+
+    Parameters
+    ----------
+    kind
+        What the client does and brings.
+    size
+        Of the Certificate message that the server shows.
+    page, address
+        What is loaded, and from where.
+    server
+        Who is asked for both.
+    """
+    server.set_certificate(size)
+    resolving: QuicClient
+    if kind.connections is Sharing.SHARED:
+        # The resolver at the page's own address: what the answer names is what the connection is to.
+        loading = _client(PageClient, dns.Resolver(address, page.host, server.ca_file), page, kind)
+        resolving = loading
+    else:
+        resolver = dns.Resolver(network.SERVER_ADDRESS, "localhost", server.ca_file)
+        resolving = _client(DoQClient, resolver, page, kind)
+        loading = _client(PageClient, dns.Resolver(address, page.host, server.ca_file), page, kind)
+    time.sleep(QUIET_S)
+    server.events()  # what came before is not of this visit
+    with collector_paused(), resolving, loading:
+        found = _times(kind, page, resolving, loading)
+        shown = [client.handshake.certificate_bytes for client in (resolving, loading)]
+    evidence = _evidence(server.events(), kind, page, (resolving.local_port, loading.local_port))
+    sent = 0 if kind.ticket else size
+    error = found["error"] or evidence["error"]
+    if not error and shown != [sent, sent]:
+        error = f"Certificate messages had {shown} bytes, {sent} were meant"
+    told = {"certificate_bytes": shown[1], "first_flight_bytes": loading.first_flight_bytes, "error": error}
+    return evidence | found | told
+
+
+def _client(of: type[_Client], server: dns.Resolver, page: PageSpec, kind: Visit) -> _Client:
+    """A client with what it brings, which an earlier connection left."""
+    session = dns.Session()
+    if kind.ticket or kind.token:
+        query = dns.build_query(dns.Question(page.host), of.protocol, SETTINGS)
+        with of(server, SETTINGS) as earlier:
+            earlier.connect(query)
+            earlier.query(query)
+            earlier.wait_for_ticket()
+            left = earlier.session
+        session = dns.Session(left.ticket if kind.ticket else None, left.token if kind.token else b"")
+    return of(server, SETTINGS, session=session, early_data=kind.ticket)
+
+
+def _times(kind: Visit, page: PageSpec, resolving: QuicClient, loading: PageClient) -> dict[str, Any]:
+    """Resolve, then load; the clock starts with the first packet."""
+    query = dns.build_query(dns.Question(page.host), kind.protocol, SETTINGS)
+    resolving.connect(query)
+    wire = resolving.query(query)
+    named_s = time.perf_counter()
+    phases = resolving.timeline.phases
+    start_s = (phases.get(PhaseName.HANDSHAKE) or phases[PhaseName.QUERY]).started_ns / 1e9
+    if resolving is not loading:
+        loading.beside = (resolving,)
+        loading.connect()
+    fetch = loading.begin(page)
+    loading.finish(fetch)
+    answer = dns.check_answer(wire, query)
+    error = answer.error
+    if not error and answer.records != (loading.server.address,):
+        error = f"the name's address is {', '.join(answer.records)}, the page's connection goes to another"
+    moments = {
+        "name_ms": named_s,
+        "response_start_ms": fetch.document.started_s,
+        "document_ms": fetch.document.ended_s,
+        "page_ms": fetch.complete_s,
+    }
+    found = {name: None if moment is None else (moment - start_s) * 1e3 for name, moment in moments.items()}
+    return {**found, "error": error}
+
+
+def _evidence(
+    events: Sequence[Event], kind: Visit, page: PageSpec, ports: tuple[int | None, int | None]
+) -> dict[str, Any]:
+    """What the server says of a visit, and in `error` what was not meant."""
+
+    def of(port: int | None, what: type[Event]) -> Iterable[Any]:
+        return [event for event in events if isinstance(event, what) and event.remote.endswith(f":{port}")]
+
+    connections = {event.remote for port in ports for event in of(port, ConnectionEvent)}
+    queries = list(of(ports[0], QueryEvent))
+    documents = [event for event in of(ports[1], RequestEvent) if (event.host, event.path) == (page.host, "/")]
+    if len(queries) != 1 or len(documents) != 1:
+        return {"error": f"the server saw {len(queries)} queries and {len(documents)} requests of the document"}
+    shared = kind.connections is Sharing.SHARED
+    evidence = {
+        "connection_count": len(connections),
+        "query_early": not queries[0].handshake_complete,
+        "early_data_accepted": not documents[0].handshake_complete,
+        "session_resumed": documents[0].resumed,
+        "address_validated": documents[0].address_validated,
+    }
+    meant = {
+        "connection_count": 1 if shared else 2,
+        "query_early": kind.ticket,
+        "early_data_accepted": kind.ticket and not shared,  # on one connection the document is asked for after the name
+        "session_resumed": kind.ticket,
+        "address_validated": kind.token,
+    }
+    wrong = [f"{name} is {evidence[name]}, not {meant[name]}" for name in meant if evidence[name] != meant[name]]
+    if queries[0].address_validated is not kind.token:
+        wrong.append(f"the resolver's connection has address_validated {queries[0].address_validated}")
+    return evidence | {"error": f"by the server's word {', '.join(wrong)}" if wrong else None}

@@ -1,0 +1,124 @@
+"""The ladder's modes: how name and page are fetched, and how many round-trips that takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from crosslayer.words import Http3, Protocol, Resumption, Sharing
+
+MAIN, NO_TOKEN, AT_ONCE, AT_ONCE_NO_TOKEN, SETTINGS = "main", "no-token", "at-once", "at-once-no-token", "settings"
+
+_FULL, _EARLY = Resumption.NONE, Resumption.EARLY_DATA
+_EXTRAS = {
+    MAIN: "",
+    NO_TOKEN: ", no token",
+    AT_ONCE: ", page at once",
+    AT_ONCE_NO_TOKEN: ", page at once, no token",
+    SETTINGS: ", SETTINGS waited for",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """One way to a page; its fields are the columns of `resolved_loads` of the same name."""
+
+    protocol: Protocol
+    resumption: Resumption = _FULL
+    connections: Sharing = Sharing.SEPARATE
+    h3: Http3 = Http3.ONE_RTT
+    variant: str = MAIN
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Columns of `resolved_loads` that tell it from other modes."""
+        return {name: str(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    @property
+    def name(self) -> str:
+        """As in figures."""
+        resolving = f"{self.protocol} 0-RTT" if self.resumption is _EARLY else str(self.protocol)
+        if self.connections is Sharing.SHARED:
+            return f"{resolving} and page on one connection{_EXTRAS[self.variant]}"
+        return f"{resolving}, then H3 {self.h3.upper()}{_EXTRAS[self.variant]}"
+
+    @property
+    def at_once(self) -> bool:
+        """The document is asked for together with its name."""
+        return self.variant in (AT_ONCE, AT_ONCE_NO_TOKEN)
+
+    @property
+    def token(self) -> bool:
+        """A resumed connection has the token of the one before."""
+        return self.variant not in (NO_TOKEN, AT_ONCE_NO_TOKEN)
+
+    @property
+    def waits_for_settings(self) -> bool:
+        """Nothing is asked for on the page's connection before the server's SETTINGS have come."""
+        return self.variant == SETTINGS
+
+    @property
+    def query_early(self) -> bool:
+        """The query leaves with the first flight of a QUIC connection."""
+        waits = self.connections is Sharing.SHARED and self.waits_for_settings
+        return self.resumption is _EARLY and not waits
+
+    @property
+    def request_early(self) -> bool:
+        """The document's request does."""
+        if self.connections is Sharing.SHARED:
+            return self.query_early and self.at_once
+        return self.resumed and not self.waits_for_settings
+
+    @property
+    def resumed(self) -> bool:
+        """The page's connection resumes the session of an earlier one."""
+        return self.h3 is Http3.ZERO_RTT
+
+    @property
+    def name_round_trips(self) -> int:
+        """Until the name's answer."""
+        return 1 if self.protocol is Protocol.DOUDP or self.query_early else 2
+
+    @property
+    def page_round_trips(self) -> int:
+        """Until the first byte of the document."""
+        if self.at_once:
+            return self.name_round_trips
+        own_handshake = self.connections is Sharing.SEPARATE and not self.request_early
+        return self.name_round_trips + 1 + own_handshake
+
+
+_RESOLVING = (
+    (Protocol.DOUDP, _FULL),
+    (Protocol.DOQ, _FULL),
+    (Protocol.DOH3, _FULL),
+    (Protocol.DOQ, _EARLY),
+    (Protocol.DOH3, _EARLY),
+)
+_LOADING = (
+    (Http3.ONE_RTT, MAIN),
+    (Http3.ZERO_RTT, MAIN),
+    (Http3.ZERO_RTT, NO_TOKEN),
+)
+
+
+def shared(resumption: Resumption, variant: str = MAIN) -> Mode:
+    """Name and page on one connection."""
+    h3 = Http3.ZERO_RTT if resumption is _EARLY else Http3.ONE_RTT
+    return Mode(Protocol.DOH3, resumption, Sharing.SHARED, h3, variant)
+
+
+BASELINE = Mode(Protocol.DOUDP)
+"""Unencrypted DNS, then a full handshake: what most visits are today."""
+FIRST_VISIT = shared(_FULL)
+RETURNING = shared(_EARLY)
+
+_ALL = (
+    *(Mode(dns, how, Sharing.SEPARATE, h3, variant) for dns, how in _RESOLVING for h3, variant in _LOADING),
+    *(Mode(Protocol.DOUDP, h3=h3, variant=SETTINGS) for h3 in Http3),
+    *(shared(_FULL, variant) for variant in (MAIN, AT_ONCE, SETTINGS)),
+    *(shared(_EARLY, variant) for variant in _EXTRAS),
+)
+MODES = {mode.name: mode for mode in _ALL}
+"""By name."""
