@@ -19,7 +19,7 @@ from crosslayer.h3 import PageClient
 from crosslayer.pages import PageSpec
 from crosslayer.studies.one_connection.modes import BASELINE, MODES, Mode
 from crosslayer.testbed import network
-from crosslayer.testbed.server import ConnectionEvent, Event, QueryEvent, RequestEvent
+from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
 from crosslayer.words import Resumption, Sharing
 
 SETTINGS = dns.ClientSettings(timeout_s=60.0)
@@ -156,7 +156,6 @@ def told(events: Sequence[Event], mode: Mode, page: PageSpec, ports: tuple[int |
         The client's ports, of the name and of the page.
     """
     of_name, of_page = ([event for event in events if event.remote.endswith(f":{port}")] for port in ports)
-    connections = {event.remote for event in (*of_name, *of_page) if isinstance(event, ConnectionEvent)}
     queries = [event for event in of_name if isinstance(event, QueryEvent)]
     requests = [event for event in of_page if isinstance(event, RequestEvent) and event.host == page.host]
     documents = [event for event in requests if event.path == "/"]
@@ -168,8 +167,14 @@ def told(events: Sequence[Event], mode: Mode, page: PageSpec, ports: tuple[int |
     query, document = queries[0], documents[0]
     over_quic = mode.protocol in (dns.Protocol.DOQ, dns.Protocol.DOH3)
     expected = 1 if mode.connections is Sharing.SHARED else 1 + over_quic
+    over = (
+        {query.remote, *(request.remote for request in requests)}
+        if over_quic
+        else {request.remote for request in requests}
+    )
     evidence = {
-        "connection_count": len(connections),
+        # Not by the reports of connections: a small page is there before the server has seen the handshake's end.
+        "connection_count": len(over),
         "query_early": not query.handshake_complete if over_quic else None,
         "early_data_accepted": not document.handshake_complete,
         "session_resumed": document.resumed,
