@@ -84,7 +84,9 @@ def ladder(frame: pl.DataFrame) -> AnyChart:
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
     scale = alt.Scale(domain=[0.7, 4.5], nice=False)
-    x = alt.X("median:Q", title="Multiples of the RTT", scale=scale, axis=alt.Axis(values=[1, 2, 3, 4]))
+    x = alt.X(
+        "median:Q", title="Multiples of the RTT", scale=scale, axis=alt.Axis(values=[1, 2, 3, 4], labelOverlap=False)
+    )
     y = marks.rows("mode", [name for name in MODES if name in set(shown["mode"])])
     look = marks.by("measure", _LOOKS, "color", "shape")
     tooltip = marks.tips("page", "link_title", "mode", "measure", value="median, RTT", digits=".3f", counted="loads")
@@ -184,7 +186,7 @@ def size_data(inputs: Inputs) -> pl.DataFrame:
     """
     of_study = loads(inputs.resolved_loads).filter(pl.col("mode").is_in(list(_STEPS)))
     columns = ["mode", "link", "page", "arrived_ms", "arrived_bytes", "received_bytes", "first_flight_bytes"]
-    found = of_study.join(inputs.rtts, on="link").select(*columns, "nominal_rtt_ms").collect()
+    found = of_study.join(inputs.rtts, on="link").select(*columns, "nominal_rtt_ms").collect().drop_nulls()
     schema = {"mode": pl.String, "link": pl.String, "source": pl.String, "kb": pl.Float64, "median": pl.Float64}
     schema |= {"n": pl.Int64, "received": pl.Float64, "allowed": pl.Float64}
     if found.is_empty():

@@ -58,8 +58,12 @@ TIMES = {NAME: "name_ms", FIRST_BYTE: "response_start_ms", DOCUMENT: "document_m
 """Columns of `resolved_loads` by what was there then."""
 
 
-def loads(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful loads with the name of their mode as `mode`."""
-    keys = list(BASELINE.columns)
+def by_mode(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
+    """Every row of `resolved_loads` with the name of its mode as `mode`."""
     names = pl.LazyFrame([mode.columns | {"mode": name} for name, mode in MODES.items()])
-    return metrics.resolved_loads(resolved_loads).join(names, on=keys)
+    return resolved_loads.join(names, on=list(BASELINE.columns))
+
+
+def loads(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
+    """Successful loads by mode: the server says that they were what they were meant to be."""
+    return by_mode(metrics.resolved_loads(resolved_loads))
