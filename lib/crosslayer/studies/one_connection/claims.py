@@ -23,7 +23,7 @@ _MEANT = "meant"
 
 
 def observed(resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
-    """Times by mode (`DoQ, then H3 1-RTT, document`, ms), and `meant`: 1 for each 0-RTT load with a token that was one."""
+    """Times by mode (`DoQ, then H3 1-RTT, document`, ms), and `meant`: 1 for a 0-RTT load with a token that was one."""
     of_mode = loads(resolved_loads)
     rows = [
         of_mode.select(*metrics.ROUND, series=pl.format(f"{{}}, {measure}", "mode"), value=pl.col(column))
