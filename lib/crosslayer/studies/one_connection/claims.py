@@ -8,12 +8,12 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Number, Ordering, by_id, claim
+from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
 from crosslayer.claims.measures import Asked, Measure, Share, greatest, median
 from crosslayer.claims.observed import NotMeasured, Observed
 from crosslayer.claims.rules import FRACTION
 from crosslayer.metrics.resampling import Estimate
-from crosslayer.studies.one_connection.metrics import DOCUMENT, FIRST_BYTE, TIMES, WORTH, by_mode, loads
+from crosslayer.studies.one_connection.metrics import DOCUMENT, FIRST_BYTE, NAME, TIMES, WORTH, by_mode, loads
 from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, RETURNING, Mode
 from crosslayer.words import Http3, Protocol
 
@@ -96,6 +96,17 @@ def below(value: float) -> Bound:
     return Bound(below=value, tolerance=FRACTION, unit="RTT")
 
 
+_PADDED = Cause(
+    "The query leaves in a datagram of 1200 bytes: on DSL, whose uplink is slow, the name takes {0} RTT more than over "
+    "DoUDP, on 4G {1}.",
+    tuple(later(RETURNING, _PLAIN_BACK, measure=NAME).on(link) for link in ("dsl", "4g")),
+)
+_PADDED_TWICE = Cause(
+    "More than a round-trip: a handshake less is also two padded datagrams less, which on DSL takes the whole to {0} RTT, "
+    "on 4G to {1}.",
+    tuple(spared("over DoQ, then H3", "first visit").on(link) for link in ("dsl", "4g")),
+)
+
 CHECKS = by_id(
     claim(
         "CONN1",
@@ -176,6 +187,7 @@ CHECKS = by_id(
     claim(
         "CONN15", "On a first visit, they take 3.10 RTT on fiber", on_one_connection(FIRST_VISIT, "fiber"), below(3.1)
     ),
+    causes={_PADDED: "CONN3", _PADDED_TWICE: "CONN4"},
 )
 
 CLAIMS = Claims(CHECKS, observed, ("resolved_loads", "link_checks"))

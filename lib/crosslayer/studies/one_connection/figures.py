@@ -83,15 +83,16 @@ def ladder(frame: pl.DataFrame) -> AnyChart:
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
-    scale = alt.Scale(domain=[0.7, 4.5], nice=False)
-    x = alt.X(
-        "median:Q", title="Multiples of the RTT", scale=scale, axis=alt.Axis(values=[1, 2, 3, 4], labelOverlap=False)
-    )
+    scale = marks.reach(shown, least=(0.7, 4.3), margin=0.3)
+    axis = alt.Axis(values=[1, 2, 3, 4, 5], labelOverlap=False)
+    x = alt.X("median:Q", title="Multiples of the RTT", scale=scale, axis=axis)
     y = marks.rows("mode", [name for name in MODES if name in set(shown["mode"])])
     look = marks.by("measure", _LOOKS, "color", "shape")
     tooltip = marks.tips("page", "link_title", "mode", "measure", value="median, RTT", digits=".3f", counted="loads")
     base = alt.Chart(width=(TEXT_WIDTH - 330) // max(len(links), 3), height=alt.Step(13))
-    expected = marks.ticks(base, alt.X("round_trips:Q"), y, tooltip)
+    least = x.copy()
+    least["shorthand"] = "round_trips:Q"
+    expected = marks.ticks(base, least, y, tooltip)
     layers = [expected, *marks.intervals(base, x, y, tooltip, look, size=34)]
     chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=10)
     chart.data = with_titles(shown)
@@ -127,9 +128,7 @@ def worth(frame: pl.DataFrame) -> AnyChart:
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
     shown = shown.with_columns(label=pl.format("{}: {}", "visit", "what"))
     y = marks.rows("label", [f"{worth.visit}: {worth.what}" for worth in WORTH])
-    x = alt.X(
-        "median:Q", title="Document complete earlier by (RTT)", scale=marks.reach(shown, least=(-0.2, 1.2), margin=0.1)
-    )
+    x = alt.X("median:Q", title="Earlier by (RTT)", scale=marks.reach(shown, least=(-0.2, 1.2), margin=0.1))
     pages = sorted(shown["page"].unique())
     styles = (Look(BLUE, "circle", SOLID), Look(RED, "diamond", LONG), EARLY_DATA, Look(PURPLE, "square", WIDE))
     look = marks.by("page", dict(zip(pages, styles, strict=False)), "color", "shape", "offset")

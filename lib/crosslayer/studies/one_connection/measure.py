@@ -25,6 +25,10 @@ from crosslayer.words import Resumption, Sharing
 SETTINGS = dns.ClientSettings(timeout_s=60.0)
 """The largest page takes longer than a query may, on the slowest link."""
 
+QUIET_S = 0.2
+"""Time before each load in which the link falls idle: on DSL the last, padded datagram of a connection that was closed
+takes a third of an RTT from whoever comes next."""
+
 _Client = TypeVar("_Client", bound=dns.Client)
 
 
@@ -69,6 +73,7 @@ class OneConnection(Measurer):
             resolving = _client(CLIENTS[mode.protocol], resolver, page, resumed=early, token=mode.token)
             site = dns.Resolver(address, page.host, ca_file)
             loading = _client(PageClient, site, page, resumed=mode.resumed, token=mode.token)
+        time.sleep(QUIET_S)
         self.bench.server.events()  # what came before is not of this load
         with collector_paused(), resolving, loading:
             found = _visit(mode, page, resolving, loading)
