@@ -102,8 +102,8 @@ _PADDED = Cause(
     tuple(later(RETURNING, _PLAIN_BACK, measure=NAME).on(link) for link in ("dsl", "4g")),
 )
 _PADDED_TWICE = Cause(
-    "More than a round-trip: a handshake less is also two padded datagrams less, which on DSL takes the whole to {0} RTT, "
-    "on 4G to {1}.",
+    "More than a round-trip: a handshake less is also two padded datagrams less, which makes it {0} RTT on DSL and {1} "
+    "on 4G.",
     tuple(spared("over DoQ, then H3", "first visit").on(link) for link in ("dsl", "4g")),
 )
 
