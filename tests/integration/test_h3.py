@@ -16,10 +16,11 @@ import pytest
 
 from crosslayer import dns, pages
 from crosslayer.browser import Browser, BrowserError, find_browser
+from crosslayer.dns.quic import DoQClient
 from crosslayer.h3 import PageClient
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, private
-from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
+from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server
 
 PAGES = ("example.org", "wikipedia.org", "instagram.com")
 SPECS = pages.load_pages(pages.find_spec_dir())
@@ -39,6 +40,29 @@ def requests(events: Iterable[Event], host: str) -> list[dict[str, Any]]:
         }
         for e in sorted(of_page, key=lambda event: event.time_ns)
     ]
+
+
+def beside(server: Server, addresses: dict[str, str], served: bool) -> int:
+    """Datagrams that a connection for DNS, which has its answer, sends while a page is loaded on another."""
+    doq = DoQClient(dns.Resolver(network.SERVER_ADDRESS, "localhost", server.ca_file))
+    query = dns.build_query(dns.Question("www.instagram.com"), dns.Protocol.DOQ, doq.settings)
+    page = PageClient(dns.Resolver(addresses["www.instagram.com"], "www.instagram.com", server.ca_file))
+    with doq, page:
+        doq.connect(query)
+        doq.query(query)
+        sent: list[bytes] = []
+        of_core = doq._core.datagrams
+
+        def datagrams(now: float) -> list[bytes]:
+            made = of_core(now)
+            sent.extend(made)
+            return made
+
+        doq._core.datagrams = datagrams  # type: ignore[method-assign]
+        page.beside = (doq,) if served else ()
+        page.connect()
+        page.finish(page.begin(SPECS["instagram.com"]))
+        return len(sent)
 
 
 def measure() -> dict[str, Any]:
@@ -65,6 +89,7 @@ def measure() -> dict[str, Any]:
                     client.finish(client.begin(page))
                 except dns.DnsError as fault:
                     found[name] = fault.what
+        found["acknowledged"] = [beside(server, addresses, served) for served in (False, True)]
         browser = Browser(find_browser(), folder=testbed.folder / "browser", addresses=addresses, spki=server.spki)
         with browser:
             for page in specs[:3]:
@@ -120,6 +145,12 @@ def test_name_and_page_come_on_one_connection(found: dict[str, Any], page: str) 
     assert name == f"{SPECS[page].host}."
     assert answered
     assert {request["from"] for request in found["loader"][page]} == {remote}
+
+
+def test_a_connection_beside_is_served_while_a_page_is_loaded(found: dict[str, Any]) -> None:
+    alone, served = found["acknowledged"]
+    assert alone == 0
+    assert served > 0  # its answer is acknowledged
 
 
 def test_what_is_not_the_page_is_a_fault(found: dict[str, Any]) -> None:
