@@ -11,7 +11,7 @@ from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
 from crosslayer.claims.measures import Asked, Measure, Share, greatest, median
 from crosslayer.claims.observed import NotMeasured, Observed
-from crosslayer.claims.rules import FRACTION
+from crosslayer.claims.rules import FRACTION, IN_RTTS
 from crosslayer.metrics.resampling import Estimate
 from crosslayer.studies.one_connection.metrics import DOCUMENT, FIRST_BYTE, NAME, TIMES, WORTH, by_mode, loads
 from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, RETURNING, Mode
@@ -86,7 +86,7 @@ def on_one_connection(mode: Mode, link: str) -> Measure:
 
 no_slower = Ordering(unit="RTT", criterion=f"95 % interval of each difference below {NO_SLOWER_RTT} RTT")
 faster = Ordering(unit="RTT")
-one_round_trip = Number(published=1.0, tolerance=FRACTION, unit="RTT")
+one_round_trip = Number(published=1.0, tolerance=IN_RTTS, unit="RTT")
 nothing = Number(published=0.0, tolerance=FRACTION, unit="RTT")
 _PLAIN_BACK = Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT)
 
