@@ -66,7 +66,7 @@ def test_the_dataset_opens_and_says_where_it_was_measured(campaign: Path) -> Non
     told = {"chromium", "server", "python", "openssl", "quic-go", "stub", "tcp_congestion_control"}
     assert told <= set(dataset.campaign.versions)
     for table in TABLES:
-        if table not in ("resources", "lookups", "paced_queries"):  # none belongs to this study
+        if table not in ("resources", "lookups", "resolved_loads", "paced_queries"):  # none belongs to this study
             assert dataset.table(table).collect().height
 
 
@@ -188,15 +188,17 @@ def test_no_namespaces_and_no_backend_are_exit_status_3(crosslayer: Run, tmp_pat
         ("early-data", "fiber", {"main", "resumed", "late"}),
         ("key-share", "fiber", {"x25519", "x25519mlkem768"}),
         ("address-token", "fiber", {"main", "no-token"}),
+        ("one-connection", "fiber", {"main", "no-token", "at-once", "at-once-no-token", "settings"}),
     ],
 )
 def test_a_question_is_measured_with_the_evidence_it_needs(
     testbed_machine: None, tmp_path: Path, study: str, links: str, variants: set[str]
 ) -> None:
     command = ["measure", "--study", study, "--links", links, "--rounds", "1", "--out", str(tmp_path / study)]
+    command += ["--pages", "wikipedia.org"] if study == "one-connection" else []
     subprocess.run([*CROSSLAYER, *command], check=True, capture_output=True, timeout=300)
     dataset = Dataset.open(tmp_path / study)
-    table = "page_loads" if study in ("early-data", "address-token") else "dns_exchanges"
-    rows = dataset.table(table).collect()
+    loads = {"early-data": "page_loads", "address-token": "page_loads", "one-connection": "resolved_loads"}
+    rows = dataset.table(loads.get(study, "dns_exchanges")).collect()
     assert rows["error"].null_count() == rows.height
     assert variants <= set(rows["variant"])

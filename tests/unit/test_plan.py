@@ -132,5 +132,7 @@ def test_unknown_links_and_pages_are_refused_before_anything_starts() -> None:
 
 @pytest.mark.parametrize("name", ["warmup", "login-form", "shop"])
 def test_pages_that_no_load_can_prime_are_refused(name: str) -> None:
-    with pytest.raises(CampaignError, match=f"page '{name}' cannot be loaded .* example.org, instagram.com, wikipedia"):
+    with pytest.raises(
+        CampaignError, match=f"page '{name}' cannot be loaded .* example.org, instagram.com, long-document, wikipedia"
+    ):
         check_names(QUICK.resized(links=("fiber",), pages=(name,)), links={"fiber"}, pages=PAGES, primes_alias=True)

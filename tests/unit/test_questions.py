@@ -21,6 +21,7 @@ QUESTIONS = {
     "early-data": "early-data-mechanism",
     "key-share": "key-share-cost",
     "address-token": "token-worth",
+    "one-connection": "one-connection-worth",
 }
 ROUNDS = 30
 
@@ -35,7 +36,10 @@ def inputs(links: list[str], **tables: list[dict[str, Any]]) -> Inputs:
         | {"nominal_down_mbit": 10 * UP_MBIT[link]}
         for link in links
     ]
-    made = {name: table(name, tables.get(name, [])) for name in ("dns_exchanges", "tcp_rtts", "page_loads")}
+    made = {
+        name: table(name, tables.get(name, []))
+        for name in ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads")
+    }
     return Inputs(
         **made, link_checks=table("link_checks", checks), published=published.load(), links=tuple(links), pages=("p",)
     )

@@ -368,7 +368,7 @@ class ResolvedLoads(_OfStudy, table="resolved_loads"):
     certificate_bytes = Column(
         int, "TLS Certificate message that came on the page's connection; 0 in a resumed session"
     )
-    connection_count = Column(int, "QUIC connections of this load that the server saw")
+    connection_count = Column(int, "QUIC connections that query and requests came on, by the server")
     query_early = Column(bool, "the server got the query before the handshake's end; null outside QUIC")
     early_data_accepted = Column(bool, "the server got the document's request before the handshake's end")
     session_resumed = Column(bool, "the TLS session of the page's connection was resumed, by the server")

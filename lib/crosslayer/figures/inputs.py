@@ -30,10 +30,9 @@ class Inputs:
     @classmethod
     def of(cls, dataset: Dataset, published: Published) -> Inputs:
         """Inputs from an opened dataset."""
-        tables = {name: dataset.table(name) for name in ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")}
-        observed = pl.concat(
-            tables[name].select("link", "page") for name in ("dns_exchanges", "tcp_rtts", "page_loads")
-        )
+        observations = ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads")
+        tables = {name: dataset.table(name) for name in (*observations, "link_checks")}
+        observed = pl.concat(tables[name].select("link", "page") for name in observations)
         cells = observed.unique().collect(engine="streaming")
         rtts = metrics.nominal_rtts(tables["link_checks"]).collect()
         return cls(

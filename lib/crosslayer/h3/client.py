@@ -89,6 +89,8 @@ def difference(fetch: PageFetch) -> str | None:
         spec = specs.get(path)
         if spec is None:
             return f"asked for {path}, which is not of the page"
+        if (status := response.headers.get(b":status", b"").decode("latin-1")) != "200":
+            return f"http status {status} for {path}"
         if len(response.body) != spec.wire_bytes:
             return f"{path} has {len(response.body)} bytes instead of {spec.wire_bytes}"
         try:

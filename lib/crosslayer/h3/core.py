@@ -89,12 +89,8 @@ class PageCore(DoH3Core):
                 response.arrivals.append(Arrival(self._now, len(response.body), self.received_bytes))
             if response.ended:
                 response.ended_s = self._now
-            if response.ended or stream in self._reset:
-                self.error = self.error or self._fault(stream, response)
+            if stream in self._reset:
+                code = f"{self._reset[stream]:#x}"
+                self.error = self.error or f"http/3: {response.path}: stream reset by the server, code {code}"
+            if response.ended:
                 del self._pages[stream]
-
-    def _fault(self, stream: int, response: PageResponse) -> str | None:
-        if stream in self._reset:
-            return f"http/3: {response.path}: stream reset by the server, code {self._reset[stream]:#x}"
-        status = response.headers.get(b":status", b"").decode("latin-1")
-        return None if status == "200" else f"http status {status} for {response.path}"

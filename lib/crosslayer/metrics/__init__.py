@@ -18,7 +18,7 @@ from crosslayer.metrics.distributions import MAX_POINTS, curves, summary
 from crosslayer.metrics.intervals import medians, paired, relative_medians
 from crosslayer.metrics.lines import line
 from crosslayer.metrics.links import in_force, in_rtts, link_table, nominal_rtts
-from crosslayer.metrics.observations import CELL, ROUND, exchanges, failures, page_loads, tcp_rtts
+from crosslayer.metrics.observations import CELL, ROUND, exchanges, failures, page_loads, resolved_loads, tcp_rtts
 from crosslayer.metrics.paced import estimate, moments, paced
 from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Sample, derived, drawn
 
@@ -52,6 +52,7 @@ __all__ = [
     "paired",
     "relative_increase",
     "relative_medians",
+    "resolved_loads",
     "summary",
     "tcp_rtts",
 ]

@@ -40,6 +40,11 @@ def page_loads(table: pl.LazyFrame, *, variant: str = "main") -> pl.LazyFrame:
     )
 
 
+def resolved_loads(table: pl.LazyFrame) -> pl.LazyFrame:
+    """Successful rows of `resolved_loads`, same columns: the server says that they were what they were meant to be."""
+    return table.filter(pl.col("error").is_null())
+
+
 def failures(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
     """Observations tried and failed, by condition and link.
 

@@ -1,0 +1,193 @@
+"""What this study claims itself: nobody has published it, so each claim is a sentence of ours that can be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.claims import Claims
+from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
+from crosslayer.claims.measures import Asked, Measure, Share, greatest, median
+from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.rules import FRACTION, IN_RTTS
+from crosslayer.metrics.resampling import Estimate
+from crosslayer.studies.one_connection.metrics import DOCUMENT, FIRST_BYTE, NAME, TIMES, WORTH, by_mode, loads
+from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, RETURNING, Mode
+from crosslayer.words import Http3, Protocol
+
+NO_SLOWER_RTT = 0.05
+"""By less than this a load is not called slower: 5 ms on 4G, which nobody sees."""
+_MEANT = "meant"
+
+
+def observed(resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
+    """Times by mode (`DoQ, then H3 1-RTT, document`, ms), and `meant`: 1 for a 0-RTT load with a token that was one."""
+    of_mode = loads(resolved_loads)
+    rows = [
+        of_mode.select(*metrics.ROUND, series=pl.format(f"{{}}, {measure}", "mode"), value=pl.col(column))
+        for measure, column in TIMES.items()
+    ]
+    with_token = by_mode(resolved_loads).filter(
+        pl.col("h3") == Http3.ZERO_RTT, ~pl.col("variant").str.contains("token")
+    )
+    meant = pl.col("error").is_null().cast(pl.Float64)
+    rows.append(with_token.select(*metrics.ROUND, series=pl.lit(_MEANT), value=meant))
+    return Observed(pl.concat(rows), rtts_ms=dict(metrics.nominal_rtts(link_checks).collect().iter_rows()))
+
+
+# What is compared
+
+
+def at(mode: Mode, measure: str, *pages: str) -> Measure:
+    """When something was there, RTT."""
+    return median(f"{mode.name}, {measure}", *pages, in_rtts=True)
+
+
+def later(mode: Mode, other: Mode, *pages: str, measure: str = DOCUMENT) -> Measure:
+    """By how much one mode has it later than the other within a round, RTT."""
+    terms = {f"{mode.name}, {measure}": 1.0, f"{other.name}, {measure}": -1.0}
+    return median(terms, *pages, in_rtts=True)
+
+
+def spared(what: str, visit: str, *pages: str) -> Measure:
+    """What one of `WORTH` spares, RTT."""
+    (worth,) = [worth for worth in WORTH if (worth.what, worth.visit) == (what, visit)]
+    return later(worth.without, worth.with_it, *pages)
+
+
+def in_every_cell(margin: Callable[[str], Measure]) -> Callable[[Observed], Mapping[str, Measure]]:
+    """A margin of each link and page that have the modes."""
+
+    def margins(o: Observed) -> dict[str, Measure]:
+        series = f"{BASELINE.name}, {DOCUMENT}"
+        return {f"{page} on {link}": margin(page).on(link) for link in o.links for page in o.pages(series, link)}
+
+    return margins
+
+
+@Asked
+def proved(o: Observed) -> Estimate:
+    """Percent of the 0-RTT loads with a token that were ones, by the server's word."""
+    links = [link for link in o.links if o.pages(_MEANT, link)]
+    if not links:
+        raise NotMeasured("this campaign has no 0-RTT load with a token")
+    return median(_MEANT).on(*links).by(Share(lambda values: values == 1))(o)
+
+
+def on_one_connection(mode: Mode, link: str) -> Measure:
+    """Name and first byte on a link: the page that takes longest, RTT."""
+    pages = ("example.org", "wikipedia.org")
+    return greatest(at(mode, FIRST_BYTE, page).on(link) for page in pages)
+
+
+# How it is judged
+
+no_slower = Ordering(unit="RTT", criterion=f"95 % interval of each difference below {NO_SLOWER_RTT} RTT")
+faster = Ordering(unit="RTT")
+one_round_trip = Number(published=1.0, tolerance=IN_RTTS, unit="RTT")
+nothing = Number(published=0.0, tolerance=FRACTION, unit="RTT")
+_PLAIN_BACK = Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT)
+
+
+def below(value: float) -> Bound:
+    """An upper bound in multiples of the RTT."""
+    return Bound(below=value, tolerance=FRACTION, unit="RTT")
+
+
+_PADDED = Cause(
+    "The query leaves in a datagram of 1200 bytes: on DSL, whose uplink is slow, the name takes {0} RTT more than over "
+    "DoUDP, on 4G {1}.",
+    tuple(later(RETURNING, _PLAIN_BACK, measure=NAME).on(link) for link in ("dsl", "4g")),
+)
+_PADDED_TWICE = Cause(
+    "More than a round-trip: a handshake less is also two padded datagrams less, which makes it {0} RTT on DSL and {1} "
+    "on 4G.",
+    tuple(spared("over DoQ, then H3", "first visit").on(link) for link in ("dsl", "4g")),
+)
+
+CHECKS = by_id(
+    claim(
+        "CONN1",
+        "On a first visit, encrypted DNS on the page's connection is nowhere slower than unencrypted DNS",
+        in_every_cell(lambda page: NO_SLOWER_RTT - later(FIRST_VISIT, BASELINE, page)),
+        no_slower,
+    ),
+    claim(
+        "CONN2",
+        "On a returning visit it is everywhere faster than unencrypted DNS and a full handshake",
+        in_every_cell(lambda page: later(BASELINE, RETURNING, page)),
+        faster,
+    ),
+    claim(
+        "CONN3",
+        "On a returning visit it is nowhere slower than unencrypted DNS and early data with a token",
+        in_every_cell(lambda page: NO_SLOWER_RTT - later(RETURNING, _PLAIN_BACK, page)),
+        no_slower,
+    ),
+    claim(
+        "CONN4",
+        "On a first visit one connection spares a round-trip over DoQ on one of its own",
+        spared("over DoQ, then H3", "first visit"),
+        one_round_trip,
+    ),
+    claim(
+        "CONN5",
+        "Who waits for SETTINGS before sending anything loses the round-trip that early data spares",
+        spared("not waiting for SETTINGS", "returning visit"),
+        one_round_trip,
+    ),
+    claim(
+        "CONN6",
+        "With a full handshake waiting for SETTINGS costs nothing: they come with it",
+        spared("not waiting for SETTINGS", "first visit"),
+        nothing,
+    ),
+    claim(
+        "CONN7",
+        "On one connection no token is needed where the page is asked for after its name",
+        spared("the token", "returning visit"),
+        nothing,
+    ),
+    claim(
+        "CONN8",
+        "Asked for together with its name, wikipedia.org's document takes a round-trip more without the token",
+        spared("the token, page at once", "returning visit", "wikipedia.org"),
+        one_round_trip,
+    ),
+    claim(
+        "CONN9",
+        "Asking for the page together with its name spares a round-trip on a returning visit",
+        spared("asking for the page at once", "returning visit"),
+        one_round_trip,
+    ),
+    claim(
+        "CONN10",
+        "Asking for the page together with its name spares a round-trip on a first visit",
+        spared("asking for the page at once", "first visit"),
+        one_round_trip,
+    ),
+    claim(
+        "CONN11",
+        "Of the 0-RTT loads with a token 99 % are ones, by the server's word",
+        proved,
+        Bound(above=99.0, tolerance=FRACTION, unit="%"),
+    ),
+    claim(
+        "CONN12", "Returning, name and first byte take 2.05 RTT on 4G", on_one_connection(RETURNING, "4g"), below(2.05)
+    ),
+    claim(
+        "CONN13",
+        "Returning, name and first byte take 2.10 RTT on fiber",
+        on_one_connection(RETURNING, "fiber"),
+        below(2.1),
+    ),
+    claim("CONN14", "On a first visit, they take 3.05 RTT on 4G", on_one_connection(FIRST_VISIT, "4g"), below(3.05)),
+    claim(
+        "CONN15", "On a first visit, they take 3.10 RTT on fiber", on_one_connection(FIRST_VISIT, "fiber"), below(3.1)
+    ),
+    causes={_PADDED: "CONN3", _PADDED_TWICE: "CONN4"},
+)
+
+CLAIMS = Claims(CHECKS, observed, ("resolved_loads", "link_checks"))

@@ -1,0 +1,285 @@
+"""What is it worth to resolve a name and load its page on one connection?"""
+
+from __future__ import annotations
+
+import altair as alt
+import numpy as np
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.style import (
+    BLUE,
+    CHAIN,
+    EARLY_DATA,
+    GREEN,
+    GREY,
+    LONG,
+    PURPLE,
+    RED,
+    SHORT,
+    SOLID,
+    TEXT_WIDTH,
+    WIDE,
+    AnyChart,
+    Look,
+    link_title,
+    with_titles,
+)
+from crosslayer.studies.one_connection.metrics import (
+    BACK,
+    DOCUMENT,
+    FIRST,
+    FIRST_BYTE,
+    NAME,
+    TIMES,
+    WORTH,
+    loads,
+)
+from crosslayer.studies.one_connection.modes import (
+    AT_ONCE,
+    AT_ONCE_NO_TOKEN,
+    FIRST_VISIT,
+    MODES,
+    NO_TOKEN,
+    RETURNING,
+    Mode,
+    shared,
+)
+from crosslayer.words import Http3, Protocol, Resumption
+
+_LOOKS = {NAME: Look(BLUE, "circle", SOLID), FIRST_BYTE: Look(RED, "diamond", LONG)}
+_NOTHING = "no resolved loads in this dataset"
+_GAP_RTT = 0.5
+"""So long a silence within a document is a wait for the client, not for the link."""
+
+
+def ladder_data(inputs: Inputs) -> pl.DataFrame:
+    """When what was there, by mode, link and page; multiples of the RTT.
+
+    Columns mode, link, page, measure (name, first byte, document, page), round_trips (theoretical; null but for name
+    and first byte), n, rounds, median, low, high.
+    """
+    times = metrics.in_rtts(loads(inputs.resolved_loads), inputs.rtts, list(TIMES.values()))
+    order = {name: place for place, name in enumerate(MODES)}
+    parts = []
+    for measure, column in TIMES.items():
+        found = metrics.medians(times, column.replace("_ms", "_rtt"), ["link", "page", "mode"])
+        least = {name: _round_trips(mode, measure) for name, mode in MODES.items()}
+        trips = pl.col("mode").replace_strict(least, return_dtype=pl.Int64, default=None)
+        parts.append(found.with_columns(measure=pl.lit(measure), round_trips=trips))
+    rank = pl.col("mode").replace_strict(order, return_dtype=pl.Int64)
+    return inputs.by_rtt(pl.concat(parts).sort("page", rank, maintain_order=True))
+
+
+def _round_trips(mode: Mode, measure: str) -> int | None:
+    return {NAME: mode.name_round_trips, FIRST_BYTE: mode.page_round_trips}.get(measure)
+
+
+def ladder(frame: pl.DataFrame) -> AnyChart:
+    """Name and first byte by mode, link by link, each page a mark."""
+    shown = frame.filter(pl.col("measure").is_in([NAME, FIRST_BYTE]))
+    if shown.is_empty():
+        return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
+    links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
+    scale = marks.reach(shown, least=(0.7, 4.3), margin=0.3)
+    axis = alt.Axis(values=[1, 2, 3, 4, 5], labelOverlap=False)
+    x = alt.X("median:Q", title="Multiples of the RTT", scale=scale, axis=axis)
+    y = marks.rows("mode", [name for name in MODES if name in set(shown["mode"])])
+    look = marks.by("measure", _LOOKS, "color", "shape")
+    tooltip = marks.tips("page", "link_title", "mode", "measure", value="median, RTT", digits=".3f", counted="loads")
+    base = alt.Chart(width=(TEXT_WIDTH - 330) // max(len(links), 3), height=alt.Step(13))
+    least = x.copy()
+    least["shorthand"] = "round_trips:Q"
+    expected = marks.ticks(base, least, y, tooltip)
+    layers = [expected, *marks.intervals(base, x, y, tooltip, look, size=34)]
+    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=10)
+    chart.data = with_titles(shown)
+    return chart
+
+
+def ladder_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """link, page, mode, measure, round_trips, n, median, low, high; multiples of the RTT."""
+    return frame.select("link", "page", "mode", "measure", "round_trips", "n", "median", "low", "high")
+
+
+def worth_data(inputs: Inputs) -> pl.DataFrame:
+    """What one connection and its parts spare until the document is complete, within a round; multiples of the RTT.
+
+    Columns visit, what, link, page (null: all pages together), n, rounds, median, low, high.
+    """
+    of_study = loads(inputs.resolved_loads)
+    parts = []
+    for worth in WORTH:
+        spared = metrics.paired(of_study, TIMES[DOCUMENT], "mode", worth.without.name, worth.with_it.name)
+        spared = metrics.in_rtts(spared.rename({"difference": "spared_ms"}), inputs.rtts, ["spared_ms"])
+        named = {"visit": pl.lit(worth.visit), "what": pl.lit(worth.what)}
+        found = [metrics.medians(spared, "spared_rtt", by) for by in (["link", "page"], ["link"])]
+        parts += [part.with_columns(**named) for part in found]
+    return inputs.by_rtt(pl.concat(parts, how="diagonal"))
+
+
+def worth(frame: pl.DataFrame) -> AnyChart:
+    """What each is worth, link by link, each page a mark."""
+    shown = frame.filter(pl.col("page").is_not_null())
+    if shown.is_empty():
+        return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
+    links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
+    shown = shown.with_columns(label=pl.format("{}: {}", "visit", "what"))
+    y = marks.rows("label", [f"{worth.visit}: {worth.what}" for worth in WORTH])
+    x = alt.X("median:Q", title="Earlier by (RTT)", scale=marks.reach(shown, least=(-0.2, 1.2), margin=0.1))
+    pages = sorted(shown["page"].unique())
+    styles = (Look(BLUE, "circle", SOLID), Look(RED, "diamond", LONG), EARLY_DATA, Look(PURPLE, "square", WIDE))
+    look = marks.by("page", dict(zip(pages, styles, strict=False)), "color", "shape", "offset")
+    tooltip = marks.tips("page", "link_title", "label", value="median, RTT", digits=".3f", counted="rounds")
+    base = alt.Chart(width=(TEXT_WIDTH - 260) // max(len(links), 3), height=alt.Step(8))
+    layers = [marks.line_at(base, x=0), *marks.intervals(base, x, y, tooltip, look, size=34)]
+    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=10)
+    chart.data = with_titles(shown)
+    return chart
+
+
+def worth_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """visit, what, link, page, n, median, low, high; multiples of the RTT."""
+    return frame.select("visit", "what", "link", "page", "n", "median", "low", "high")
+
+
+def worth_verdict(frame: pl.DataFrame) -> str:
+    """What is it worth to resolve a name and load its page on one connection?"""
+    links = frame["link"].unique(maintain_order=True).to_list() if "link" in frame.columns else []
+    of_all = frame.filter(pl.col("page").is_null()) if links else frame
+    said = []
+    for visit, what, meaning in (
+        (FIRST, "over DoUDP, then H3", "earlier on a first visit than unencrypted DNS and a full handshake"),
+        (BACK, "over DoUDP, then H3 1-RTT", "earlier on a returning visit than those"),
+        (BACK, "over DoUDP, then H3 0-RTT", "earlier than unencrypted DNS and early data with a token"),
+        (BACK, "asking for the page at once", "earlier still where the page is asked for together with its name"),
+        (BACK, "not waiting for SETTINGS", "are lost by whoever waits for the server's SETTINGS"),
+    ):
+        found = {link: row(of_all, link=link, visit=visit, what=what) for link in links}
+        values = [f"{with_interval(value, 'RTT', 3)} on {link_title(link)}" for link, value in found.items() if value]
+        if values:
+            said.append(f"{', '.join(values)} {meaning}")
+    if not said:
+        return "Not answered: this dataset lacks the modes of the ladder."
+    return f"With name and page on one encrypted connection the document is complete: {'; '.join(said)}."
+
+
+_STEPS: dict[str, Look] = {
+    Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT, variant=NO_TOKEN).name: Look(GREY, "square", CHAIN),
+    Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT).name: Look(GREY, "diamond", SOLID),
+    FIRST_VISIT.name: Look(BLUE, "circle", SOLID),
+    RETURNING.name: Look(GREEN, "triangle-up", SOLID),
+    shared(Resumption.EARLY_DATA, AT_ONCE).name: Look(RED, "cross", SOLID),
+    shared(Resumption.EARLY_DATA, AT_ONCE_NO_TOKEN).name: Look(RED, "triangle-down", SHORT),
+}
+
+
+def size_data(inputs: Inputs) -> pl.DataFrame:
+    """When the first n bytes of the longest document are there: a document of n bytes would be complete then.
+
+    Columns mode, link, source, kb (size of the document), median (multiples of the RTT; at each whole kB), n. Rows of
+    source `step` have what was there when a silence of half an RTT or more began: `kb` of the document, `received`
+    (bytes of UDP payload on the connection) and `allowed`, three times what the client had sent until then.
+    """
+    of_study = loads(inputs.resolved_loads).filter(pl.col("mode").is_in(list(_STEPS)))
+    columns = ["mode", "link", "page", "arrived_ms", "arrived_bytes", "received_bytes", "first_flight_bytes"]
+    found = of_study.join(inputs.rtts, on="link").select(*columns, "nominal_rtt_ms").collect().drop_nulls()
+    schema = {"mode": pl.String, "link": pl.String, "source": pl.String, "kb": pl.Float64, "median": pl.Float64}
+    schema |= {"n": pl.Int64, "received": pl.Float64, "allowed": pl.Float64}
+    if found.is_empty():
+        return pl.DataFrame(schema=schema)
+    sizes = found["arrived_bytes"].list.max()
+    found = found.filter(sizes == sizes.max())
+    rows = []
+    for (mode, link), of_mode in found.sort("mode", "link").group_by("mode", "link", maintain_order=True):
+        curves = [_curve(load) for load in of_mode.iter_rows(named=True)]
+        kbs = np.arange(1, curves[0][1][-1] // 1000 + 1)
+        at = np.median([when[np.searchsorted(count, kbs * 1000)] for when, count in curves], axis=0)
+        named = {"mode": mode, "link": link, "n": len(curves)}
+        rows += [named | {"source": "size", "kb": kb, "median": when} for kb, when in zip(kbs, at, strict=True)]
+        rows += [named | {"source": "step"} | step for step in _steps(of_mode)]
+    return inputs.by_rtt(pl.DataFrame(rows, schema=schema))
+
+
+def _curve(load: dict[str, object]) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(load["arrived_ms"]) / load["nominal_rtt_ms"], np.asarray(load["arrived_bytes"])
+
+
+def _steps(of_mode: pl.DataFrame) -> list[dict[str, float]]:
+    """Medians of where the loads of a mode fell silent, as many as all of them have."""
+    of_loads = []
+    for load in of_mode.iter_rows(named=True):
+        when, count = _curve(load)
+        before = np.flatnonzero(np.diff(when) > _GAP_RTT)
+        received = np.asarray(load["received_bytes"])
+        allowed = 3.0 * load["first_flight_bytes"]
+        of_loads.append([(when[n], count[n] / 1000, received[n], allowed) for n in before])
+    common = min(map(len, of_loads))
+    steps = [np.median([steps[number] for steps in of_loads], axis=0) for number in range(common)]
+    return [dict(zip(("median", "kb", "received", "allowed"), map(float, step), strict=True)) for step in steps]
+
+
+def size(frame: pl.DataFrame) -> AnyChart:
+    """Document complete against its size, a plot for each link."""
+    shown = frame.filter(pl.col("source") == "size")
+    if shown.is_empty():
+        return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
+    links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
+    x = alt.X("kb:Q", title="Size of the document (kB)", scale=alt.Scale(nice=False, domain=[0, 100]))
+    y = alt.Y("median:Q", title="Document complete (multiples of the RTT)", scale=alt.Scale(zero=False))
+    look = marks.by("mode", _STEPS, "color", "dash", columns=2)
+    base = alt.Chart(width=(TEXT_WIDTH - 80) // max(len(links), 3), height=230)
+    layers = [marks.trend(base, x, y, look, interpolate="step-before")]
+    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=14)
+    chart.data = with_titles(shown)
+    return chart
+
+
+def size_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """Where each mode falls silent: mode, link, n, kb, median (RTT), received and allowed (bytes)."""
+    return frame.filter(pl.col("source") == "step").select("mode", "link", "n", "kb", "median", "received", "allowed")
+
+
+FIGURES = (
+    Figure(
+        name="ladder",
+        title="The round-trips of a name and its page",
+        notebook="question_one_connection",
+        caption="When the name is resolved and when the document's first byte is there, in multiples of the link's "
+        "RTT, for every way to resolve a name and load its page.",
+        note="Upright ticks: round-trips by the protocols. One mark for each page; bars: 95 % intervals. What each "
+        "load was, the server says.",
+        data=ladder_data,
+        chart=ladder,
+        table=ladder_table,
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="one-connection-worth",
+        title="What one connection for name and page is worth, and what its parts are",
+        notebook="question_one_connection",
+        caption="How much earlier the document is complete, in multiples of the link's RTT: one connection for DoH3 "
+        "and the page over two, and what asking at once, not waiting for SETTINGS and the token spare on it.",
+        note="Differences within a round; bars: 95 % intervals.",
+        data=worth_data,
+        chart=worth,
+        table=worth_table,
+        width=TEXT_WIDTH,
+        verdict=worth_verdict,
+    ),
+    Figure(
+        name="document-size",
+        title="The size of the document, and the steps before the client's address is proved",
+        notebook="question_one_connection",
+        caption="When a document of so many kB is complete, in multiples of the link's RTT: from when the first bytes "
+        "of the longest document were there.",
+        note="Without a token a server sends three times what it received, then waits (RFC 9000, section 8.1); later "
+        "steps are its congestion window.",
+        data=size_data,
+        chart=size,
+        table=size_table,
+        width=TEXT_WIDTH,
+    ),
+)

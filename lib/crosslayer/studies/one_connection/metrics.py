@@ -1,0 +1,69 @@
+"""What figures and claims of this study have in common: its loads by mode, and what they are compared in. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.studies.one_connection.modes import (
+    AT_ONCE,
+    AT_ONCE_NO_TOKEN,
+    BASELINE,
+    FIRST_VISIT,
+    MODES,
+    NO_TOKEN,
+    RETURNING,
+    SETTINGS,
+    Mode,
+    shared,
+)
+from crosslayer.words import Http3, Protocol, Resumption
+
+FIRST, BACK = "first visit", "returning visit"
+_FULL, _EARLY, _ZERO = Resumption.NONE, Resumption.EARLY_DATA, Http3.ZERO_RTT
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What something is worth: how much later the one mode has the document than the other."""
+
+    what: str
+    visit: str
+    without: Mode
+    with_it: Mode
+
+
+_PLAIN_BACK = Mode(Protocol.DOUDP, h3=_ZERO)
+
+WORTH = (
+    Worth("over DoUDP, then H3", FIRST, BASELINE, FIRST_VISIT),
+    Worth("over DoQ, then H3", FIRST, Mode(Protocol.DOQ), FIRST_VISIT),
+    Worth("asking for the page at once", FIRST, FIRST_VISIT, shared(_FULL, AT_ONCE)),
+    Worth("not waiting for SETTINGS", FIRST, shared(_FULL, SETTINGS), FIRST_VISIT),
+    Worth("over DoUDP, then H3 1-RTT", BACK, BASELINE, RETURNING),
+    Worth("over DoUDP, then H3 0-RTT", BACK, _PLAIN_BACK, RETURNING),
+    Worth("over DoQ 0-RTT, then H3 0-RTT", BACK, Mode(Protocol.DOQ, _EARLY, h3=_ZERO), RETURNING),
+    Worth("asking for the page at once", BACK, RETURNING, shared(_EARLY, AT_ONCE)),
+    Worth("not waiting for SETTINGS", BACK, shared(_EARLY, SETTINGS), RETURNING),
+    Worth("the token", BACK, shared(_EARLY, NO_TOKEN), RETURNING),
+    Worth("the token, page at once", BACK, shared(_EARLY, AT_ONCE_NO_TOKEN), shared(_EARLY, AT_ONCE)),
+    Worth("the token, on two connections", BACK, Mode(Protocol.DOUDP, h3=_ZERO, variant=NO_TOKEN), _PLAIN_BACK),
+)
+"""What one connection is worth over two, and what the parts of it are."""
+
+NAME, FIRST_BYTE, DOCUMENT, PAGE = "name", "first byte", "document", "page"
+TIMES = {NAME: "name_ms", FIRST_BYTE: "response_start_ms", DOCUMENT: "document_ms", PAGE: "page_ms"}
+"""Columns of `resolved_loads` by what was there then."""
+
+
+def by_mode(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
+    """Every row of `resolved_loads` with the name of its mode as `mode`."""
+    names = pl.LazyFrame([mode.columns | {"mode": name} for name, mode in MODES.items()])
+    return resolved_loads.join(names, on=list(BASELINE.columns))
+
+
+def loads(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
+    """Successful loads by mode: the server says that they were what they were meant to be."""
+    return by_mode(metrics.resolved_loads(resolved_loads))
