@@ -19,6 +19,7 @@ from pathlib import Path
 from pyroute2 import IPRoute, NetNS, netns
 
 from crosslayer.testbed import private
+from crosslayer.testbed.errors import TestbedError
 
 CLIENT = "client"
 LINK = "link"
@@ -37,13 +38,18 @@ def bridge_of(side: str) -> str:
     return f"br-{side}"
 
 
-def build() -> None:
-    """Make both namespaces with their bridges, addresses, routes and permanent neighbours."""
+def build(congestion_control: str | None = None) -> None:
+    """Make both namespaces with their bridges, addresses, routes and permanent neighbours.
+
+    `congestion_control` is that of TCP in them; None leaves the machine's own.
+    """
     netns.create(LINK)
     with NetNS(LINK) as ip:
         for side, address in ((CLIENT, CLIENT_ADDRESS), (SERVER, SERVER_ADDRESS)):
             netns.create(side)
             _without_ipv6(side)
+            if congestion_control is not None:
+                use_congestion_control(side, congestion_control)
             ip.link(
                 "add", ifname=bridge_of(side), kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0
             )
@@ -72,6 +78,7 @@ def machine(number: int) -> Iterator[tuple[str, str]]:
     mac = f"02:00:00:00:01:{number:02x}"
     netns.create(name)
     _without_ipv6(name)
+    use_congestion_control(name, congestion_control_of(CLIENT))
     with NetNS(LINK) as ip:
         _plug_in(ip, name, SERVER, address=address, mac=mac, far_address=CLIENT_ADDRESS, far_mac=_MAC[CLIENT])
     with NetNS(CLIENT) as client:
@@ -139,6 +146,34 @@ def _without_ipv6(side: str) -> None:
             setting = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
             if setting.exists():
                 setting.write_text("1", encoding="ascii")
+
+
+_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+
+
+def congestion_control_of(name: str) -> str:
+    """What TCP uses in a namespace, by the kernel's own word; empty where it does not say."""
+    with private.namespace(name):
+        return _CONGESTION_CONTROL.read_text(encoding="ascii").strip() if _CONGESTION_CONTROL.is_file() else ""
+
+
+def use_congestion_control(name: str, algorithm: str) -> None:
+    """Have TCP of a namespace use an algorithm; `TestbedError` where the kernel does not let it.
+
+    A new namespace has that of the machine, which differs from one to the next (`bbr` on some).
+    """
+    if congestion_control_of(name) == algorithm:
+        return
+    with private.namespace(name):
+        try:
+            _CONGESTION_CONTROL.write_text(algorithm, encoding="ascii")
+        except OSError as error:
+            raise TestbedError(
+                f"TCP cannot use '{algorithm}' ({error.strerror})",
+                where=f"namespace {name}",
+                next_step=f"As root: modprobe tcp_{algorithm}, and add it to net.ipv4.tcp_allowed_congestion_control; "
+                "or say `congestion_control` in the plan.",
+            ) from error
 
 
 _SIOCETHTOOL = 0x8946

@@ -191,7 +191,7 @@ CONDITIONS = ("DoUDP", "DoQ", "DoH", "TCP RTT", "H3 1-RTT", "H3 0-RTT")
 
 def failures_data(inputs: Inputs) -> pl.DataFrame:
     """Observations tried and failed: condition, link, attempted, failed, reason."""
-    return metrics.failures(inputs.dns_exchanges, inputs.tcp_rtts, inputs.page_loads).collect()
+    return inputs.failures
 
 
 def failures(frame: pl.DataFrame) -> AnyChart:
