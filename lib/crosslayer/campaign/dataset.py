@@ -281,7 +281,8 @@ class Dataset:
         )
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         return (
-            f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, {left_out}link by {self.campaign.backend}, "
+            f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, {left_out}"
+            f"link by {self.campaign.backend}, "
             f"{'virtual clock, ' if self.campaign.clock == 'virtual' else ''}"
             f"{options}measured on {machine}."
         )

@@ -186,7 +186,7 @@ REFUSED = LoadKind("1-rtt", "refused", None, refused=True)
 
 
 def self_checks(kinds: Mapping[str, LoadKind]) -> dict[str, LoadKind]:
-    """What a procedure is tried by that measures these kinds of load: each once more (A/A), and the negative control."""
+    """What tries a procedure that measures these kinds of load: each once more (A/A), and the negative control."""
     return {f"A/A {name}": kind.repeated for name, kind in kinds.items()} | {"Ticket refused": REFUSED}
 
 
