@@ -14,7 +14,7 @@ from crosslayer.dns import RESUMPTIONS
 from crosslayer.figures import Figure, Inputs, draw
 from crosslayer.studies.combinations.figures import FIGURES
 from crosslayer.studies.combinations.metrics import COMBINATIONS, EXCHANGES, LOADS, combined, costs, named
-from crosslayer.words import Protocol, Resumption
+from crosslayer.words import Resumption
 
 RTT_MS = {"fiber": 14.77, "4g": 91.85}
 PAGES = {"example.org": 30.0, "wikipedia.org": 120.0}
@@ -109,7 +109,10 @@ def test_the_factorial_has_whole_round_trips(inputs: Inputs) -> None:
             ("DoQ 0-RTT", "H3 0-RTT with token", -1),
             ("DoH resumed", "H3 1-RTT", 2),
         ):
-            cell = found.row(by_predicate=(pl.col("page") == page) & (pl.col("exchange") == exchange) & (pl.col("load") == load), named=True)
+            cell = found.row(
+                by_predicate=(pl.col("page") == page) & (pl.col("exchange") == exchange) & (pl.col("load") == load),
+                named=True,
+            )
             assert cell["median"] == pytest.approx(expected, abs=0.02)
             assert cell["low"] <= cell["median"] <= cell["high"]
 

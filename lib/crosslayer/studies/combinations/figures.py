@@ -97,7 +97,7 @@ def _by_link(frame: pl.DataFrame, *, looks: Mapping[str, Look], title: str) -> A
     x = alt.X("median:Q", title=title, axis=alt.Axis(tickCount=5))
     look = marks.by("series", looks, "color", "shape", "offset", columns=2)
     tooltip = marks.tips("page", "link_title", "series", value="median, %", digits="+.2f", counted="rounds")
-    base = alt.Chart(width=(TEXT_WIDTH - 120) // 3, height=16 * len(looks) * len(links))
+    base = alt.Chart(width=(TEXT_WIDTH - 120) // len(pages), height=16 * len(looks) * len(links))
     layers = [
         marks.line_at(base, x=0),
         *marks.intervals(base, x, marks.rows("link_title", links, bold=True), tooltip, look),
@@ -156,7 +156,7 @@ def factorial(frame: pl.DataFrame) -> AnyChart:
         .otherwise(pl.lit("")),
     )
     ink = marks.light_where(f"abs(datum.median) > {0.62 * reach}")
-    x = marks.columns("load_title", [short[load] for load in LOADS], orient="top", labelExpr="split(datum.label, ', ')")
+    x = marks.columns("load_title", [short[load] for load in LOADS], labelExpr="split(datum.label, ', ')")
     base = alt.Chart(width=(TEXT_WIDTH - 110) // len(pages), height=24 * len(EXCHANGES)).encode(
         x, marks.rows("exchange", EXCHANGES)
     )
@@ -392,5 +392,5 @@ FIGURES = (
         table=visits_table,
         verdict=visits_verdict,
     ),
-    SELF_CHECK(notebook="question_combinations"),
+    SELF_CHECK(notebook="question_combinations", name="self-check"),
 )
