@@ -194,7 +194,8 @@ def test_no_namespaces_and_no_backend_are_exit_status_3(crosslayer: Run, tmp_pat
 def test_a_question_is_measured_with_the_evidence_it_needs(
     testbed_machine: None, tmp_path: Path, study: str, links: str, variants: set[str]
 ) -> None:
-    command = ["measure", "--study", study, "--links", links, "--pages", "example.org", "--rounds", "1", "--out", str(tmp_path / study)]
+    command = ["measure", "--study", study, "--links", links, "--pages", "example.org", "--rounds", "1"]
+    command += ["--out", str(tmp_path / study)]
     subprocess.run([*CROSSLAYER, *command], check=True, capture_output=True, timeout=300)
     dataset = Dataset.open(tmp_path / study)
     table = "page_loads" if study in ("early-data", "address-token") else "dns_exchanges"

@@ -20,7 +20,8 @@ import pytest
 from crosslayer import pages
 from crosslayer.links import load_profiles
 from crosslayer.process import ProcessDied
-from crosslayer.testbed import Testbed, private
+from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed.errors import TestbedError
 from tests.integration.conftest import CROSSLAYER
 
 
@@ -51,7 +52,26 @@ def measure() -> dict[str, Any]:
                 os.kill(server.pid, signal.SIGKILL)
                 results["server, command"] = died(lambda: server.close_connections("h3"))
                 results["server, check"] = died(testbed.check_link)
+    results["congestion control"] = congestion_control()
     return results
+
+
+def congestion_control() -> dict[str, list[str] | str]:
+    """Of both ends and of a further machine, with what every kernel lets us use; and what a wrong one gives."""
+    found: dict[str, list[str] | str] = {}
+    for algorithm in ("reno", "cubic"):
+        with Testbed("plain", congestion_control=algorithm), network.machine(0) as (machine, _address):
+            found[algorithm] = [
+                network.congestion_control_of(name) for name in (network.CLIENT, network.SERVER, machine)
+            ]
+    network.build()
+    try:
+        network.use_congestion_control(network.CLIENT, "nonesuch")
+    except TestbedError as error:
+        found["nonesuch"] = str(error)
+    finally:
+        network.remove()
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +86,14 @@ def results(testbed_machine: None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("call", ["guest, check", "guest, set", "server, command", "server, check"])
+def test_tcp_uses_what_it_is_told_at_both_ends(results: dict[str, Any]) -> None:
+    found = results["congestion control"]
+    assert found["reno"] == ["reno"] * 3
+    assert found["cubic"] == ["cubic"] * 3
+    assert "TCP cannot use 'nonesuch'" in found["nonesuch"]
+    assert "modprobe tcp_nonesuch" in found["nonesuch"]
+
+
 def test_a_killed_program_is_noticed_at_once(results: dict[str, Any], call: str) -> None:
     if call.startswith("guest") and results["backend"] != "uml":
         pytest.skip("the link is this kernel's own here")
