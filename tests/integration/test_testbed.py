@@ -85,7 +85,6 @@ def results(testbed_machine: None) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("call", ["guest, check", "guest, set", "server, command", "server, check"])
 def test_tcp_uses_what_it_is_told_at_both_ends(results: dict[str, Any]) -> None:
     found = results["congestion control"]
     assert found["reno"] == ["reno"] * 3
@@ -94,6 +93,7 @@ def test_tcp_uses_what_it_is_told_at_both_ends(results: dict[str, Any]) -> None:
     assert "modprobe tcp_nonesuch" in found["nonesuch"]
 
 
+@pytest.mark.parametrize("call", ["guest, check", "guest, set", "server, command", "server, check"])
 def test_a_killed_program_is_noticed_at_once(results: dict[str, Any], call: str) -> None:
     if call.startswith("guest") and results["backend"] != "uml":
         pytest.skip("the link is this kernel's own here")

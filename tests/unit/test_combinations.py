@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from crosslayer import published
+from crosslayer import claims, published
 from crosslayer.campaign.tables import TABLES
 from crosslayer.dns import RESUMPTIONS
 from crosslayer.figures import Figure, Inputs, draw
+from crosslayer.studies import STUDIES
 from crosslayer.studies.combinations.figures import FIGURES
 from crosslayer.studies.combinations.metrics import COMBINATIONS, EXCHANGES, LOADS, combined, costs, named
 from crosslayer.words import Resumption
 
 RTT_MS = {"fiber": 14.77, "4g": 91.85}
-PAGES = {"example.org": 30.0, "wikipedia.org": 120.0}
-ROUNDS = 20
+PAGES = {"example.org": 30.0, "wikipedia.org": 120.0, "instagram.com": 300.0}
+ROUNDS = 12
 ROUND_TRIPS = {"DoUDP": 1, "DoTCP": 2, "DoT": 3, "DoH": 3, "DoH3": 2, "DoQ": 2}
 LOAD_RTTS = {("1-rtt", "main"): 3.0, ("0-rtt", "main"): 2.0, ("0-rtt", "no-token"): 2.0}
 NAMES = {figure.name: figure for figure in FIGURES}
@@ -149,8 +151,44 @@ def test_every_figure_answers_and_says_where_it_cannot(inputs: Inputs, figure: F
     for drawing in (whole, none):
         assert drawing.svg().startswith("<svg")
     assert (none.verdict or "").startswith("Not answered")
-    if figure.name != "aa-self-check":  # these rows have none
+    if figure.name != "self-check":  # these rows have none
         assert "[" in (whole.verdict or "")
         few = draw(figure, measured(rounds=3), "")
         assert few.verdict
         assert "[" not in few.verdict
+
+
+def test_claims_of_its_own_follow_the_numbers(inputs: Inputs) -> None:
+    found = verdicts(inputs)
+    assert found == {
+        "F001": "reproduced",
+        "F002": "reproduced",
+        "F003": "reproduced",
+        "F004": "reproduced",
+        "F005": "reproduced",
+    }
+    early = pl.col("resumption") == "early-data"
+    slow = replace(
+        inputs,
+        dns_exchanges=inputs.dns_exchanges.with_columns(pl.col("total_ms") + pl.when(early).then(30.0).otherwise(0.0)),
+    )
+    assert verdicts(slow) == found | {"F001": "not reproduced", "F002": "not reproduced"}
+    assert set(verdicts(measured(rounds=3)).values()) == {"inconclusive"}
+
+
+def verdicts(inputs: Inputs) -> dict[str, str]:
+    own = STUDIES["combinations"].claims
+    assert own is not None
+    found = claims.check(Frames(inputs), own, pl.DataFrame(schema=published.load().claims.schema), elsewhere={})
+    return dict(found.select("claim_id", "verdict").iter_rows())
+
+
+class Frames:
+    """The tables of inputs."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+
+    def table(self, name: str) -> pl.LazyFrame:
+        frame: pl.LazyFrame = getattr(self._inputs, name)
+        return frame

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -15,9 +16,14 @@ from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import DnsExchanges, PageLoads, Resources
+from crosslayer.dns.capture import measure
+from crosslayer.dns.exchange import CLIENTS
 from crosslayer.pages import PageSpec
+from crosslayer.stub import Stub, StubSettings
 from crosslayer.testbed import network
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server, TokenEvent
+
+_QUESTION_TIMEOUT_S = 10.0
 
 LOADS_PER_PROCESS = 100
 """Chromium is started anew after so many loads: within 400, the PLT of example.org on fiber grew from 60 to 68 ms."""
@@ -54,6 +60,78 @@ class Exchanges:
             return {"started_s": started, "rtt_ms": dns.tcp_rtt(dns.Resolver(address))}
         except dns.DnsError as error:
             return {"started_s": started, "error": str(error)}
+
+
+class StubExchanges:
+    """DNS exchanges by the Go stub (quic-go, crypto/tls), one stub for each kind, on loopback addresses.
+
+    Parameters
+    ----------
+    bench
+        Where they are measured.
+    wanted
+        By name, the transport and further fields of the stub's settings.
+    """
+
+    def __init__(self, bench: Bench, wanted: Mapping[str, tuple[dns.Protocol, Mapping[str, Any]]]) -> None:
+        self._capture = dns.Capture()
+        self._stubs: dict[str, Stub] = {}
+        upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        try:
+            for number, (name, (protocol, others)) in enumerate(wanted.items(), 1):
+                settings = StubSettings.towards(
+                    upstream, protocol, dns.Resumption.NONE, listen=f"127.0.0.{number}:53", **others
+                )
+                self._stubs[name] = Stub.start(subprocess.Popen, settings, bench.folder / f"stub-{number}")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop the stubs."""
+        for stub in self._stubs.values():
+            stub.stop()
+        self._capture.close()
+
+    def exchange(self, name: str, question: str) -> dict[str, Any]:
+        """Resolve a name on a new connection of a stub with a full handshake; columns of `dns_exchanges`."""
+        stub = self._stubs[name]
+        stub.forget()
+        stub.metrics()  # what came before is not of this exchange
+        address = stub.listen.rpartition(":")[0]
+        settings = dns.ClientSettings(timeout_s=_QUESTION_TIMEOUT_S, udp_retransmit_s=_QUESTION_TIMEOUT_S)
+        started = time.time()
+        with self._capture.record() as recording:
+            asked = dns.exchange(dns.Resolver(address), dns.Question(question), dns.Protocol.DOUDP, settings=settings)
+        told = stub.metrics()
+        if asked.error or len(told) != 1:
+            return {"started_s": started, "error": asked.error or f"the stub told of {len(told)} queries, not of one"}
+        query = told[0]
+        found: dict[str, Any] = {"started_s": query.time_ns / 1e9, "error": query.error or None}
+        if not query.new_connection:
+            found["error"] = found["error"] or "the stub had a connection left"
+        sizes: dict[str, int | None] = {}
+        if recording.complete:
+            counted = measure(
+                recording.packets,
+                ip_protocol=CLIENTS[query.protocol].ip_protocol,
+                local_port=query.local_port,
+                server=(network.SERVER_ADDRESS, dns.DEFAULT_PORTS[query.protocol]),
+                query_at_ns=query.time_ns + round(query.handshake_ms * 1e6),
+                answered_at_ns=query.time_ns + round(query.total_ms * 1e6),
+                closed_at_ns=time.time_ns(),
+            )
+            sizes = asdict(counted)
+        return (
+            found
+            | sizes
+            | {
+                "handshake_ms": query.handshake_ms,
+                "query_ms": query.query_ms,
+                "total_ms": query.total_ms,
+                "session_resumed": query.resumed,
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ class Options:
     primed as for 0-RTT and its ticket refused. 0: none."""
 
 
-_LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
-_PAGES = ("example.org", "wikipedia.org", "instagram.com")
-_WHOLE = Plan(study="combinations", links=_LINKS, pages=_PAGES, options=Options())
+LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
+PAGES = ("example.org", "wikipedia.org", "instagram.com")
+"""Pages of the `coalescing` study, simplest first."""
+_WHOLE = Plan(study="combinations", links=LINKS, pages=PAGES, options=Options())
 
 STUDY = Study(
     name="combinations",
@@ -36,7 +37,7 @@ STUDY = Study(
     ),
     options=Options,
     sizes={
-        "smoke": _WHOLE.resized(rounds=3, links=("fiber", "4g"), pages=_PAGES[:1]),
+        "smoke": _WHOLE.resized(rounds=3, links=("fiber", "4g"), pages=PAGES[:1]),
         "quick": _WHOLE.resized(rounds=8),
         # Nobody has published it; as many rounds as the other questions have.
         "paper": _WHOLE.resized(rounds=100),

@@ -58,7 +58,8 @@ def combined(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFr
         lacks one of the two has no row.
     """
     state = pl.col("resumption").replace_strict(_STATES, default=None, return_dtype=pl.String)
-    exchanges = pl.concat(metrics.exchanges(dns_exchanges, resumption=name) for name in _STATES).select(
+    ours = dns_exchanges.filter(pl.col("variant") == "main")  # not by the stub
+    exchanges = pl.concat(metrics.exchanges(ours, resumption=name) for name in _STATES).select(
         *metrics.ROUND, exchange=pl.concat_str("protocol", state), exchange_ms="total_ms"
     )
     kind = pl.when(pl.col("h3") == "1-rtt").then(pl.lit(FULL))
