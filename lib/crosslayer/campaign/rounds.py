@@ -110,7 +110,7 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                 over = testbed.backend
                 in_force = {
                     "link_kernel": over.version,
-                    "tcp_congestion_control": network.congestion_control_of(network.SERVER),
+                    "tcp_congestion_control": network.congestion_control(),
                 }
                 told = over.name, versions | in_force
                 if not measured:

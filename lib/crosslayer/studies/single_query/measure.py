@@ -96,7 +96,7 @@ class SingleQuery(Measurer):
             undo.pop_all()
 
     def _start(self, number: int, name: str) -> dns.Resolver:
-        machine, address = self._stack.enter_context(network.machine(number))
+        machine, address = self._stack.enter_context(network.machine(number, self.bench.plan.congestion_control))
 
         def spawn(arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
             return subprocess.Popen(private.command_in(machine, arguments), **options)
