@@ -1,6 +1,6 @@
 """From observations to numbers: frames in, frames out. No clock, no network and no file here.
 
-`observations` says which rows count, `combinations` joins DNS exchanges and page loads to PLTs, `distributions`
+`observations` says which rows count, `combine` joins DNS exchanges and page loads to PLTs, `distributions`
 has CDF curves and quantiles, `intervals` medians with their uncertainty, `lines` what grows along a line, `paced`
 means and variances of paced queries, `self_check` loads that should be equal, `resampling` the bootstrap behind them
 all, `links` the emulated link itself.

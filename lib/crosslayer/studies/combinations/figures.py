@@ -452,8 +452,8 @@ FIGURES = (
         title="The same DoQ exchange by two implementations",
         caption="DoQ with a full handshake and the key share X25519 by aioquic (Python), as in all exchanges of this "
         "study, minus the one by quic-go (Go) in the same round.",
-        note="Dots: medians within rounds; bars: 95 % intervals. By the virtual clock computing takes no time, and what "
-        "is left is packets and timers.",
+        note="Dots: medians within rounds; bars: 95 % intervals. By the virtual clock computing takes no time, and "
+        "what is left is packets and timers.",
         data=implementations_data,
         chart=implementations,
         table=implementations_table,
