@@ -60,7 +60,7 @@ def test_every_round_is_there_once(campaign: Path) -> None:
 
 
 def test_the_dataset_opens_and_says_where_it_was_measured(campaign: Path) -> None:
-    dataset = Dataset.open(campaign)
+    dataset = Dataset.open(campaign, every_round=True)
     assert dataset.campaign.backend in ("netem", "uml")
     assert dataset.campaign.ended
     told = {"chromium", "server", "python", "openssl", "quic-go", "stub", "tcp_congestion_control"}
@@ -197,7 +197,7 @@ def test_a_question_is_measured_with_the_evidence_it_needs(
     command = ["measure", "--study", study, "--links", links, "--pages", "example.org", "--rounds", "1"]
     command += ["--out", str(tmp_path / study)]
     subprocess.run([*CROSSLAYER, *command], check=True, capture_output=True, timeout=300)
-    dataset = Dataset.open(tmp_path / study)
+    dataset = Dataset.open(tmp_path / study, every_round=True)
     table = "page_loads" if study in ("early-data", "address-token") else "dns_exchanges"
     rows = dataset.table(table).collect()
     assert rows["error"].null_count() == rows.height

@@ -137,6 +137,18 @@ def test_its_observations_are_left_out_and_counted(starved: Path) -> None:
     assert "busy" in failed["reason"]
 
 
+def test_no_round_is_left_out_where_most_were_disturbed_or_all_are_asked_for(starved: Path, tmp_path: Path) -> None:
+    every = Dataset.open(starved, every_round=True)
+    assert 2 in every.table("page_loads").filter(pl.col("page") == "example.org").collect()["round"].to_list()
+    folder = shutil.copytree(starved, tmp_path / "most")
+    shutil.rmtree(folder / "machine")
+    rows = [usage(number, 1500.0 if number else 10.0) for number in range(4)]
+    write_part(pa.Table.from_pylist(rows, schema=TABLES["machine"].arrow_schema()), folder / "machine", "fiber")
+    most = Dataset.open(folder)
+    assert most.table("page_loads").collect().equals(every.table("page_loads").collect())
+    assert "3 with the machine busy otherwise, none left out, link by" in most.caption
+
+
 def test_with_one_page_it_is_left_out_whatever_the_rows_call_it(starved: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(starved, tmp_path / "one")
     told = json.loads((folder / "campaign.json").read_text())
@@ -149,6 +161,6 @@ def test_with_one_page_it_is_left_out_whatever_the_rows_call_it(starved: Path, t
 def test_a_dataset_without_the_table_leaves_nothing_out(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path, links=["fiber"], pages=["example.org"], rounds=2)
     dataset = Dataset.open(folder)
-    assert dataset.left_out.is_empty()
+    assert dataset.busy.is_empty()
     assert "left out" not in dataset.caption
     assert "round" not in Inputs.of(dataset, published.load()).failures["condition"].to_list()

@@ -193,17 +193,21 @@ class Dataset:
     """Fewest and most rounds any cell has rows of."""
     files: Mapping[str, tuple[Path, ...]]
     """Parquet files of each table; empty where the dataset has no such table."""
-    left_out: pl.DataFrame
-    """Rounds that no observation is taken from, since the machine was busy otherwise: round, link, page."""
+    busy: pl.DataFrame
+    """Rounds in which the machine was busy with something else: round, link, page."""
+    left_out: bool
+    """No observation is taken from them; not so where they are more than half of all, which would mend nothing."""
 
     @classmethod
-    def open(cls, folder: str | Path) -> Dataset:
+    def open(cls, folder: str | Path, *, every_round: bool = False) -> Dataset:
         """Open a dataset folder and check it.
 
         Parameters
         ----------
         folder
             Folder with `campaign.json` and the tables.
+        every_round
+            Leave no round out, however busy the machine was.
 
         Raises
         ------
@@ -234,8 +238,11 @@ class Dataset:
                 rounds |= {(link, page): max(n, rounds.get((link, page), 0)) for link, page, n in cells.iter_rows()}
         if not rounds:
             _refuse("holds no observation at all", folder)
-        left_out = busy(_scan(TABLES["machine"], files["machine"])).select("round", "link", "page").collect()
-        return cls(folder, campaign, (min(rounds.values()), max(rounds.values())), files, left_out)
+        machine = _scan(TABLES["machine"], files["machine"])
+        disturbed = busy(machine).select("round", "link", "page").collect()
+        few = 2 * disturbed.height <= machine.select(pl.len()).collect().item()
+        left_out = few and not disturbed.is_empty() and not every_round
+        return cls(folder, campaign, (min(rounds.values()), max(rounds.values())), files, disturbed, left_out)
 
     def table(self, name: str) -> pl.LazyFrame:
         """One table of the dataset, read when it is collected.
@@ -249,7 +256,7 @@ class Dataset:
         -------
         polars.LazyFrame
             Columns as in the schema. A table the dataset does not have gives no rows; a column that is newer
-            than the dataset gives nulls. Of observations those of rounds that are not `left_out`.
+            than the dataset gives nulls. Of observations those of rounds that are not left out.
 
         Raises
         ------
@@ -259,11 +266,11 @@ class Dataset:
         if name not in TABLES:
             _refuse(f"there is no table {name!r}", self.folder, f"Tables are {', '.join(TABLES)}.")
         rows = _scan(TABLES[name], self.files[name])
-        if self.left_out.is_empty() or name in ("machine", "link_checks"):
+        if not self.left_out or name in ("machine", "link_checks"):
             return rows
         # Where there is one page only, some studies' rows name something else there.
         key = ["round", "link", *(["page"] if len(self.campaign.pages) > 1 else [])]
-        return rows.join(self.left_out.lazy(), on=key, how="anti", maintain_order="left")
+        return rows.join(self.busy.lazy(), on=key, how="anti", maintain_order="left")
 
     @property
     def caption(self) -> str:
@@ -272,7 +279,8 @@ class Dataset:
         planned = self.campaign.rounds
         measured = str(most) if fewest == most else f"{fewest} to {most}"
         rounds = measured if fewest >= planned else f"{measured} of {planned}"
-        left_out = f"{self.left_out.height} left out (the machine was busy), " if self.left_out.height else ""
+        what = "left out (the machine was busy)" if self.left_out else "with the machine busy otherwise, none left out"
+        disturbed = f"{self.busy.height} {what}, " if self.busy.height else ""
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
         options = "".join(
@@ -281,7 +289,7 @@ class Dataset:
         )
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         return (
-            f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, {left_out}"
+            f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, {disturbed}"
             f"link by {self.campaign.backend}, "
             f"{'virtual clock, ' if self.campaign.clock == 'virtual' else ''}"
             f"{options}measured on {machine}."
