@@ -34,7 +34,7 @@ def campaign(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("authoritative") / "smoke"
     done = subprocess.run([*CROSSLAYER, *STUDY, "--out", str(folder)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return Dataset.open(folder)
+    return Dataset.open(folder, every_round=True)
 
 
 def test_every_query_is_answered_over_its_transport_and_connection(campaign: Dataset) -> None:
@@ -140,7 +140,7 @@ def test_dnsproxy_at_both_ends(testbed_machine: None, tmp_path: Path) -> None:
     words = ["measure", "--plan", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "dataset")]
     done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    campaign = Dataset.open(tmp_path / "dataset")
+    campaign = Dataset.open(tmp_path / "dataset", every_round=True)
     rows = campaign.table("paced_queries").filter(~pl.col("warming")).collect()
     assert set(rows["protocol"]) == {stream.protocol.value for stream in STREAMS}
     assert set(rows["connection"]) == {"kept"}

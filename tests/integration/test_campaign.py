@@ -60,7 +60,7 @@ def test_every_round_is_there_once(campaign: Path) -> None:
 
 
 def test_the_dataset_opens_and_says_where_it_was_measured(campaign: Path) -> None:
-    dataset = Dataset.open(campaign)
+    dataset = Dataset.open(campaign, every_round=True)
     assert dataset.campaign.backend in ("netem", "uml")
     assert dataset.campaign.ended
     told = {"chromium", "server", "python", "openssl", "quic-go", "stub", "tcp_congestion_control"}
@@ -189,15 +189,16 @@ def test_no_namespaces_and_no_backend_are_exit_status_3(crosslayer: Run, tmp_pat
         ("key-share", "fiber", {"x25519", "x25519mlkem768"}),
         ("address-token", "fiber", {"main", "no-token"}),
         ("one-connection", "fiber", {"main", "no-token", "at-once", "at-once-no-token", "settings"}),
+        ("combinations", "fiber", {"main", "before ticket", "before early-data"}),
     ],
 )
 def test_a_question_is_measured_with_the_evidence_it_needs(
     testbed_machine: None, tmp_path: Path, study: str, links: str, variants: set[str]
 ) -> None:
     command = ["measure", "--study", study, "--links", links, "--rounds", "1", "--out", str(tmp_path / study)]
-    command += ["--pages", "wikipedia.org"] if study == "one-connection" else []
+    command += ["--pages", "wikipedia.org" if study == "one-connection" else "example.org"]
     subprocess.run([*CROSSLAYER, *command], check=True, capture_output=True, timeout=300)
-    dataset = Dataset.open(tmp_path / study)
+    dataset = Dataset.open(tmp_path / study, every_round=True)
     loads = {"early-data": "page_loads", "address-token": "page_loads", "one-connection": "resolved_loads"}
     rows = dataset.table(loads.get(study, "dns_exchanges")).collect()
     assert rows["error"].null_count() == rows.height

@@ -20,7 +20,8 @@ import pytest
 from crosslayer import pages
 from crosslayer.links import load_profiles
 from crosslayer.process import ProcessDied
-from crosslayer.testbed import Testbed, private
+from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed.errors import TestbedError
 from tests.integration.conftest import CROSSLAYER
 
 
@@ -51,7 +52,23 @@ def measure() -> dict[str, Any]:
                 os.kill(server.pid, signal.SIGKILL)
                 results["server, command"] = died(lambda: server.close_connections("h3"))
                 results["server, check"] = died(testbed.check_link)
+    results["congestion control"] = congestion_control()
     return results
+
+
+def congestion_control() -> dict[str, str]:
+    """What connections use with each algorithm that kernels have, and what a wrong one gives."""
+    found = {}
+    for algorithm in ("reno", "cubic"):
+        with Testbed("plain", congestion_control=algorithm), network.machine(0, algorithm):
+            found[algorithm] = network.congestion_control()
+    with Testbed("plain"):
+        found["the machine's own"] = network.congestion_control()
+    try:
+        Testbed("plain", congestion_control="nonesuch")
+    except TestbedError as error:
+        found["nonesuch"] = str(error)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +80,14 @@ def results(testbed_machine: None) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def test_tcp_uses_what_it_is_told_at_both_ends(results: dict[str, Any]) -> None:
+    found = results["congestion control"]
+    assert (found["reno"], found["cubic"]) == ("reno", "cubic")
+    assert found["the machine's own"] == Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    assert "TCP cannot use 'nonesuch'" in found["nonesuch"]
+    assert "modprobe tcp_nonesuch" in found["nonesuch"]
 
 
 @pytest.mark.parametrize("call", ["guest, check", "guest, set", "server, command", "server, check"])

@@ -38,7 +38,7 @@ def dataset(request: pytest.FixtureRequest, testbed_machine: None, tmp_path_fact
     command = [*CROSSLAYER, "measure", "--plan", str(plan), "--out", str(folder / "data")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
-    return Dataset.open(folder / "data")
+    return Dataset.open(folder / "data", every_round=True)
 
 
 def loads(dataset: Dataset) -> pl.DataFrame:
@@ -63,7 +63,7 @@ def test_a_page_with_aliases_loads_as_well(testbed_machine: None, tmp_path: Path
     subprocess.run(
         [*CROSSLAYER, *command, "--out", str(tmp_path / "web")], check=True, capture_output=True, timeout=300
     )
-    rows = loads(Dataset.open(tmp_path / "web"))
+    rows = loads(Dataset.open(tmp_path / "web", every_round=True))
     assert rows["error"].to_list() == [None] * len(Protocol)
     assert set(rows["lookup_count"]) == {1}
 

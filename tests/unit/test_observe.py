@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from crosslayer import dns
 from crosslayer.browser import Browser, BrowserError, PageLoad
-from crosslayer.campaign.observe import LoadKind, exchange_columns, keeps_token, load_evidence, resource_rows
+from crosslayer.campaign.observe import (
+    REFUSED,
+    LoadKind,
+    Loads,
+    exchange_columns,
+    keeps_token,
+    load_evidence,
+    resource_rows,
+)
 from crosslayer.campaign.tables import Resources
 from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, TokenEvent
@@ -22,12 +31,15 @@ OWN, OTHER = "10.53.0.1:4000", "10.53.0.1:4001"
 LOAD = RequestEvent(
     time_ns=1_000_000, done_ns=3_500_000, listener="h3", remote=OWN, server_name=HOST, host=HOST, method="GET",
     path="/", status=200, bytes=18_000, handshake_complete=False, resumed=True, address_validated=True,
+    key_share="X25519MLKEM768", initials=2,
 )  # fmt: skip
 
 
 def evidence(kind: LoadKind, **seen: bool) -> dict[str, Any]:
-    early, resumed = kind.h3 == "0-rtt", kind.primed_alias is None
-    return load_evidence([replace(LOAD, **seen)], PAGE, early_data=early, resumed=resumed, validated=kind.validated)
+    early = kind.h3 == "0-rtt"
+    return load_evidence(
+        [replace(LOAD, **seen)], PAGE, early_data=early, resumed=kind.resumed, validated=kind.validated
+    )
 
 
 def test_a_load_with_the_token_it_was_meant_to_have_is_without_error() -> None:
@@ -36,6 +48,8 @@ def test_a_load_with_the_token_it_was_meant_to_have_is_without_error() -> None:
         "session_resumed": True,
         "address_validated": True,
         "server_ms": 2.5,
+        "key_share": "X25519MLKEM768",
+        "initials": 2,
     }
     assert "error" not in evidence(LoadKind("0-rtt", "no-token", None, token=False), address_validated=False)
     full = {"handshake_complete": True, "resumed": False, "address_validated": False}
@@ -56,6 +70,40 @@ def test_a_load_with_the_token_it_was_meant_to_have_is_without_error() -> None:
 def test_a_load_is_an_error_where_the_token_is_not_as_it_was_meant(kind: LoadKind, validated: bool, error: str) -> None:
     found = evidence(kind, address_validated=validated)
     assert (found["error"], found["address_validated"]) == (error, validated)
+
+
+def test_the_negative_control_is_an_error_unless_the_server_refused_its_ticket() -> None:
+    refused = {"handshake_complete": True, "resumed": False}
+    assert "error" not in evidence(REFUSED, **refused)
+    assert evidence(REFUSED, **refused | {"handshake_complete": False})["error"].startswith("meant to be 1-RTT")
+    assert evidence(REFUSED, **refused | {"resumed": True})["error"].startswith("the handshake was meant to be full")
+
+
+def test_the_ticket_is_refused_after_the_priming_and_of_no_other_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    server = SimpleNamespace(
+        events=lambda: [TokenEvent(0, "h3", OWN, True), LOAD],
+        close_connections=lambda _listener: done.append("close"),
+        rotate_ticket_keys=lambda: done.append("rotate"),
+    )
+    loads = Loads(SimpleNamespace(server=server))  # type: ignore[arg-type]
+    for kind in (LoadKind("0-rtt", "main", None), REFUSED):
+        done.clear()
+        loads._load(Primed(), PAGE, kind)
+        assert done == (["close", "rotate"] if kind is REFUSED else ["close"])
+
+
+def test_a_repeated_load_differs_in_its_variant_and_the_alias_that_is_primed() -> None:
+    kinds = [
+        LoadKind("1-rtt", "main", 0),
+        LoadKind("0-rtt", "main", None),
+        LoadKind("0-rtt", "no-token", None, token=False),
+    ]
+    assert [kind.repeated for kind in kinds] == [
+        LoadKind("1-rtt", "aa", 1),
+        LoadKind("0-rtt", "aa", None),
+        LoadKind("0-rtt", "aa-no-token", None, token=False),
+    ]
 
 
 def test_a_token_is_kept_only_behind_the_ticket_of_the_same_connection() -> None:
@@ -86,7 +134,7 @@ class Primed(Browser):
         yield
 
     def _measured(self, host: str, begin: float, close_connections: Any) -> PageLoad:
-        return PageLoad(0.0, 0.0, {}, {}, (), "{}")
+        return PageLoad(0.0, 0.0, True, {}, {}, (), "{}")
 
 
 def test_priming_starts_over_in_another_context_until_it_left_what_is_asked_for() -> None:
@@ -100,7 +148,7 @@ def test_priming_starts_over_in_another_context_until_it_left_what_is_asked_for(
 def test_a_resource_has_the_time_that_the_server_took_for_it() -> None:
     entry = dict.fromkeys(Resources.sources("PerformanceResourceTiming").values(), 1)
     urls = [f"https://{HOST}/a.css?v=1", f"https://{HOST}/b.js", f"https://{PAGE.aliases[0]}/a.css"]
-    load = PageLoad(0.0, 0.0, {}, {}, tuple(entry | {"name": url} for url in urls), "{}")
+    load = PageLoad(0.0, 0.0, True, {}, {}, tuple(entry | {"name": url} for url in urls), "{}")
     row = {column.name: "x" for column in Resources.columns if column.required}
     rows = resource_rows(
         row, load, [LOAD, replace(LOAD, path="/a.css"), replace(LOAD, path="/b.js", done_ns=1_250_000)]

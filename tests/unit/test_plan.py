@@ -12,6 +12,7 @@ from crosslayer.campaign.measurer import Bench
 from crosslayer.campaign.plan import Cell, Plan, changed, check_names
 from crosslayer.studies import STUDIES, load_plan, sized
 from crosslayer.studies.coalescing.measure import Coalescing
+from crosslayer.studies.combinations.measure import Combinations
 
 PAGES = pages.load_pages(Path(__file__).parents[2] / "sites")
 QUICK = sized("coalescing", "quick")
@@ -46,15 +47,27 @@ def test_the_order_of_a_round_does_not_depend_on_rounds_before_it() -> None:
     assert after_others == plan.shuffled(7, cell, CONDITIONS)
 
 
-def test_the_self_check_rides_on_one_cell_only() -> None:
-    def checked(plan: Plan) -> list[Cell]:
-        bench = Bench(plan, "", {}, *[None] * 4)  # type: ignore[arg-type]
-        measurer = Coalescing.__new__(Coalescing)
-        measurer.bench = bench
-        return [cell for cell in plan.cells if "A/A 1" in measurer.conditions(cell)]
+@pytest.mark.parametrize("measurer", [Coalescing, Combinations])
+def test_every_cell_has_every_self_check_once_in_a_period(measurer: type[Coalescing | Combinations]) -> None:
+    def checked(plan: Plan, cell: Cell) -> list[str]:
+        of_plan = measurer.__new__(measurer)
+        of_plan.bench = Bench(plan, "", {}, *[None] * 4)  # type: ignore[arg-type]
+        found = [of_plan.self_checks(cell, number) for number in range(8)]
+        assert all(len(of_round) <= 1 for of_round in found)
+        assert [of_plan.self_checks(cell, number) for number in range(8, 16)] == found
+        tables = [of_plan.place(condition) for of_round in found for condition in of_round]
+        assert {(table, columns["h3"], columns["variant"]) for table, columns in tables} <= {
+            ("page_loads", "1-rtt", "aa"),
+            ("page_loads", "0-rtt", "aa"),
+            ("page_loads", "0-rtt", "aa-no-token"),
+            ("page_loads", "1-rtt", "refused"),
+        }
+        return [condition for of_round in found for condition in of_round]
 
-    assert checked(QUICK) == [Cell("fiber", "example.org")]
-    assert checked(changed(QUICK, {"options": {"aa_cell": False}})) == []
+    every = ["A/A H3 0-RTT", "A/A H3 0-RTT without token", "A/A H3 1-RTT", "Ticket refused"]
+    for cell in QUICK.cells:
+        assert sorted(checked(QUICK, cell)) == every
+        assert checked(changed(QUICK, {"options": {"aa_period": 0}}), cell) == []
 
 
 def test_quick_covers_the_papers_cells() -> None:
@@ -86,9 +99,9 @@ def test_an_unknown_study_or_size_is_named() -> None:
         ({"links": []}, "at least 1", "links"),
         ({"links": "fiber"}, "a list", "links"),
         ({"links": ["fiber", "fiber"]}, "twice", "links"),
-        ({"aa_cell": True}, r"table \[options\]", "aa_cell"),
+        ({"aa_period": 4}, r"table \[options\]", "aa_period"),
         ({"options": {"proxy": "squid"}}, "not a key", "proxy"),
-        ({"options": {"aa_cell": 1}}, "true or false", "aa_cell"),
+        ({"options": {"aa_period": -1}}, "must not be negative", "aa_period"),
         ({"options": 3}, "a table", "options"),
         ({"round": 3}, "not a key", "round"),
     ],

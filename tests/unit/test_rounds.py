@@ -13,6 +13,7 @@ import pytest
 from crosslayer import places
 from crosslayer.campaign import provenance, rounds
 from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.tables import TABLES
 from crosslayer.links import Profile, load_profiles
 from crosslayer.studies import sized
 from crosslayer.testbed import LinkCheck, Testbed, testbed
@@ -50,6 +51,9 @@ class Measuring:
     def conditions(self, cell: Cell) -> list[str]:
         return ["all"]
 
+    def self_checks(self, cell: Cell, round_number: int) -> list[str]:
+        return []
+
     def measure(self, *_: Any) -> dict[str, list[Any]]:
         return {"tcp_rtts": [{"error": None}]}
 
@@ -78,14 +82,13 @@ def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], 
     assert {(row["round"], row["page"], row["campaign"]) for row in rows["link_checks"]} == {(3, "example.org", "c")}
     assert failed == failures
     assert not verdicts
+    [machine] = rows["machine"]
+    assert set(machine) == {column.name for column in TABLES["machine"].columns if column.name != "clock"}
+    assert (machine["round"], machine["link"], machine["page"]) == (3, FIBER.name, "example.org")
 
 
-def test_versions_of_openssl_quic_go_and_the_congestion_control_are_told() -> None:
+def test_versions_of_openssl_and_quic_go_are_told() -> None:
     assert provenance.packages()["openssl"] == ssl.OPENSSL_VERSION
-    assert provenance.congestion_control() in (
-        "",
-        *Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split(),
-    )
     wanted = places.find("profiles").path.parent / "go.mod"
     [version] = [line.split()[1] for line in wanted.read_text().splitlines() if "quic-go/quic-go " in line]
     try:

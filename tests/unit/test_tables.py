@@ -69,7 +69,7 @@ def test_a_load_becomes_rows_by_the_names_of_the_w3c() -> None:
     assert times["plt_ms"] == "loadEventStart"
     navigation = {key: float(number) for number, key in enumerate(times.values())}
     entry = dict.fromkeys(Resources.sources(tables.RESOURCE).values(), 1) | {"name": "https://www.example.org/a.js"}
-    load = PageLoad(1.5, 2.5, navigation | {"type": "navigate"}, {"first-contentful-paint": None}, (entry,), "{}")
+    load = PageLoad(1.5, 2.5, True, navigation | {"type": "navigate"}, {"first-contentful-paint": None}, (entry,), "{}")
     row = {"campaign": "c", "round": 0, "link": "fiber", "study": "web", "page": "p", "h3": "1-rtt"}
     row |= {"variant": "main", "position": 3, "dns_protocol": "DoQ"} | observe.load_columns(load)
     assert {name: row[name] for name in times} == {name: navigation[key] for name, key in times.items()}

@@ -42,6 +42,7 @@ func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 			Event: "query", Time: from.Arrival.UnixNano(), Listener: from.Listener,
 			Remote: from.Remote, Name: q.Name, Type: dns.Type(q.Qtype).String(), Rcode: rcodeName(rcode),
 			HandshakeComplete: from.HandshakeComplete, Resumed: from.Resumed, AddressValidated: from.AddressValidated,
+			KeyShare: from.KeyShare, Initials: from.Initials,
 		})
 	}
 

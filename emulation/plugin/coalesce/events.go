@@ -40,6 +40,9 @@ type requestEvent struct {
 	HandshakeComplete bool   `json:"handshake_complete"`
 	Resumed           bool   `json:"resumed"`
 	AddressValidated  bool   `json:"address_validated"`
+	// KeyShare is the group of the key exchange; Initials counts the packets of the client's hello, over QUIC only.
+	KeyShare string `json:"key_share"`
+	Initials int    `json:"initials"`
 }
 
 // queryEvent reports a DNS query, just before its answer leaves.
@@ -54,6 +57,9 @@ type queryEvent struct {
 	HandshakeComplete bool   `json:"handshake_complete"`
 	Resumed           bool   `json:"resumed"`
 	AddressValidated  bool   `json:"address_validated"`
+	// KeyShare is the group of the key exchange; Initials counts the packets of the client's hello, over QUIC only.
+	KeyShare string `json:"key_share"`
+	Initials int    `json:"initials"`
 }
 
 // tokenEvent reports that a client is sent an address-validation token, before the packet leaves. BehindTicket says that

@@ -2,6 +2,7 @@ package coalesce
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 	"testing"
 
@@ -53,6 +54,26 @@ func TestAddressValidated(t *testing.T) {
 	for _, kind := range []string{"request", "connection"} {
 		if event := s.lastEvent(kind); event["address_validated"] != false {
 			t.Errorf("over TCP no token validates: %v", event)
+		}
+	}
+}
+
+// The key share of a hello, and into how many packets it went, is in the events of whatever the connection brings.
+func TestKeyShareAndInitials(t *testing.T) {
+	s := start(t, nil, "")
+	for _, c := range []struct {
+		share    tls.CurveID
+		initials float64
+	}{{tls.X25519, 1}, {tls.X25519MLKEM768, 2}} {
+		client := s.Client()
+		client.TLS.CurvePreferences = []tls.CurveID{c.share}
+		roundTrip(t, client, s.addresses["h3/udp"], request(t, http.MethodGet, "/"), func() {})
+		conn := client.Dial(t, s.addresses["doq/udp"], "doq")
+		servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
+		for _, kind := range []string{"request", "query"} {
+			if event := s.lastEvent(kind); event["key_share"] != c.share.String() || event["initials"] != c.initials {
+				t.Errorf("%v in %v packets expected: %v", c.share, c.initials, event)
+			}
 		}
 	}
 }

@@ -42,6 +42,13 @@ type exchange struct {
 
 func (x exchange) addressValidated() bool { return x.conn != nil && x.conn.AddressValidated() }
 
+func (x exchange) initials() int {
+	if x.conn == nil {
+		return 0
+	}
+	return x.conn.Initials()
+}
+
 // ServeHTTP implements the http.Handler interface.
 func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange{Request: r, arrival: time.Now(), handshakeComplete: true}
@@ -69,7 +76,7 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Event: "request", Time: x.arrival.UnixNano(), Done: x.arrival.Add(time.Since(x.arrival)).UnixNano(), Listener: h.listener,
 		Remote: r.RemoteAddr, ServerName: r.TLS.ServerName, Host: r.Host, Method: r.Method, Path: r.URL.Path,
 		Status: status, Bytes: sent, HandshakeComplete: x.handshakeComplete, Resumed: r.TLS.DidResume,
-		AddressValidated: x.addressValidated(),
+		AddressValidated: x.addressValidated(), KeyShare: early.KeyShare(*x.TLS), Initials: x.initials(),
 	})
 }
 
@@ -144,6 +151,7 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 	from := early.Origin{
 		Listener: h.dns, Remote: x.RemoteAddr, Arrival: x.arrival,
 		HandshakeComplete: x.handshakeComplete, Resumed: x.TLS.DidResume, AddressValidated: x.addressValidated(),
+		KeyShare: early.KeyShare(*x.TLS), Initials: x.initials(),
 	}
 	var body []byte
 	var age time.Duration

@@ -25,6 +25,9 @@ type Origin struct {
 	Resumed bool
 	// AddressValidated says that the client's first packet had a token that proves its address; false over TCP.
 	AddressValidated bool
+	// KeyShare names the group of the TLS key exchange; Initials counts the packets of the client's hello, 0 over TCP.
+	KeyShare string
+	Initials int
 }
 
 type originKey struct{}

@@ -57,7 +57,7 @@ func (s *DoQServer) Serve(listener *Listener) {
 			from := Origin{
 				Listener: DoQ, Remote: conn.RemoteAddr().String(), Arrival: time.Now(),
 				HandshakeComplete: conn.IsComplete(), Resumed: conn.ConnectionState().TLS.DidResume,
-				AddressValidated: conn.AddressValidated(),
+				AddressValidated: conn.AddressValidated(), KeyShare: conn.KeyShare(), Initials: conn.Initials(),
 			}
 			err := s.serveStream(conn, stream, from)
 			var wrong breach

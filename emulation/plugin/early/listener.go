@@ -167,9 +167,7 @@ func (p *Policy) Listen(address string, protocol Protocol, secured *tls.Config, 
 		now.Allow0RTT = p.Mode() != Off
 		return now, nil
 	}
-	if protocol.TokenSent != nil {
-		config.Tracer = protocol.watchToken
-	}
+	config.Tracer = protocol.watch
 	l.tls.NextProtos = []string{protocol.ALPN}
 	if p.SingleUse {
 		p.tickets.Once(l.tls)

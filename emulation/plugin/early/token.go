@@ -2,6 +2,9 @@ package early
 
 import (
 	"context"
+	"crypto/tls"
+	"slices"
+	"sync/atomic"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/qlog"
@@ -10,42 +13,72 @@ import (
 
 type clientKey struct{}
 
-// withClient keeps what the first packet of a connection said.
-func withClient(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
-	return context.WithValue(ctx, clientKey{}, *client), nil
+// peer is what is known of the far end of a connection.
+type peer struct {
+	quic.ClientInfo              // of its first packet
+	initials        atomic.Int32 // packets with parts of its hello
 }
 
-func clientOf(ctx context.Context) quic.ClientInfo {
-	client, _ := ctx.Value(clientKey{}).(quic.ClientInfo)
-	return client
+// withClient keeps what the first packet of a connection said.
+func withClient(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
+	return context.WithValue(ctx, clientKey{}, &peer{ClientInfo: *info}), nil
+}
+
+func clientOf(ctx context.Context) *peer {
+	if known, ok := ctx.Value(clientKey{}).(*peer); ok {
+		return known
+	}
+	return &peer{}
 }
 
 // AddressValidated says that the client's first packet had a token that proves its address. Until it is proved, a server
 // sends at most three times what it received (RFC 9000, section 8.1).
 func (c *Conn) AddressValidated() bool { return clientOf(c.Context()).AddrVerified }
 
-// watchToken makes the tracer of a new connection.
-func (p Protocol) watchToken(ctx context.Context, _ bool, _ quic.ConnectionID) qlogwriter.Trace {
-	remote := clientOf(ctx).RemoteAddr
-	return &tokenWatch{sent: func(behindTicket bool) { p.TokenSent(remote, behindTicket) }}
+// Initials is how many Initial packets have brought parts of the client's hello: two where its key share is a large one.
+func (c *Conn) Initials() int { return int(clientOf(c.Context()).initials.Load()) }
+
+// KeyShare names the group of the TLS key exchange; empty before it is chosen.
+func (c *Conn) KeyShare() string { return KeyShare(c.ConnectionState().TLS) }
+
+// KeyShare names the group of a TLS key exchange; empty where there was none.
+func KeyShare(state tls.ConnectionState) string {
+	if state.CurveID == 0 {
+		return ""
+	}
+	return state.CurveID.String()
 }
 
-// tokenWatch looks for the first NEW_TOKEN frame of a connection, and whether the session ticket was before it: quic-go
-// puts both into one packet, in an order that it draws.
-type tokenWatch struct {
-	sent   func(behindTicket bool)
-	ticket bool
-	done   bool
+// watch makes the tracer of a new connection.
+func (p Protocol) watch(ctx context.Context, _ bool, _ quic.ConnectionID) qlogwriter.Trace {
+	known := clientOf(ctx)
+	return &packetWatch{initials: &known.initials, done: p.TokenSent == nil, sent: func(behindTicket bool) {
+		p.TokenSent(known.RemoteAddr, behindTicket)
+	}}
+}
+
+// packetWatch counts the packets of the client's hello, looks for the first NEW_TOKEN frame of a connection, and whether
+// the session ticket was before it: quic-go puts both into one packet, in an order that it draws.
+type packetWatch struct {
+	initials *atomic.Int32
+	sent     func(behindTicket bool)
+	ticket   bool
+	done     bool
 }
 
 // AddProducer implements the qlogwriter.Trace interface.
-func (w *tokenWatch) AddProducer() qlogwriter.Recorder { return w }
+func (w *packetWatch) AddProducer() qlogwriter.Recorder { return w }
 
 // SupportsSchemas implements the qlogwriter.Trace interface: events of HTTP/3 are not asked for.
-func (w *tokenWatch) SupportsSchemas(string) bool { return false }
+func (w *packetWatch) SupportsSchemas(string) bool { return false }
 
 // RecordEvent implements the qlogwriter.Recorder interface.
-func (w *tokenWatch) RecordEvent(event qlogwriter.Event) {
+func (w *packetWatch) RecordEvent(event qlogwriter.Event) {
+	if received, ok := event.(qlog.PacketReceived); ok && received.Header.PacketType == qlog.PacketTypeInitial {
+		if slices.ContainsFunc(received.Frames, func(frame qlog.Frame) bool { _, hello := frame.Frame.(*qlog.CryptoFrame); return hello }) {
+			w.initials.Add(1)
+		}
+	}
 	packet, ok := event.(qlog.PacketSent)
 	if !ok || w.done || packet.Header.PacketType != qlog.PacketType1RTT {
 		return
@@ -63,4 +96,4 @@ func (w *tokenWatch) RecordEvent(event qlogwriter.Event) {
 }
 
 // Close implements the qlogwriter.Recorder interface.
-func (w *tokenWatch) Close() error { return nil }
+func (w *packetWatch) Close() error { return nil }

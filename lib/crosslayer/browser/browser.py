@@ -31,6 +31,7 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
 from crosslayer.browser.programs import BrowserError, BrowserPrograms
+from crosslayer.machine import ticks_used
 
 WARM_UP_HOST = "www.warmup.example"
 """Another site than every page under test: the measured load is a cross-site navigation into a fresh renderer."""
@@ -97,6 +98,8 @@ class PageLoad:
     """Start of the measured navigation, seconds since the Unix epoch."""
     setup_ms: float
     """Context, priming, connection close and warm-up before it."""
+    settled: bool
+    """All our processes came to rest before it; otherwise it was not waited for any longer."""
     navigation: Mapping[str, Any]
     """The PerformanceNavigationTiming entry (Navigation Timing Level 2)."""
     paint: Mapping[str, float | None]
@@ -258,13 +261,13 @@ class Browser:
     def _measured(self, host: str, begin: float, close_connections: Callable[[], object]) -> PageLoad:
         """The warm-up page, then the page, measured; `begin` is when the procedure began."""
         self._driver.get(f"https://{WARM_UP_HOST}/")
-        _settle()
+        settled = _settle()
         setup_ms = (time.perf_counter() - begin) * 1e3
         self._driver.get(f"https://{host}/")
         raw = json.loads(self._driver.execute_async_script(_COLLECT, _PAINT_WAIT_MS))
         close_connections()  # or the server would go on sending to a context that is gone
         self.loads += 1
-        return _page_load(raw, setup_ms)
+        return _page_load(raw, setup_ms, settled)
 
     @contextlib.contextmanager
     def _failing(self, host: str) -> Iterator[None]:
@@ -301,35 +304,27 @@ class Browser:
                 self._driver.browser.remove_user_context(context)  # closes its tabs too
 
 
-def _settle() -> None:
+def _settle() -> bool:
     """Wait until what the warm-up set off (renderers started ahead, the old tab's end) no longer takes the CPU.
 
     Idle is at most one clock tick of CPU time in all our processes during a window; a browser that never rests is
-    not waited for longer than `_SETTLE_MOST_S`.
+    not waited for longer than `_SETTLE_MOST_S`. Returns whether it rested.
     """
     deadline = time.monotonic() + _SETTLE_MOST_S
-    used = _ticks_used()
+    used = ticks_used()
     while time.monotonic() < deadline:
         time.sleep(_SETTLE_WINDOW_S)
-        before, used = used, _ticks_used()
+        before, used = used, ticks_used()
         if used - before <= 1:
-            return
+            return True
+    return False
 
 
-def _ticks_used() -> int:
-    """CPU time of every process of this PID namespace, in clock ticks (proc(5), fields 14 and 15 of stat)."""
-    total = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # a process that has ended meanwhile
-            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            total += int(fields[11]) + int(fields[12])
-    return total
-
-
-def _page_load(raw: dict[str, Any], setup_ms: float) -> PageLoad:
+def _page_load(raw: dict[str, Any], setup_ms: float, settled: bool) -> PageLoad:
     return PageLoad(
         started_s=raw["timeOrigin"] / 1e3,
         setup_ms=setup_ms,
+        settled=settled,
         navigation=raw["navigation"],
         paint={"first-contentful-paint": None} | {entry["name"]: entry["startTime"] for entry in raw["paint"]},
         resources=tuple(raw["resources"]),

@@ -25,6 +25,9 @@ from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, LinkChecks, Table
 from crosslayer.checked import checked, read_json
 from crosslayer.errors import CrosslayerError
 
+BUSY_PERCENT = 10
+"""A round of the wall clock in which others had, or the hypervisor took, more of the processors' time is left out."""
+
 _MEASURE_AGAIN = "Export the campaign again with `crosslayer export`, or measure a new one with `crosslayer measure`."
 _READABLE = (1, SCHEMA_VERSION)
 
@@ -83,6 +86,8 @@ class Campaign:
     """None for an imported campaign."""
     clock: Literal["wall", "virtual"] = "wall"
     """By which it was measured."""
+    congestion_control: str = ""
+    """Of TCP, as the plan has it; empty where the plan had none and the machine's own was in force."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the study."""
     options_changed: dict[str, Any] = field(default_factory=dict)
@@ -128,7 +133,8 @@ class Campaign:
     def plan(self) -> dict[str, Any]:
         """The whole plan, the study's options among the rest."""
         return {
-            name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed", "clock")
+            name: getattr(self, name)
+            for name in ("study", "links", "pages", "rounds", "seed", "clock", "congestion_control")
         } | self.options
 
     @property
@@ -140,6 +146,12 @@ class Campaign:
     def git_clean(self) -> bool | None:
         """Whether the files were as committed; None where it is not known."""
         return self.git.clean
+
+
+def busy(machine: pl.LazyFrame) -> pl.LazyFrame:
+    """Rows of `machine` of the rounds that had too little of it; by the virtual clock none, whatever else ran."""
+    taken = 100 * (pl.col("others_ms") + pl.col("steal_ms")) / (pl.col("cores") * pl.col("duration_ms"))
+    return machine.filter(pl.col("clock") == "wall", taken > BUSY_PERCENT)
 
 
 def dataset_sha256(folder: Path) -> str:
@@ -181,15 +193,21 @@ class Dataset:
     """Fewest and most rounds any cell has rows of."""
     files: Mapping[str, tuple[Path, ...]]
     """Parquet files of each table; empty where the dataset has no such table."""
+    busy: pl.DataFrame
+    """Rounds in which the machine was busy with something else: round, link, page."""
+    left_out: bool
+    """No observation is taken from them; not so where they are more than half of all, which would mend nothing."""
 
     @classmethod
-    def open(cls, folder: str | Path) -> Dataset:
+    def open(cls, folder: str | Path, *, every_round: bool = False) -> Dataset:
         """Open a dataset folder and check it.
 
         Parameters
         ----------
         folder
             Folder with `campaign.json` and the tables.
+        every_round
+            Leave no round out, however busy the machine was.
 
         Raises
         ------
@@ -220,7 +238,11 @@ class Dataset:
                 rounds |= {(link, page): max(n, rounds.get((link, page), 0)) for link, page, n in cells.iter_rows()}
         if not rounds:
             _refuse("holds no observation at all", folder)
-        return cls(folder, campaign, (min(rounds.values()), max(rounds.values())), files)
+        machine = _scan(TABLES["machine"], files["machine"])
+        disturbed = busy(machine).select("round", "link", "page").collect()
+        few = 2 * disturbed.height <= machine.select(pl.len()).collect().item()
+        left_out = few and not disturbed.is_empty() and not every_round
+        return cls(folder, campaign, (min(rounds.values()), max(rounds.values())), files, disturbed, left_out)
 
     def table(self, name: str) -> pl.LazyFrame:
         """One table of the dataset, read when it is collected.
@@ -234,7 +256,7 @@ class Dataset:
         -------
         polars.LazyFrame
             Columns as in the schema. A table the dataset does not have gives no rows; a column that is newer
-            than the dataset gives nulls.
+            than the dataset gives nulls. Of observations those of rounds that are not left out.
 
         Raises
         ------
@@ -243,7 +265,12 @@ class Dataset:
         """
         if name not in TABLES:
             _refuse(f"there is no table {name!r}", self.folder, f"Tables are {', '.join(TABLES)}.")
-        return _scan(TABLES[name], self.files[name])
+        rows = _scan(TABLES[name], self.files[name])
+        if not self.left_out or name in ("machine", "link_checks"):
+            return rows
+        # Where there is one page only, some studies' rows name something else there.
+        key = ["round", "link", *(["page"] if len(self.campaign.pages) > 1 else [])]
+        return rows.join(self.busy.lazy(), on=key, how="anti", maintain_order="left")
 
     @property
     def caption(self) -> str:
@@ -252,6 +279,8 @@ class Dataset:
         planned = self.campaign.rounds
         measured = str(most) if fewest == most else f"{fewest} to {most}"
         rounds = measured if fewest >= planned else f"{measured} of {planned}"
+        what = "left out (the machine was busy)" if self.left_out else "with the machine busy otherwise, none left out"
+        disturbed = f"{self.busy.height} {what}, " if self.busy.height else ""
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
         options = "".join(
@@ -260,7 +289,8 @@ class Dataset:
         )
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         return (
-            f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, link by {self.campaign.backend}, "
+            f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, {disturbed}"
+            f"link by {self.campaign.backend}, "
             f"{'virtual clock, ' if self.campaign.clock == 'virtual' else ''}"
             f"{options}measured on {machine}."
         )

@@ -60,6 +60,10 @@ class Measurer(ABC):
     def conditions(self, cell: Cell) -> list[str]:
         """What a round of this cell measures, in no particular order."""
 
+    def self_checks(self, cell: Cell, round_number: int) -> list[str]:
+        """What this round of the cell measures beside them to try the procedure itself; placed as conditions are."""
+        return []
+
     @abstractmethod
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """The table of a condition's row, and the columns that tell it from other conditions."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -12,12 +13,17 @@ from crosslayer import dns
 from crosslayer.browser import Browser, BrowserError, PageLoad
 from crosslayer.campaign import tables
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import DnsExchanges, PageLoads, Resources
+from crosslayer.dns.capture import measure
+from crosslayer.dns.exchange import CLIENTS
 from crosslayer.pages import PageSpec
+from crosslayer.stub import Stub, StubSettings
 from crosslayer.testbed import network
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server, TokenEvent
+
+_QUESTION_TIMEOUT_S = 10.0
 
 LOADS_PER_PROCESS = 100
 """Chromium is started anew after so many loads: within 400, the PLT of example.org on fiber grew from 60 to 68 ms."""
@@ -40,6 +46,13 @@ class Exchanges:
         result = dns.exchange(self._resolver, dns.Question(name), protocol, settings=settings, capture=self._capture)
         return exchange_columns(result, self._server.events())
 
+    def resuming(
+        self, row: Mapping[str, Any], name: str, protocol: dns.Protocol, resumption: dns.Resumption
+    ) -> list[dict[str, Any]]:
+        """Resolve a name on a new connection that uses an earlier one's session; rows as of `exchange_rows`."""
+        results = warmed(self._resolver, dns.Question(name), protocol, resumption, capture=self._capture)
+        return exchange_rows(row, results, self._server.events(), variant=f"before {resumption}")
+
     def tcp_rtt(self, address: str) -> dict[str, Any]:
         """One TCP connect; columns of `tcp_rtts`."""
         started = time.time()
@@ -47,6 +60,78 @@ class Exchanges:
             return {"started_s": started, "rtt_ms": dns.tcp_rtt(dns.Resolver(address))}
         except dns.DnsError as error:
             return {"started_s": started, "error": str(error)}
+
+
+class StubExchanges:
+    """DNS exchanges by the Go stub (quic-go, crypto/tls), one stub for each kind, on loopback addresses.
+
+    Parameters
+    ----------
+    bench
+        Where they are measured.
+    wanted
+        By name, the transport and further fields of the stub's settings.
+    """
+
+    def __init__(self, bench: Bench, wanted: Mapping[str, tuple[dns.Protocol, Mapping[str, Any]]]) -> None:
+        self._capture = dns.Capture()
+        self._stubs: dict[str, Stub] = {}
+        upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        try:
+            for number, (name, (protocol, others)) in enumerate(wanted.items(), 1):
+                settings = StubSettings.towards(
+                    upstream, protocol, dns.Resumption.NONE, listen=f"127.0.0.{number}:53", **others
+                )
+                self._stubs[name] = Stub.start(subprocess.Popen, settings, bench.folder / f"stub-{number}")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop the stubs."""
+        for stub in self._stubs.values():
+            stub.stop()
+        self._capture.close()
+
+    def exchange(self, name: str, question: str) -> dict[str, Any]:
+        """Resolve a name on a new connection of a stub with a full handshake; columns of `dns_exchanges`."""
+        stub = self._stubs[name]
+        stub.forget()
+        stub.metrics()  # what came before is not of this exchange
+        address = stub.listen.rpartition(":")[0]
+        settings = dns.ClientSettings(timeout_s=_QUESTION_TIMEOUT_S, udp_retransmit_s=_QUESTION_TIMEOUT_S)
+        started = time.time()
+        with self._capture.record() as recording:
+            asked = dns.exchange(dns.Resolver(address), dns.Question(question), dns.Protocol.DOUDP, settings=settings)
+        told = stub.metrics()
+        if asked.error or len(told) != 1:
+            return {"started_s": started, "error": asked.error or f"the stub told of {len(told)} queries, not of one"}
+        query = told[0]
+        found: dict[str, Any] = {"started_s": query.time_ns / 1e9, "error": query.error or None}
+        if not query.new_connection:
+            found["error"] = found["error"] or "the stub had a connection left"
+        sizes: dict[str, int | None] = {}
+        if recording.complete:
+            counted = measure(
+                recording.packets,
+                ip_protocol=CLIENTS[query.protocol].ip_protocol,
+                local_port=query.local_port,
+                server=(network.SERVER_ADDRESS, dns.DEFAULT_PORTS[query.protocol]),
+                query_at_ns=query.time_ns + round(query.handshake_ms * 1e6),
+                answered_at_ns=query.time_ns + round(query.total_ms * 1e6),
+                closed_at_ns=time.time_ns(),
+            )
+            sizes = asdict(counted)
+        return (
+            found
+            | sizes
+            | {
+                "handshake_ms": query.handshake_ms,
+                "query_ms": query.query_ms,
+                "total_ms": query.total_ms,
+                "session_resumed": query.resumed,
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +147,8 @@ class LoadKind:
     """Where the page's own host is primed: whether the browser also has the token that proves its address."""
     early_data: str = "on"
     """What the server does with early data, see `Server.set_early_data`."""
+    refused: bool = False
+    """The server has other ticket keys than at the priming, so that the ticket is worth nothing."""
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -69,9 +156,21 @@ class LoadKind:
         return {"h3": self.h3, "variant": self.variant, "coupling": "decoupled"}
 
     @property
+    def resumed(self) -> bool:
+        """Whether the connection resumes a session."""
+        return self.primed_alias is None and not self.refused
+
+    @property
     def validated(self) -> bool:
         """Whether the server knows the client's address from the first packet on."""
         return self.primed_alias is None and self.token
+
+    @property
+    def repeated(self) -> LoadKind:
+        """The same once more in the same round, for the A/A self-check; another alias is primed where one was."""
+        name = "aa" if self.variant == "main" else f"aa-{self.variant}"
+        alias = None if self.primed_alias is None else self.primed_alias + 1
+        return replace(self, variant=name, primed_alias=alias)
 
 
 class Loads:
@@ -138,20 +237,45 @@ class Loads:
         except BrowserError as error:
             self.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
-        events, early_data, resumed = server.events(), kind.h3 == "0-rtt", kind.primed_alias is None
-        evidence = load_evidence(events, page, early_data=early_data, resumed=resumed, validated=kind.validated)
+        events, early_data = server.events(), kind.h3 == "0-rtt"
+        evidence = load_evidence(events, page, early_data=early_data, resumed=kind.resumed, validated=kind.validated)
         row = row | load_columns(load) | evidence
         return {"page_loads": [row], "resources": resource_rows(row, load, events)}
 
     def _load(self, browser: Browser, page: PageSpec, kind: LoadKind) -> PageLoad:
         server = self._bench.server
         alias = kind.primed_alias
+
+        def close_connections() -> None:
+            server.close_connections("h3")
+            if kind.refused:
+                server.rotate_ticket_keys()
+
         return browser.load(
             page.host,
             prime_host=page.host if alias is None else page.aliases[alias],
             primed=lambda: alias is not None or keeps_token(server.events(), page.host) is kind.token,
-            close_connections=lambda: server.close_connections("h3"),
+            close_connections=close_connections,
         )
+
+
+REFUSED = LoadKind("1-rtt", "refused", None, refused=True)
+"""The negative control: primed as for 0-RTT, and yet a full handshake, by the server's word."""
+
+
+def self_checks(kinds: Mapping[str, LoadKind]) -> dict[str, LoadKind]:
+    """What tries a procedure that measures these kinds of load: each once more (A/A), and the negative control."""
+    return {f"A/A {name}": kind.repeated for name, kind in kinds.items()} | {"Ticket refused": REFUSED}
+
+
+def self_check_of(plan: Plan, cell: Cell, round_number: int, checks: Iterable[str]) -> list[str]:
+    """The self-check of a round of a cell: one in turn, so that every cell has each once in `aa_period` rounds."""
+    period = plan.options.aa_period
+    known = list(checks)
+    if not period:
+        return []
+    turn = (round_number + plan.cells.index(cell)) % max(period, len(known))
+    return known[turn : turn + 1]
 
 
 class LoadsOfKinds(Measurer):
@@ -231,6 +355,8 @@ def load_evidence(
         "session_resumed": was_resumed,
         "address_validated": was_validated,
         "server_ms": _server_ms(request),
+        "key_share": request.key_share or None,
+        "initials": request.initials or None,
     }
     if was_early != early_data:
         meant, seen = ("1-RTT", "early data") if was_early else ("0-RTT", "no early data")
@@ -246,6 +372,39 @@ def load_evidence(
 
 def _server_ms(request: RequestEvent) -> float:
     return (request.done_ns - request.time_ns) / 1e6
+
+
+def warmed(
+    server: dns.Resolver,
+    question: dns.Question,
+    protocol: dns.Protocol,
+    resumption: dns.Resumption,
+    *,
+    capture: dns.Capture,
+    settings: dns.ClientSettings | None = None,
+) -> list[dns.Exchange]:
+    """The exchange, and before it the warming one that fetches its ticket and token, where it resumes a session."""
+    sessions = dns.SessionStore()
+    steps = [(resumption, False)]
+    if resumption is not dns.Resumption.NONE:
+        steps.insert(0, (dns.Resumption.NONE, True))
+    return [
+        dns.exchange(
+            server, question, protocol, step, sessions=sessions, settings=settings, capture=capture, warming=warming
+        )
+        for step, warming in steps
+    ]
+
+
+def exchange_rows(
+    row: Mapping[str, Any], results: Iterable[dns.Exchange], events: Iterable[Event], **warming: Any
+) -> list[dict[str, Any]]:
+    """Rows of `dns_exchanges`: of the warming exchange where there was one, with `warming`, and of the measured one."""
+    *before, measured = results
+    events = list(events)
+    first = {"resumption": dns.Resumption.NONE.value, "warming": True} | warming
+    rows = [{**row, **first} | exchange_columns(result, events) for result in before]
+    return [*rows, {**row} | exchange_columns(measured, events)]
 
 
 def exchange_columns(result: dns.Exchange, events: Iterable[Event]) -> dict[str, Any]:
@@ -270,7 +429,12 @@ def exchange_columns(result: dns.Exchange, events: Iterable[Event]) -> dict[str,
             "error": result.error or "the server saw no query of this exchange",
         }
     was_early, early = not told[-1].handshake_complete, result.resumption is dns.Resumption.EARLY_DATA
-    columns |= {"early_data_accepted": was_early, "address_validated": told[-1].address_validated}
+    columns |= {
+        "early_data_accepted": was_early,
+        "address_validated": told[-1].address_validated,
+        "key_share": told[-1].key_share or None,
+        "initials": told[-1].initials or None,
+    }
     if was_early != early and not result.error:
         columns["error"] = f"the server got the query {'before' if was_early else 'after'} the handshake's end"
     return columns

@@ -16,6 +16,9 @@ from crosslayer.pages import PageSpec
 _ALIASES = 2
 """Alias host names a page needs: one primed for H3 1-RTT, the other by the A/A self-check."""
 
+CUBIC = "cubic"
+"""What TCP is told to use: Linux's own, and that of quic-go and Chromium over QUIC."""
+
 _Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
@@ -47,6 +50,8 @@ class Plan:
     """Draws the order of cells and of the conditions in each round."""
     clock: Literal["wall", "virtual"] = "wall"
     """By which clock: this machine's, or a guest's that stands still while anything computes (docs/clocks.md)."""
+    congestion_control: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,15}$")] = CUBIC
+    """Of TCP at both ends of the link, as Linux names it."""
     options: Any = NoOptions()
     """What only this study can be told: an instance of its `Study.options`."""
 

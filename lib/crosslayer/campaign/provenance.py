@@ -59,12 +59,6 @@ def quic_go_version(program: Path) -> str:
     return found[1].decode() if found else ""
 
 
-def congestion_control() -> str:
-    """What TCP uses in this network namespace, by the kernel's own word; empty where it does not say."""
-    told = Path("/proc/sys/net/ipv4/tcp_congestion_control")
-    return told.read_text(encoding="ascii").strip() if told.is_file() else ""
-
-
 def revision() -> dict[str, Any]:
     """Git revision of this package's checkout and whether its files are as committed; of the package elsewhere."""
     root = places.home()

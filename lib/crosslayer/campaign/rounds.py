@@ -16,10 +16,11 @@ from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.links import Profile
+from crosslayer.machine import Meter
 from crosslayer.places import PlaceError
 from crosslayer.process import ProcessDied
 from crosslayer.stub import stub_version
-from crosslayer.testbed import LinkCheck, Testbed
+from crosslayer.testbed import LinkCheck, Testbed, network
 from crosslayer.testbed.errors import TestbedError
 
 
@@ -92,7 +93,6 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
         "chromedriver": programs.driver_version,
         "server": provenance.server_version(server),
         "quic-go": provenance.quic_go_version(server),
-        "tcp_congestion_control": provenance.congestion_control(),
     }
     with contextlib.suppress(PlaceError):  # most studies need none
         versions["stub"] = stub_version()
@@ -103,12 +103,16 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
         left = len(todo)
         try:
             with (
-                Testbed(job.backend) as testbed,
+                Testbed(job.backend, congestion_control=job.plan.congestion_control) as testbed,
                 testbed.serve(served, spec_dir=spec_dir, **job.measurer.server_options(job.plan)) as far_end,
                 job.measurer(Bench(job.plan, job.campaign, specs, *far_end, programs, testbed.folder)) as measuring,
             ):
                 over = testbed.backend
-                told = over.name, versions | {"link_kernel": over.version}
+                in_force = {
+                    "link_kernel": over.version,
+                    "tcp_congestion_control": network.congestion_control(),
+                }
+                told = over.name, versions | in_force
                 if not measured:
                     cells = len({cell for _, cell in todo})
                     say(f"Measuring over {over.name} ({over.version}): {cells} cells, {left} rounds of a cell to go.")
@@ -146,7 +150,8 @@ def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Ite
 
 
 def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: Cell) -> tuple[Rows, int]:
-    """One repetition of one cell: the link's check, then every condition once."""
+    """One repetition of one cell: the link's check, then every condition once, and what the machine did meanwhile."""
+    meter = Meter()
     profile = job.profiles[cell.link]
     changed = testbed.profile is None or testbed.profile.name != profile.name
     result = testbed.set_link(profile) if changed else testbed.check_link()
@@ -154,7 +159,8 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
         result = testbed.set_link(profile)
     rows: dict[str, list[Any]] = {"link_checks": _check_rows(testbed, job.campaign, number, cell.page)}
     failures = 0
-    for position, condition in enumerate(job.plan.shuffled(number, cell, measuring.conditions(cell))):
+    conditions = [*measuring.conditions(cell), *measuring.self_checks(cell, number)]
+    for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
         if result.passed:
             found = measuring.measure(condition, cell, number, position)
         else:
@@ -167,6 +173,8 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
         if faults:
             testbed.raise_if_dead()  # at once: whatever follows would fail too
         failures += faults
+    where = {"campaign": job.campaign, "round": number, "link": cell.link, "study": job.plan.study, "page": cell.page}
+    rows["machine"] = [where | asdict(meter.usage())]
     return rows, failures
 
 

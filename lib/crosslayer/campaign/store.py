@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.plan import CUBIC, Cell, Plan
 from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, Column
 
 FILE_NAME = "campaign.sqlite"
@@ -115,7 +115,9 @@ class Store:
         now, usual = (json.loads(json.dumps(values)) for values in (plan.as_dict(), asdict(type(plan.options)())))
         if known is not None:
             # What is younger than the store had its default then.
-            there = _flat({"clock": "wall"} | known | {"options": usual | known["options"]})
+            there = _flat(
+                {"clock": "wall", "congestion_control": CUBIC} | known | {"options": usual | known["options"]}
+            )
             if said := [
                 f"{key} is {there.get(key)} there and {value} now"
                 for key, value in _flat(now).items()

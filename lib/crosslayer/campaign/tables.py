@@ -32,6 +32,8 @@ PAINT = "PerformancePaintTiming"
 RESOURCE = "PerformanceResourceTiming"
 ASKED = "Asked"
 """A query of the load generator (`dns.Asked`)."""
+MACHINE = "Usage"
+"""A `machine.Usage`."""
 CHECK = "LinkCheck"
 """A `testbed.LinkCheck`."""
 
@@ -181,6 +183,8 @@ class Table:
 _ERROR = Column(str, "null where the observation succeeded, else what failed", present=True)
 _POSITION = Column(int, "place of the condition in the random order of its round, from 0", required=True)
 _STARTED = Column(float, "start of the observation, seconds since the Unix epoch", required=True)
+_KEY_SHARE = Column(str, "group of the TLS key exchange, by the server, e.g. X25519MLKEM768; null outside QUIC")
+_INITIALS = Column(int, "packets that the client's hello came in, by the server; null outside QUIC")
 _LOAD_POSITION = Column(int, "place of the load in its round", required=True)
 _LOAD_VARIANT = Column(str, "variant of the load", required=True, key=True)
 
@@ -229,6 +233,8 @@ class DnsExchanges(_OfStudy, table="dns_exchanges"):
     address_validated = Column(
         bool, "the client's first packet had a token that proves its address, by the server; null outside QUIC"
     )
+    key_share = _KEY_SHARE
+    initials = _INITIALS
     retry_received = Column(bool, "the server asked for address validation by a Retry; null outside QUIC", EXCHANGE)
     certificate_bytes = Column(
         int, "TLS Certificate message that came from the server; 0 in a resumed session, null without TLS", EXCHANGE
@@ -256,7 +262,11 @@ class PageLoads(_OfStudy, table="page_loads"):
     coupling = Column(Coupling, "whether the browser resolves by itself", required=True, key=True)
     dns_protocol = Column(Protocol, "transport of the browser's own lookups; null when decoupled", key=True)
     variant = Column(
-        str, "main; aa-1 and aa-2 for the A/A self-check; no-token: 0-RTT without it", required=True, key=True
+        str,
+        "main; no-token: 0-RTT without it; aa and aa-no-token: the same once more, for the A/A self-check (aa-1 and "
+        "aa-2 in older campaigns); refused: primed as for 0-RTT, with a ticket that the server refused",
+        required=True,
+        key=True,
     )
     position = _POSITION
     started_s = Column(float, _STARTED.meaning, LOAD, required=True)
@@ -287,7 +297,10 @@ class PageLoads(_OfStudy, table="page_loads"):
         bool, "the connection's TLS session was resumed, by the server", success="early_data_accepted"
     )
     address_validated = Column(bool, "the client's first packet had a token that proves its address, by the server")
+    key_share = _KEY_SHARE
+    initials = _INITIALS
     server_ms = Column(float, "document: arrival of the request to the body handed to the transport, by the server")
+    settled = Column(bool, "the browser came to rest before the measured load; else it was not waited for longer", LOAD)
     setup_ms = Column(float, "context, priming, connection close and warm-up before the measured load", LOAD)
     navigation = Column(str, "the raw navigation and paint entries, JSON", f"{LOAD}.raw")
     error = _ERROR
@@ -405,6 +418,19 @@ class PacedQueries(_OfStudy, table="paced_queries"):
     error = _ERROR
 
 
+class Machines(_OfStudy, table="machine"):
+    """What else the machine did during a round of a cell."""
+
+    page = Column(str, "page of the cell", key=True)
+    started_s = Column(float, "start of the round, seconds since the Unix epoch", MACHINE, required=True)
+    duration_ms = Column(float, "length of the round", MACHINE, required=True)
+    cores = Column(int, "processors of the machine", MACHINE, required=True)
+    ours_ms = Column(float, "CPU time of the measurement's own processes", MACHINE, required=True)
+    others_ms = Column(float, "CPU time of everything else on the machine, interrupts left out", MACHINE)
+    steal_ms = Column(float, "time in which the hypervisor gave the processors to others", MACHINE)
+    pressure_ms = Column(float, "time in which something waited for a processor (PSI, some)", MACHINE)
+
+
 class LinkChecks(Table, table="link_checks"):
     """A check of the emulated link; one that failed, and the next after a new calibration, are two rows."""
 
@@ -430,7 +456,17 @@ class LinkChecks(Table, table="link_checks"):
 
 TABLES: dict[str, type[Table]] = {
     table.table: table
-    for table in (DnsExchanges, TcpRtts, PageLoads, Resources, Lookups, ResolvedLoads, PacedQueries, LinkChecks)
+    for table in (
+        DnsExchanges,
+        TcpRtts,
+        PageLoads,
+        Resources,
+        Lookups,
+        ResolvedLoads,
+        PacedQueries,
+        Machines,
+        LinkChecks,
+    )
 }
 """Every table by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
 

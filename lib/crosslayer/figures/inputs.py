@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import polars as pl
 
 from crosslayer import metrics
 from crosslayer.campaign.dataset import Dataset
+from crosslayer.campaign.tables import TABLES
 from crosslayer.published import Published
 
 
@@ -26,6 +28,7 @@ class Inputs:
     """Pages with observations, by name."""
     paced_queries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     resolved_loads: pl.LazyFrame = field(default_factory=pl.LazyFrame)
+    machine: pl.LazyFrame = field(default_factory=partial(pl.LazyFrame, schema=TABLES["machine"].polars_schema()))
 
     @classmethod
     def of(cls, dataset: Dataset, published: Published) -> Inputs:
@@ -39,6 +42,7 @@ class Inputs:
             **tables,
             paced_queries=dataset.table("paced_queries"),
             resolved_loads=dataset.table("resolved_loads"),
+            machine=dataset.table("machine"),
             published=published,
             links=tuple(link for link in rtts["link"] if link in set(cells["link"])),
             pages=tuple(sorted(set(cells["page"].drop_nulls()))),
@@ -68,6 +72,11 @@ class Inputs:
     def combinations(self) -> pl.LazyFrame:
         """PLT of the combinations that TNSM24 shows."""
         return metrics.combine(self.exchanges, self.loads)
+
+    @property
+    def failures(self) -> pl.DataFrame:
+        """What failed, and the rounds that are left out."""
+        return metrics.failures(self.dns_exchanges, self.tcp_rtts, self.page_loads, self.machine).collect()
 
     def by_rtt(self, frame: pl.DataFrame, *further: str) -> pl.DataFrame:
         """Rows in the order of their link's RTT, then of further columns, then as they were."""

@@ -1,8 +1,9 @@
 """From observations to numbers: frames in, frames out. No clock, no network and no file here.
 
-`observations` says which rows count, `combinations` joins DNS exchanges and page loads to PLTs, `distributions`
+`observations` says which rows count, `combine` joins DNS exchanges and page loads to PLTs, `distributions`
 has CDF curves and quantiles, `intervals` medians with their uncertainty, `lines` what grows along a line, `paced`
-means and variances of paced queries, `resampling` the bootstrap behind them all, `links` the emulated link itself.
+means and variances of paced queries, `self_check` loads that should be equal, `resampling` the bootstrap behind them
+all, `links` the emulated link itself.
 Everything that need not be resampled is lazy, so that a campaign of any size streams.
 """
 
@@ -21,14 +22,17 @@ from crosslayer.metrics.links import in_force, in_rtts, link_table, nominal_rtts
 from crosslayer.metrics.observations import CELL, ROUND, exchanges, failures, page_loads, resolved_loads, tcp_rtts
 from crosslayer.metrics.paced import estimate, moments, paced
 from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Sample, derived, drawn
+from crosslayer.metrics.self_check import EQUAL_PERCENT, SELF_CHECKS, equivalence, self_checked
 
 __all__ = [
     "BASELINE",
     "CELL",
     "COMBINATIONS",
+    "EQUAL_PERCENT",
     "MAX_POINTS",
     "MIN_ROUNDS",
     "ROUND",
+    "SELF_CHECKS",
     "Estimate",
     "Sample",
     "combination",
@@ -36,6 +40,7 @@ __all__ = [
     "curves",
     "derived",
     "drawn",
+    "equivalence",
     "estimate",
     "exchanges",
     "exclusions",
@@ -53,6 +58,7 @@ __all__ = [
     "relative_increase",
     "relative_medians",
     "resolved_loads",
+    "self_checked",
     "summary",
     "tcp_rtts",
 ]

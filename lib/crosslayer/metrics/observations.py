@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from crosslayer.campaign.dataset import busy
+
 CELL = ("link", "page")
 """Columns that name a cell."""
 
@@ -45,14 +47,19 @@ def resolved_loads(table: pl.LazyFrame) -> pl.LazyFrame:
     return table.filter(pl.col("error").is_null())
 
 
-def failures(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Observations tried and failed, by condition and link.
+def failures(
+    dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame, machine: pl.LazyFrame
+) -> pl.LazyFrame:
+    """Observations tried and failed, by condition and link, and rounds that are left out.
 
     Returns
     -------
     polars.LazyFrame
-        condition (e.g. `DoQ`, `TCP RTT`, `H3 0-RTT`), link, attempted, failed (counts), reason (the most frequent one).
+        condition (e.g. `DoQ`, `TCP RTT`, `H3 0-RTT`; `round` for the rounds of `machine`, failed those that had too
+        little of it), link, attempted, failed (counts), reason (the most frequent one).
     """
+    where = ["campaign", "round", "link", "page"]
+    starved = busy(machine).select(*where, error=pl.lit("the machine was busy with something else"))
     parts = [
         dns_exchanges.filter(~pl.col("warming").fill_null(False)).select("link", "error", condition=pl.col("protocol")),
         tcp_rtts.select("link", "error", condition=pl.lit("TCP RTT")),
@@ -64,6 +71,7 @@ def failures(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl
             .alias("error"),
             condition=pl.format("H3 {}", pl.col("h3").str.to_uppercase()),
         ),
+        machine.join(starved, on=where, how="left").select("link", "error", condition=pl.lit("round")),
     ]
     reason = pl.col("error").drop_nulls()
     return (

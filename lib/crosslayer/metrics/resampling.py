@@ -67,9 +67,9 @@ def _counted(rounds: int, resamples: int, seed: int, block: int) -> Iterator[Cou
         yield np.bincount(picked.ravel(), minlength=height * rounds).reshape(height, rounds).astype(np.int32)
 
 
-def interval(draws: Reals) -> tuple[float, float]:
-    """95 % interval of a statistic from its value in every resample (percentile method)."""
-    low, high = np.nanquantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+def interval(draws: Reals, level: float = LEVEL) -> tuple[float, float]:
+    """Interval of a statistic, 95 %, from its value in every resample (percentile method)."""
+    low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 

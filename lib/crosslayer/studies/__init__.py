@@ -20,6 +20,7 @@ _ROOMS = (
     "address_token",
     "one_connection",
     "certificates",
+    "combinations",
     "web",
 )
 

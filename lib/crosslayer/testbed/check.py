@@ -197,11 +197,19 @@ def tolerance_ms(profile: Profile) -> float:
     return max(RTT_TOLERANCE * profile.rtt_ms, RTT_TOLERANCE_MS) + jitter
 
 
+def fewest_probes(profile: Profile) -> int:
+    """How many probes must come back: all of them where the link loses nothing, else as many as its loss allows.
+
+    Each crosses the link twice; of those that are expected, four standard deviations may be missing.
+    """
+    share = (1 - profile.loss_percent / 100) ** 2
+    return max(1, math.ceil(PROBES * share - 4 * math.sqrt(PROBES * share * (1 - share))))
+
+
 def _faults(
     profile: Profile, came_back: int, rtt: float | None, down: float | None, up: float | None, *, rates: bool
 ) -> Iterator[str]:
-    lossless = not profile.loss_percent
-    if rtt is None or came_back < PROBES * (0.9 if lossless else 0.3):
+    if rtt is None or came_back < fewest_probes(profile):
         yield f"{came_back} of {PROBES} probes came back"
     elif abs(rtt - profile.rtt_ms) > tolerance_ms(profile):
         yield f"idle RTT {rtt:.2f} ms, profile {profile.rtt_ms:.2f} ms"

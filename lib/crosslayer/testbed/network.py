@@ -11,14 +11,16 @@ import array
 import contextlib
 import fcntl
 import ipaddress
+import os
 import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyroute2 import IPRoute, NetNS, netns
+from pyroute2 import IPRoute, NetlinkError, NetNS, netns
 
 from crosslayer.testbed import private
+from crosslayer.testbed.errors import TestbedError
 
 CLIENT = "client"
 LINK = "link"
@@ -29,6 +31,8 @@ NETWORK = ipaddress.ip_network("10.53.0.0/16")
 """Every address of the testbed is in it."""
 _HOSTS = ipaddress.ip_network("10.53.1.0/24")
 _MACHINES = ipaddress.ip_network("10.53.0.64/26")
+_MAIN_TABLE = 254
+_CONNECT_S = 10.0
 _MAC = {CLIENT: "02:00:00:00:00:01", SERVER: "02:00:00:00:00:02"}
 
 
@@ -37,8 +41,11 @@ def bridge_of(side: str) -> str:
     return f"br-{side}"
 
 
-def build() -> None:
-    """Make both namespaces with their bridges, addresses, routes and permanent neighbours."""
+def build(congestion_control: str | None = None) -> None:
+    """Make both namespaces with their bridges, addresses, routes and permanent neighbours.
+
+    `congestion_control` is that of TCP between them; None leaves the machine's own.
+    """
     netns.create(LINK)
     with NetNS(LINK) as ip:
         for side, address in ((CLIENT, CLIENT_ADDRESS), (SERVER, SERVER_ADDRESS)):
@@ -54,6 +61,8 @@ def build() -> None:
             if side == CLIENT:
                 with NetNS(side) as inside:
                     inside.route("add", dst=str(_HOSTS), gateway=SERVER_ADDRESS)
+            if congestion_control is not None:
+                use_congestion_control(side, congestion_control)
 
 
 def remove() -> None:
@@ -63,10 +72,10 @@ def remove() -> None:
 
 
 @contextlib.contextmanager
-def machine(number: int) -> Iterator[tuple[str, str]]:
+def machine(number: int, congestion_control: str | None = None) -> Iterator[tuple[str, str]]:
     """One more machine at the far end, beside the server, for the time of the block: its namespace and IPv4 address.
 
-    Numbers count from 0; one that is there already is a `FileExistsError`.
+    Numbers count from 0; one that is there already is a `FileExistsError`. `congestion_control` is as of `build`.
     """
     name, address = f"machine-{number}", str(_MACHINES[number])
     mac = f"02:00:00:00:01:{number:02x}"
@@ -74,6 +83,8 @@ def machine(number: int) -> Iterator[tuple[str, str]]:
     _without_ipv6(name)
     with NetNS(LINK) as ip:
         _plug_in(ip, name, SERVER, address=address, mac=mac, far_address=CLIENT_ADDRESS, far_mac=_MAC[CLIENT])
+    if congestion_control is not None:
+        use_congestion_control(name, congestion_control)
     with NetNS(CLIENT) as client:
         known = {"ifindex": index(client, "eth0"), "dst": address, "lladdr": mac, "state": "permanent"}
         client.neigh("add", **known)
@@ -139,6 +150,37 @@ def _without_ipv6(side: str) -> None:
             setting = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
             if setting.exists():
                 setting.write_text("1", encoding="ascii")
+
+
+def use_congestion_control(name: str, algorithm: str) -> None:
+    """Have TCP of a namespace use an algorithm on every route it has; `TestbedError` where the kernel has none such.
+
+    A new namespace has that of the machine, which differs from one to the next (`bbr` on some). Without root its sysctl
+    takes only what the machine allows everybody; a route takes any.
+    """
+    with NetNS(name) as inside:
+        for route in inside.get_routes(family=socket.AF_INET, table=_MAIN_TABLE):
+            known = {key: route.get(key) for key in ("oif", "prefsrc", "gateway", "scope", "proto")}
+            told = {key: value for key, value in known.items() if value is not None}
+            place = f"{route.get('dst')}/{route['dst_len']}"
+            try:
+                inside.route("replace", dst=place, metrics={"cc_algo": algorithm}, **told)
+            except NetlinkError as error:
+                raise TestbedError(
+                    f"TCP cannot use '{algorithm}' ({os.strerror(error.code)})",
+                    where=f"namespace {name}",
+                    next_step=f"As root: modprobe tcp_{algorithm}; or give another `congestion_control` in the plan.",
+                ) from error
+
+
+def congestion_control() -> str:
+    """What a TCP connection across the link uses, by its own word: of both ends, where they differ."""
+    with private.namespace(SERVER), socket.create_server((SERVER_ADDRESS, 0)) as listener:
+        with private.namespace(CLIENT):
+            near = socket.create_connection(listener.getsockname(), timeout=_CONNECT_S)
+        with near, listener.accept()[0] as far:
+            told = (end.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16) for end in (near, far))
+            return " and ".join(dict.fromkeys(word.rstrip(b"\0").decode() for word in told))
 
 
 _SIOCETHTOOL = 0x8946

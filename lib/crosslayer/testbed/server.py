@@ -75,6 +75,10 @@ class RequestEvent:
     resumed: bool
     address_validated: bool
     """As of its connection."""
+    key_share: str = ""
+    """Group of the TLS key exchange, e.g. X25519MLKEM768; empty without TLS and over DoT."""
+    initials: int = 0
+    """Packets that the client's hello came in; 0 over TCP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,10 @@ class QueryEvent:
     resumed: bool
     address_validated: bool
     """As of its connection."""
+    key_share: str = ""
+    """Group of the TLS key exchange, e.g. X25519MLKEM768; empty without TLS and over DoT."""
+    initials: int = 0
+    """Packets that the client's hello came in; 0 over TCP."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,18 +27,19 @@ class Testbed:
 
     Only inside private namespaces (`private.enter`). The opening process itself moves into the client's namespace, so
     everything it opens or starts from then on is the client's. The backend is `netem`, `uml` or `auto`; a profile
-    without any shaping needs neither (`plain`). `TestbedError` where namespaces or the backend cannot be had.
+    without any shaping needs neither (`plain`). `congestion_control` is that of TCP at both ends, by default the
+    machine's own. `TestbedError` where namespaces, the backend or the congestion control cannot be had.
     """
 
     __test__ = False
 
-    def __init__(self, backend: str = "auto") -> None:
+    def __init__(self, backend: str = "auto", *, congestion_control: str | None = None) -> None:
         if not private.inside():
             raise TestbedError(
                 "the testbed runs in private namespaces only", next_step="Call it through the `crosslayer` command."
             )
         self._before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        network.build()
+        network.build(congestion_control)
         self.backend = backends.open_backend(backend)
         self._prober = Prober()
         self._delays: dict[str, tuple[float, float]] = {}

@@ -1,6 +1,9 @@
 """DNS over UDP, HTTPS and QUIC with HTTP/3 in full handshakes and early data (Sengupta et al., IEEE TNSM 2024)."""
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from crosslayer.campaign.plan import Plan
 from crosslayer.study import Paper, Section, Study
@@ -10,8 +13,9 @@ from crosslayer.study import Paper, Section, Study
 class Options:
     """What only this study can be told."""
 
-    aa_cell: bool = True
-    """Add the A/A self-check (two alias hosts, both 1-RTT) to every round of the first link and page."""
+    aa_period: Annotated[int, Meta(ge=0)] = 8
+    """Rounds in which every cell has each self-check once: each kind of load repeated (A/A), and the negative control,
+    primed as for 0-RTT and its ticket refused. 0: none."""
 
 
 LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")

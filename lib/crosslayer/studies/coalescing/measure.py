@@ -12,7 +12,7 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import Exchanges, LoadKind, Loads
+from crosslayer.campaign.observe import Exchanges, LoadKind, Loads, self_check_of, self_checks
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 
@@ -23,7 +23,7 @@ _LOADS = {
     "H3 0-RTT": LoadKind("0-rtt", "main", None),
     "H3 0-RTT without token": LoadKind("0-rtt", "no-token", None, token=False),
 }
-_AA_LOADS = {"A/A 1": LoadKind("1-rtt", "aa-1", 0), "A/A 2": LoadKind("1-rtt", "aa-2", 1)}
+_CHECKS = self_checks(_LOADS)
 
 
 class Coalescing(Measurer):
@@ -40,12 +40,12 @@ class Coalescing(Measurer):
         self._exchanges.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """DNS exchanges, the TCP RTT and loads; the A/A self-check in one cell."""
-        return [*_DNS, _TCP_RTT, *_LOADS, *(_AA_LOADS if self._checks_itself(cell) else ())]
+        """DNS exchanges, the TCP RTT and loads."""
+        return [*_DNS, _TCP_RTT, *_LOADS]
 
-    def _checks_itself(self, cell: Cell) -> bool:
-        plan = self.bench.plan
-        return plan.options.aa_cell and cell == plan.cells[0]
+    def self_checks(self, cell: Cell, round_number: int) -> list[str]:
+        """One in turn."""
+        return self_check_of(self.bench.plan, cell, round_number, _CHECKS)
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
@@ -53,7 +53,7 @@ class Coalescing(Measurer):
             return "dns_exchanges", {"protocol": condition, "resumption": "none", "warming": False}
         if condition == _TCP_RTT:
             return "tcp_rtts", {}
-        return "page_loads", (_LOADS | _AA_LOADS)[condition].columns
+        return "page_loads", (_LOADS | _CHECKS)[condition].columns
 
     def warm_up(self) -> None:
         """One exchange of each transport and one load."""
@@ -70,7 +70,7 @@ class Coalescing(Measurer):
             return {"dns_exchanges": [row | self._exchanges.exchange(page.host, _DNS[condition])]}
         if condition == _TCP_RTT:
             return {"tcp_rtts": [row | self._exchanges.tcp_rtt(self.bench.addresses[page.host])]}
-        return self._loads.load(row, page, (_LOADS | _AA_LOADS)[condition])
+        return self._loads.load(row, page, (_LOADS | _CHECKS)[condition])
 
 
 MEASURER = Coalescing

@@ -17,7 +17,7 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import exchange_columns
+from crosslayer.campaign.observe import exchange_rows, warmed
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol, Resumption
@@ -96,7 +96,7 @@ class SingleQuery(Measurer):
             undo.pop_all()
 
     def _start(self, number: int, name: str) -> dns.Resolver:
-        machine, address = self._stack.enter_context(network.machine(number))
+        machine, address = self._stack.enter_context(network.machine(number, self.bench.plan.congestion_control))
 
         def spawn(arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
             return subprocess.Popen(private.command_in(machine, arguments), **options)
@@ -141,30 +141,18 @@ class SingleQuery(Measurer):
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """The measured exchange, and before it the warming one where it resumes a session; both are rows."""
         row = self.row(condition, cell, round_number, position)
-        *warming, measured = self._exchanges(CONDITIONS[condition])
-        events = self._servers[CONDITIONS[condition].resolver].events()
-        first = {"resumption": Resumption.NONE.value, "warming": True}
-        rows = [row | first | exchange_columns(result, events) for result in warming]
-        return {"dns_exchanges": [*rows, row | exchange_columns(measured, events)]}
+        results = self._exchanges(CONDITIONS[condition])
+        return {"dns_exchanges": exchange_rows(row, results, self._servers[CONDITIONS[condition].resolver].events())}
 
     def _exchanges(self, condition: Condition) -> list[dns.Exchange]:
-        sessions = dns.SessionStore()
-        steps = [(condition.resumption, False)]
-        if condition.resumption is not Resumption.NONE:
-            steps.insert(0, (Resumption.NONE, True))
-        return [
-            dns.exchange(
-                self._targets[condition.resolver],
-                dns.Question(NAME),
-                condition.protocol,
-                resumption,
-                sessions=sessions,
-                settings=SETTINGS,
-                capture=self._capture,
-                warming=warming,
-            )
-            for resumption, warming in steps
-        ]
+        return warmed(
+            self._targets[condition.resolver],
+            dns.Question(NAME),
+            condition.protocol,
+            condition.resumption,
+            capture=self._capture,
+            settings=SETTINGS,
+        )
 
 
 MEASURER = SingleQuery

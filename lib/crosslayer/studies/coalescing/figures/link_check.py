@@ -9,26 +9,24 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Inputs, marks
+from crosslayer.figures.self_check import SELF_CHECK, TOLERATED
 from crosslayer.figures.style import (
     BLUE,
     COLUMN_WIDTH,
     INK,
-    RED,
     TEXT_PX,
     TEXT_WIDTH,
     AnyChart,
     link_title,
     with_titles,
 )
-from crosslayer.studies.coalescing.figures.common import figure, links_in
+from crosslayer.studies.coalescing.figures.common import figure, lacks, links_in
 
 RTT_TOLERANCE_PERCENT = 1.0
 RTT_TOLERANCE_MS = 0.15
 """The idle RTT must equal the profile's within the larger of the two."""
 RATE_TOLERANCE_PERCENT = 3.0
-AA_TOLERANCE_PERCENT = 3.0
 
-TOLERATED = "#e6e6e6"
 _TEXT_COLUMN = 98
 _TABLE_WIDTH = (TEXT_WIDTH - 80 - 3 * _TEXT_COLUMN) // 3
 _PRINTED = {"RTT": "rtt_ms", "down": "down_mbit", "up": "up_mbit"}
@@ -132,66 +130,12 @@ def table2_table(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def aa_data(inputs: Inputs) -> pl.DataFrame:
-    """The A/A self-check: loads of two alias hosts, both H3 1-RTT, in percent of their median PLT.
-
-    Columns kind (`pair`: one round; `median`), link, page, source, x, low, high, n.
-    """
-    rows = inputs.page_loads.filter(
-        pl.col("variant").is_in(["aa-1", "aa-2"]), pl.col("error").is_null(), pl.col("study") == "coalescing"
-    )
-    pairs = metrics.paired(rows, "plt_ms", "variant", "aa-1", "aa-2")
-    level = rows.group_by(metrics.CELL).agg(pl.col("plt_ms").median().alias("level_ms"))
-    percents = pairs.join(level, on=list(metrics.CELL)).with_columns(x=100 * pl.col("difference") / pl.col("level_ms"))
-    medians = metrics.medians(percents, "x", metrics.CELL)
-    points = metrics.curves(percents, "x", metrics.CELL)
-    return pl.concat(
-        [
-            points.select(*metrics.CELL, "x", "n", kind=pl.lit("pair")),
-            medians.select(*metrics.CELL, "low", "high", "n", x="median", kind=pl.lit("median")),
-        ],
-        how="diagonal",
-    ).with_columns(source=pl.lit("measured"))
-
-
-def aa(frame: pl.DataFrame) -> AnyChart:
-    """A/A self-check of the load procedure: the paired difference must contain no effect."""
-    width = COLUMN_WIDTH - 30
-    if frame.is_empty():
-        return marks.empty_plot("this campaign has no A/A loads", width, 80)
-    ends = frame.filter(pl.col("kind") == "pair")["x"].abs().quantile(0.95) or 0.0
-    reach = max(1.5 * AA_TOLERANCE_PERCENT, float(ends))
-    scale = alt.Scale(domain=[-reach, reach], nice=False)
-    x = alt.X("x:Q", title="PLT, first alias minus second, same round (%)", scale=scale, axis=alt.Axis(tickCount=7))
-    tooltip = marks.tips("kind", value="difference, %", of="x:Q", digits="+.2f", counted="pairs")
-    base = alt.Chart(width=width, height=70)
-    median = base.transform_filter(alt.datum.kind == "median")
-    rounds = base.transform_filter(alt.datum.kind == "pair").mark_tick(clip=True, color=BLUE, opacity=0.55, height=18)
-    chart: AnyChart = alt.layer(
-        median.mark_rect(color=TOLERATED).encode(
-            alt.X(datum=-AA_TOLERANCE_PERCENT, scale=scale), alt.X2(datum=AA_TOLERANCE_PERCENT)
-        ),
-        marks.line_at(base, x=0),
-        rounds.encode(x, y=alt.value(22), tooltip=tooltip),
-        *marks.intervals(median, x, alt.value(52), tooltip, {"color": alt.value(RED)}, size=60, width=2.2),
-    )
-    chart.data = frame
-    return chart
-
-
-def aa_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """The A/A self-check as numbers: link, page, n, median, low, high; percent."""
-    return frame.filter(pl.col("kind") == "median").select(
-        "link", "page", "n", pl.col("x").alias("median"), "low", "high"
-    )
-
-
 CONDITIONS = ("DoUDP", "DoQ", "DoH", "TCP RTT", "H3 1-RTT", "H3 0-RTT")
 
 
 def failures_data(inputs: Inputs) -> pl.DataFrame:
     """Observations tried and failed: condition, link, attempted, failed, reason."""
-    return metrics.failures(inputs.dns_exchanges, inputs.tcp_rtts, inputs.page_loads).collect()
+    return inputs.failures
 
 
 def failures(frame: pl.DataFrame) -> AnyChart:
@@ -234,16 +178,7 @@ FIGURES = (
         table=table2_table,
         width=TEXT_WIDTH,
     ),
-    _figure(
-        name="aa-self-check",
-        title="A/A self-check of the page-load procedure",
-        caption="Two alias hosts of the same page, both loaded with H3 1-RTT in the same round: whatever differs here "
-        "is the procedure's own bias, since there is no effect to measure.",
-        note="Ticks: rounds. Orange: median and 95 % interval. Grey: what is tolerated, -3 % to +3 %.",
-        data=aa_data,
-        chart=aa,
-        table=aa_table,
-    ),
+    SELF_CHECK(notebook="link_check", lacks=lacks),
     _figure(
         name="failures",
         title="Failed observations",

@@ -1,0 +1,109 @@
+"""Does the procedure find nothing where there is nothing? The figure of every study that checks itself."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import marks
+from crosslayer.figures.figure import Figure
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.style import BLUE, COLUMN_WIDTH, RED, AnyChart
+
+TOLERATED = "#e6e6e6"
+_KEY = ("series", *metrics.CELL)
+
+
+def self_check_data(inputs: Inputs) -> pl.DataFrame:
+    """Loads of a round that should be equal, in percent of their PLT.
+
+    Columns kind (`pair`: one round; `cell`, `pooled`: medians, all cells of a series together where pooled), series,
+    link, page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`).
+    """
+    pairs = metrics.self_checked(inputs.page_loads)
+    parts = [
+        metrics.curves(pairs, "difference", ["series"]).select("series", "x", "n", kind=pl.lit("pair")),
+        *(
+            metrics.equivalence(pairs, by).rename({"median": "x"}).with_columns(kind=pl.lit(kind))
+            for kind, by in (("pooled", ["series"]), ("cell", list(_KEY)))
+        ),
+    ]
+    frame = pl.concat(parts, how="diagonal").with_columns(source=pl.lit("measured"))
+    order = pl.col("series").replace_strict({name: at for at, name in enumerate(metrics.SELF_CHECKS)}, default=None)
+    return inputs.by_rtt(frame, "page").sort(order, maintain_order=True)
+
+
+def self_check(frame: pl.DataFrame) -> AnyChart:
+    """A row a kind of load: every round, and the median with the interval that decides."""
+    width = COLUMN_WIDTH - 118
+    if frame.is_empty():
+        return marks.empty_plot("this campaign does not check itself", width, 80)
+    series = list(frame["series"].unique(maintain_order=True))
+    margin = metrics.EQUAL_PERCENT
+    reach = max(1.5 * margin, float(frame.filter(pl.col("kind") == "pair")["x"].abs().quantile(0.95) or 0.0))
+    scale = alt.Scale(domain=[-reach, reach], nice=False)
+    x = alt.X("x:Q", title="PLT, one minus the other (%)", scale=scale, axis=alt.Axis(tickCount=7))
+    y = marks.rows("series", series, labelExpr="split(datum.label, ': ')")
+    tooltip = marks.tips("kind", "series", value="difference, %", of="x:Q", digits="+.2f", counted="pairs")
+    base = alt.Chart(width=width, height=44 * len(series))
+    median = base.transform_filter(alt.datum.kind == "pooled")
+    pairs = base.transform_filter(alt.datum.kind == "pair").mark_tick(clip=True, color=BLUE, opacity=0.45, height=14)
+    chart: AnyChart = alt.layer(
+        base.transform_sample(1)
+        .mark_rect(color=TOLERATED)
+        .encode(alt.X(datum=-margin, scale=scale), alt.X2(datum=margin)),
+        marks.line_at(base, x=0),
+        pairs.encode(x, y, tooltip=tooltip),
+        *marks.intervals(median, x, y, tooltip, {"color": alt.value(RED)}, size=56, width=2.2, clip=True),
+    )
+    chart.data = frame.filter(pl.col("kind") != "cell")
+    return chart
+
+
+def self_check_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """series, link, page (empty: all together), n, median, low, high, equal, p, ks, ks_p; percent, shares."""
+    medians = frame.filter(pl.col("kind") != "pair")
+    return medians.select(*_KEY, "n", pl.col("x").alias("median"), "low", "high", "equal", "p", "ks", "ks_p")
+
+
+def self_check_verdict(frame: pl.DataFrame) -> str:
+    """Does the procedure find nothing where there is nothing?"""
+    pooled = frame.filter(pl.col("kind") == "pooled")
+    if pooled.is_empty():
+        return "Not answered: this campaign does not check itself."
+    said = []
+    for one in pooled.iter_rows(named=True):
+        if one["low"] is None:
+            said.append(f"{one['series']}: too few rounds")
+            continue
+        equal = "equal" if one["equal"] else "not shown to be equal"
+        said.append(
+            f"{one['series']}: {equal}, {_plain(one['x'])} % [{_plain(one['low'])}, {_plain(one['high'])}], "
+            f"distributions {'differ' if one['ks_p'] < 0.05 else 'do not differ'} (KS {one['ks']:.2f}, p "
+            f"{one['ks_p']:.2f}, {one['n']} pairs)"
+        )
+    return "; ".join(said) + "."
+
+
+def _plain(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}"
+
+
+SELF_CHECK = partial(
+    Figure,
+    name="aa-self-check",
+    title="The procedure held against itself",
+    caption="Two loads of the same kind in the same round (A/A), and loads that are primed as for 0-RTT but whose "
+    "ticket the server refuses, minus H3 1-RTT loads of the round: there is no effect to find, so whatever differs is "
+    "the procedure's own.",
+    note="Ticks: rounds. Orange: median and 90 % interval; within the grey, -3 % to +3 %, the two are equal (two "
+    "one-sided tests at 5 %).",
+    data=self_check_data,
+    chart=self_check,
+    table=self_check_table,
+    verdict=self_check_verdict,
+)
+"""Give it the study's `notebook`."""

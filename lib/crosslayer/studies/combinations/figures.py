@@ -1,0 +1,463 @@
+"""What does encrypted DNS cost a page when both sides are compared in the same state?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.self_check import SELF_CHECK
+from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.style import (
+    BLUE,
+    BROWN,
+    CHAIN,
+    EARLY_DATA,
+    GREEN,
+    GREY,
+    LOOKS,
+    PURPLE,
+    RED,
+    SHORT,
+    SOLID,
+    TEXT_PX,
+    TEXT_WIDTH,
+    WIDE,
+    AnyChart,
+    Look,
+    link_title,
+    with_titles,
+)
+from crosslayer.studies.combinations.metrics import (
+    BEST,
+    EXCHANGES,
+    FULL,
+    LOADS,
+    WITH,
+    WITHOUT,
+    combination,
+    combined,
+    costs,
+)
+from crosslayer.words import Protocol
+
+BASELINE = combination("DoUDP", FULL)
+_SUM = (
+    "A combination is a sum, as in the paper: a DNS exchange and a page load of the same round, measured one after the "
+    "other; it is no load of a browser that resolved by itself."
+)
+_NOTHING = "no rounds with both an exchange and a load"
+
+
+class Pair(NamedTuple):
+    """What is held against what."""
+
+    combination: str
+    baseline: str
+
+
+def _rows(inputs: Inputs) -> pl.LazyFrame:
+    return combined(inputs.dns_exchanges, inputs.page_loads)
+
+
+def _costs(inputs: Inputs, pairs: Mapping[str, Pair]) -> pl.DataFrame:
+    """What each pair differs by within a round, percent of the baseline's median in the cell.
+
+    Columns series, link, page, source, n, rounds, median, low, high. Rows of source `pooled` have all links of a page
+    together, and no link.
+    """
+    rows = _rows(inputs)
+    parts = []
+    for series, pair in pairs.items():
+        found = costs(rows, *pair)
+        for by, source in ((metrics.CELL, "measured"), (("page",), "pooled")):
+            medians = metrics.medians(found, "difference_percent", by)
+            parts.append(medians.with_columns(series=pl.lit(series), source=pl.lit(source)))
+    return inputs.by_rtt(pl.concat(parts, how="diagonal"), "page")
+
+
+def _table(frame: pl.DataFrame) -> pl.DataFrame:
+    """source, page, link, series, n, median, low, high; percent."""
+    return frame.select("source", "page", "link", "series", "n", "median", "low", "high")
+
+
+def _by_link(frame: pl.DataFrame, *, looks: Mapping[str, Look], title: str) -> AnyChart:
+    """Dots with intervals: a row a link, a column a page."""
+    shown = frame.filter(pl.col("source") == "measured")
+    if shown.is_empty():
+        return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
+    links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
+    pages = sorted(shown["page"].unique())
+    x = alt.X("median:Q", title=title, axis=alt.Axis(tickCount=5))
+    look = marks.by("series", looks, "color", "shape", "offset", columns=2)
+    tooltip = marks.tips("page", "link_title", "series", value="median, %", digits="+.2f", counted="rounds")
+    base = alt.Chart(width=(TEXT_WIDTH - 120) // len(pages), height=16 * len(looks) * len(links))
+    layers = [
+        marks.line_at(base, x=0),
+        *marks.intervals(base, x, marks.rows("link_title", links, bold=True), tooltip, look),
+    ]
+    column = marks.across("page", pages, labelPadding=2)
+    chart: AnyChart = marks.multiples(layers, column=column, spacing=14).resolve_scale(x="independent")
+    chart.data = with_titles(shown)
+    return chart
+
+
+def _said(frame: pl.DataFrame, series: str) -> str:
+    """The pooled values of a series, page by page; empty where there are none."""
+    pages = sorted(frame["page"].drop_nulls().unique())
+    found = {page: row(frame, source="pooled", series=series, page=page) for page in pages}
+    return ", ".join(f"{with_interval(of, '%', 1)} on {page}" for page, of in found.items() if of)
+
+
+# The whole factorial
+
+
+def factorial_data(inputs: Inputs) -> pl.DataFrame:
+    """PLT of every combination minus that of DoUDP + H3 1-RTT in the same round, multiples of the RTT.
+
+    Columns page, exchange, load, source, n, rounds, median, low, high; all links of a page together.
+    """
+    rows = _rows(inputs)
+    parts = []
+    for exchange, load in product(EXCHANGES, LOADS):
+        found = costs(rows, combination(exchange, load), BASELINE)
+        multiples = metrics.in_rtts(found, inputs.rtts, ["difference_ms"])
+        medians = metrics.medians(multiples, "difference_rtt", ["page"])
+        parts.append(medians.with_columns(exchange=pl.lit(exchange), load=pl.lit(load), source=pl.lit("measured")))
+    return pl.concat(parts).sort("page", maintain_order=True)
+
+
+def factorial(frame: pl.DataFrame) -> AnyChart:
+    """Twelve states of DNS by three of the page, for each page."""
+    if frame.is_empty():
+        return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
+    pages = sorted(frame["page"].unique())
+    reach = max(1.0, *(abs(value) for value in frame["median"]))
+    shade = alt.Color(
+        "median:Q", scale=alt.Scale(domain=[-reach, 0, reach], range=["#1b7837", "#f7f7f7", "#762a83"]), legend=None
+    )
+    short = {FULL: "1-RTT", WITHOUT: "0-RTT, no token", WITH: "0-RTT, token"}
+    rows = frame.with_columns(
+        load_title=pl.col("load").replace(short),
+        number=pl.col("median").map_elements(_signed, return_dtype=pl.String),
+        interval=pl.when(pl.col("low").is_not_null())
+        .then(
+            pl.format(
+                "{} – {}",
+                *(pl.col(end).map_elements(_signed, return_dtype=pl.String) for end in ("low", "high")),
+            )
+        )
+        .otherwise(pl.lit("")),
+    )
+    ink = marks.light_where(f"abs(datum.median) > {0.62 * reach}")
+    x = marks.columns("load_title", [short[load] for load in LOADS], labelExpr="split(datum.label, ', ')")
+    base = alt.Chart(width=(TEXT_WIDTH - 110) // len(pages), height=24 * len(EXCHANGES)).encode(
+        x, marks.rows("exchange", EXCHANGES)
+    )
+    tooltip = marks.tips("page", "exchange", "load", value="over the baseline, RTT", digits="+.3f", counted="rounds")
+    cells = marks.heatmap(
+        base,
+        shade,
+        tooltip,
+        marks.Text("number:N", ink, dy=-4, size=TEXT_PX - 1),
+        marks.Text("interval:N", ink, dy=6, size=6.5),
+    )
+    chart: AnyChart = marks.multiples(cells, column=marks.across("page", pages, labelPadding=2), spacing=10)
+    chart.data = rows
+    return chart
+
+
+def _signed(value: float) -> str:
+    rounded = round(value, 2) + 0.0
+    return "0.00" if rounded == 0 else f"{rounded:+.2f}".replace("-", "−")
+
+
+def factorial_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """page, exchange, load, n, median, low, high; multiples of the RTT over DoUDP + H3 1-RTT."""
+    return frame.select("page", "exchange", "load", "n", "median", "low", "high")
+
+
+def factorial_verdict(frame: pl.DataFrame) -> str:
+    """Which combinations are no slower than plain DNS with a full handshake?"""
+    plain, best = (row_of(frame, exchange, load) for exchange, load in (("DoUDP", WITH), ("DoQ 0-RTT", WITH)))
+    if plain is None or best is None:
+        return "Not answered: this dataset lacks exchanges or loads."
+    slower = [
+        exchange
+        for exchange in EXCHANGES
+        if all(of["low"] is not None and of["low"] > 0 for of in _of(frame, exchange, WITH))
+    ]
+    which = f" Even with that load, {', '.join(slower)} are slower than the baseline on every page." if slower else ""
+    return (
+        f"Over DoUDP + H3 1-RTT, a page load with early data and a token is worth {_across(frame, 'DoUDP', WITH)} with "
+        f"plain DNS and {_across(frame, 'DoQ 0-RTT', WITH)} with DoQ 0-RTT.{which}"
+    )
+
+
+def _of(frame: pl.DataFrame, exchange: str, load: str) -> list[dict[str, float]]:
+    return list(frame.filter(exchange=exchange, load=load).iter_rows(named=True))
+
+
+def row_of(frame: pl.DataFrame, exchange: str, load: str) -> dict[str, float] | None:
+    return row(frame, exchange=exchange, load=load)
+
+
+def _across(frame: pl.DataFrame, exchange: str, load: str) -> str:
+    return ", ".join(f"{with_interval(of, 'RTT', 2)} on {of['page']}" for of in _of(frame, exchange, load))
+
+
+# What the paper compared
+
+
+AS_COMPARED = {
+    "DoH + H3 1-RTT": Pair(combination("DoH", FULL), BASELINE),
+    "DoQ + H3 1-RTT": Pair(combination("DoQ", FULL), BASELINE),
+    "DoQ + H3 0-RTT without token": Pair(combination("DoQ", WITHOUT), BASELINE),
+    "DoQ + H3 0-RTT with token": Pair(combination("DoQ", WITH), BASELINE),
+    "DoUDP + H3 0-RTT with token": Pair(combination("DoUDP", WITH), BASELINE),
+}
+_COMPARED_LOOKS = {
+    "DoH + H3 1-RTT": LOOKS["DoH"],
+    "DoQ + H3 1-RTT": LOOKS["DoQ"],
+    "DoQ + H3 0-RTT without token": Look(PURPLE, "cross", WIDE),
+    "DoQ + H3 0-RTT with token": EARLY_DATA,
+    "DoUDP + H3 0-RTT with token": Look(GREY, "diamond", CHAIN),
+}
+
+
+def as_compared_verdict(frame: pl.DataFrame) -> str:
+    """What does DoQ with a web ticket cost over plain DNS without one, and what is the ticket itself worth?"""
+    emulated, plain = (_said(frame, name) for name in ("DoQ + H3 0-RTT with token", "DoUDP + H3 0-RTT with token"))
+    if not (emulated and plain):
+        return "Not answered: this dataset lacks exchanges or loads."
+    return (
+        f"Over DoUDP + H3 1-RTT, coalescing as the paper emulates it (DoQ + H3 0-RTT, with token) costs {emulated}. Of "
+        f"that the web ticket alone, which only that side has, is {plain} with plain DNS; all links together."
+    )
+
+
+# Like with like
+
+
+LIKE_WITH_LIKE = {
+    "DoQ with a web ticket, DoUDP without": Pair(combination("DoQ", WITH), BASELINE),
+    "neither: H3 1-RTT": Pair(combination("DoQ", FULL), BASELINE),
+    "both: H3 0-RTT without token": Pair(combination("DoQ", WITHOUT), combination("DoUDP", WITHOUT)),
+    "both: H3 0-RTT with token": Pair(combination("DoQ", WITH), combination("DoUDP", WITH)),
+}
+_LIKE_LOOKS = {
+    "DoQ with a web ticket, DoUDP without": Look(RED, "triangle-down", SHORT),
+    "neither: H3 1-RTT": LOOKS["DoQ"],
+    "both: H3 0-RTT without token": Look(PURPLE, "cross", WIDE),
+    "both: H3 0-RTT with token": EARLY_DATA,
+}
+
+
+def like_with_like_verdict(frame: pl.DataFrame) -> str:
+    """What does DoQ cost over DoUDP where both sides have the same ticket and token?"""
+    unfair, fair = (
+        _said(frame, name) for name in ("DoQ with a web ticket, DoUDP without", "both: H3 0-RTT with token")
+    )
+    if not (unfair and fair):
+        return "Not answered: this dataset lacks exchanges or loads."
+    return (
+        f"With the same ticket and token on both sides, DoQ costs {fair} over plain DNS; compared as in the paper, "
+        f"where plain DNS has none, {unfair}. All links together."
+    )
+
+
+# First and returning visit
+
+
+_ENCRYPTED = tuple(protocol for protocol in Protocol if protocol is not Protocol.DOUDP)
+_VISITS = {
+    "first visit": {protocol: Pair(combination(protocol, FULL), combination("DoUDP", FULL)) for protocol in _ENCRYPTED},
+    "returning visit": {
+        protocol: Pair(combination(BEST[protocol], WITH), combination("DoUDP", WITH)) for protocol in _ENCRYPTED
+    },
+}
+_PAGE_LOOKS = (Look(BLUE, "circle", SOLID), Look(BROWN, "square", CHAIN), Look(GREEN, "triangle-up", SHORT))
+
+
+def visits_data(inputs: Inputs) -> pl.DataFrame:
+    """What each transport costs over plain DNS in the same state, percent of the baseline's median.
+
+    As `_costs`, and a column `visit`; the series is the transport.
+    """
+    parts = [
+        _costs(inputs, {str(protocol): pair for protocol, pair in pairs.items()}).with_columns(visit=pl.lit(visit))
+        for visit, pairs in _VISITS.items()
+    ]
+    return pl.concat(parts)
+
+
+def visits(frame: pl.DataFrame) -> AnyChart:
+    """A row a transport, a column a visit; all links of a page together."""
+    shown = frame.filter(pl.col("source") == "pooled")
+    if shown.is_empty():
+        return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
+    pages = sorted(shown["page"].unique())
+    looks = {page: _PAGE_LOOKS[place % len(_PAGE_LOOKS)] for place, page in enumerate(pages)}
+    x = alt.X("median:Q", title="Over plain DNS in the same state (% of its PLT)", axis=alt.Axis(tickCount=6))
+    look = marks.by("page", looks, "color", "shape", "offset")
+    tooltip = marks.tips("visit", "series", "page", value="median, %", digits="+.2f", counted="rounds")
+    base = alt.Chart(width=(TEXT_WIDTH - 90) // 2, height=38 * len(_ENCRYPTED))
+    layers = [
+        marks.line_at(base, x=0),
+        *marks.intervals(base, x, marks.rows("series", list(_ENCRYPTED), bold=True), tooltip, look),
+    ]
+    chart: AnyChart = marks.multiples(layers, column=marks.across("visit", list(_VISITS)), spacing=14)
+    chart.data = shown
+    return chart
+
+
+def visits_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """visit, source, page, link, series, n, median, low, high; percent."""
+    return frame.select("visit", "source", "page", "link", "series", "n", "median", "low", "high")
+
+
+def visits_verdict(frame: pl.DataFrame) -> str:
+    """What does a user of encrypted DNS pay on a first visit, and what on a returning one?"""
+    said = []
+    for visit in _VISITS:
+        of_visit = frame.filter(visit=visit)
+        parts = [(protocol, _said(of_visit, protocol)) for protocol in (Protocol.DOQ, Protocol.DOH)]
+        if not all(text for _, text in parts):
+            return "Not answered: this dataset lacks exchanges or loads."
+        said.append(f"on a {visit}, " + "; ".join(f"{protocol} {text}" for protocol, text in parts))
+    return (
+        f"Over plain DNS in the same state, all links together: {'. And '.join(said)}. A returning visitor's DoQ query "
+        "is early data; DoH resumes its session, since TLS over TCP has no early data here."
+    )
+
+
+# One exchange, two implementations
+
+
+_PHASES = {"handshake_ms": "handshake", "total_ms": "whole exchange"}
+
+
+def implementations_data(inputs: Inputs) -> pl.DataFrame:
+    """A DoQ exchange by aioquic minus the one by quic-go in the same round, full handshakes, ms.
+
+    Columns link, measure, source, n, rounds, median, low, high; rows of source `pooled` have all links together.
+    """
+    exchanges = metrics.exchanges(inputs.dns_exchanges).filter(pl.col("protocol") == Protocol.DOQ.value)
+    parts = []
+    for column, measure in _PHASES.items():
+        found = metrics.paired(exchanges, column, "variant", "main", "quic-go")
+        for by, source in ((["link"], "measured"), ([], "pooled")):
+            medians = metrics.medians(found, "difference", by)
+            parts.append(medians.with_columns(measure=pl.lit(measure), source=pl.lit(source)))
+    return inputs.by_rtt(pl.concat(parts, how="diagonal"))
+
+
+def implementations(frame: pl.DataFrame) -> AnyChart:
+    """A row a link, a column a phase."""
+    shown = frame.filter(pl.col("source") == "measured")
+    if shown.is_empty():
+        return marks.empty_plot("no rounds with both implementations", TEXT_WIDTH - 60)
+    links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
+    x = alt.X("median:Q", title="aioquic minus quic-go (ms)", scale=marks.reach(shown, least=(-0.5, 0.5), margin=0.1))
+    tooltip = marks.tips("link_title", "measure", value="difference, ms", digits="+.3f", counted="pairs")
+    base = alt.Chart(width=(TEXT_WIDTH - 100) // 2, height=26 * len(links))
+    layers = [
+        marks.line_at(base, x=0),
+        *marks.intervals(base, x, marks.rows("link_title", links), tooltip, {"color": alt.value(BLUE)}),
+    ]
+    chart: AnyChart = marks.multiples(layers, column=marks.across("measure", [*_PHASES.values()]), spacing=14)
+    chart.data = with_titles(shown)
+    return chart
+
+
+def implementations_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """measure, source, link, n, median, low, high; ms."""
+    return frame.select("measure", "source", "link", "n", "median", "low", "high")
+
+
+def implementations_verdict(frame: pl.DataFrame) -> str:
+    """What does our DNS client add to a DoQ exchange that another implementation does not?"""
+    handshake, whole = (row(frame, source="pooled", measure=measure) for measure in _PHASES.values())
+    if not (handshake and whole):
+        return "Not answered: this dataset lacks one of the implementations."
+    return (
+        f"A DoQ exchange takes {with_interval(whole, 'ms', 2)} longer by aioquic, the client of these exchanges, than "
+        f"by quic-go; of that the handshake {with_interval(handshake, 'ms', 2)}. All links together."
+    )
+
+
+_NOTE = f"Dots: medians within rounds; bars: 95 % intervals. {_SUM}"
+_figure = partial(Figure, notebook="question_combinations", width=TEXT_WIDTH)
+
+
+def _pairs(pairs: Mapping[str, Pair]) -> Callable[[Inputs], pl.DataFrame]:
+    return partial(_costs, pairs=pairs)
+
+
+FIGURES = (
+    _figure(
+        name="factorial",
+        title="Every state of DNS with every state of the page",
+        caption="PLT of each combination minus that of DoUDP + H3 1-RTT in the same round, in multiples of the link's "
+        "RTT: a full DNS handshake, a resumed session, or early data, beside a page load with a full handshake, or "
+        "with early data and with or without the token that proves the client's address.",
+        note=f"Numbers: medians of all links together; small: 95 % intervals. {_SUM}",
+        data=factorial_data,
+        chart=factorial,
+        table=factorial_table,
+        verdict=factorial_verdict,
+    ),
+    _figure(
+        name="as-compared",
+        title="What the paper compared, and the control that it lacks",
+        caption="PLT over DoUDP + H3 1-RTT, the paper's baseline. Only the encrypted side has a ticket of the web "
+        "server there; the last series is plain DNS with the same ticket.",
+        note=_NOTE,
+        data=_pairs(AS_COMPARED),
+        chart=partial(_by_link, looks=_COMPARED_LOOKS, title="Over DoUDP + H3 1-RTT (% of its PLT)"),
+        table=_table,
+        verdict=as_compared_verdict,
+    ),
+    _figure(
+        name="like-with-like",
+        title="DoQ over DoUDP, both with the same ticket and token",
+        caption="PLT of DoQ, full handshake, over DoUDP in the same round: only DoQ has a web ticket, as in the paper; "
+        "then neither side has one, both without a token, both with one.",
+        note=f"{_NOTE} Where both sides have the same load, what differs is the exchange alone.",
+        data=_pairs(LIKE_WITH_LIKE),
+        chart=partial(_by_link, looks=_LIKE_LOOKS, title="DoQ over DoUDP (% of its PLT)"),
+        table=_table,
+        verdict=like_with_like_verdict,
+    ),
+    _figure(
+        name="visits",
+        title="First visit and returning visit",
+        caption="PLT over that of plain DNS in the same state. First visit: full handshakes with resolver and web "
+        "server. Returning visit: early data and token with the web server; with the resolver early data (DoQ, DoH3) "
+        "or a resumed session (DoT, DoH).",
+        note=f"{_NOTE} All links of a page together.",
+        data=visits_data,
+        chart=visits,
+        table=visits_table,
+        verdict=visits_verdict,
+    ),
+    _figure(
+        name="implementations",
+        title="The same DoQ exchange by two implementations",
+        caption="DoQ with a full handshake and the key share X25519 by aioquic (Python), as in all exchanges of this "
+        "study, minus the one by quic-go (Go) in the same round.",
+        note="Dots: medians within rounds; bars: 95 % intervals. By the virtual clock computing takes no time, and "
+        "what is left is packets and timers.",
+        data=implementations_data,
+        chart=implementations,
+        table=implementations_table,
+        verdict=implementations_verdict,
+    ),
+    SELF_CHECK(notebook="question_combinations", name="self-check"),
+)

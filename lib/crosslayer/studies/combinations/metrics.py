@@ -1,0 +1,91 @@
+"""Exchanges and loads of one round put together: every state of DNS with every state of the page."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.words import Protocol, Resumption
+
+_STATES = {Resumption.NONE: "", Resumption.TICKET: " resumed", Resumption.EARLY_DATA: " 0-RTT"}
+_TLS = (Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)
+_OF_QUIC = (Protocol.DOH3, Protocol.DOQ)
+
+FULL, WITH, WITHOUT = "H3 1-RTT", "H3 0-RTT with token", "H3 0-RTT without token"
+LOADS = (FULL, WITHOUT, WITH)
+"""States of the page: never here before, or back with a ticket, without and with the token that proves the address."""
+
+
+def named(protocol: Protocol, resumption: Resumption = Resumption.NONE) -> str:
+    """How an exchange is called: `DoQ`, `DoQ resumed`, `DoQ 0-RTT`."""
+    return f"{protocol}{_STATES[resumption]}"
+
+
+EXCHANGES = (
+    *(named(protocol) for protocol in Protocol),
+    *(named(protocol, Resumption.TICKET) for protocol in _TLS),
+    *(named(protocol, Resumption.EARLY_DATA) for protocol in _OF_QUIC),
+)
+"""States of DNS: all full handshakes, then what resumes a session, then early data."""
+
+BEST = {
+    protocol: named(
+        protocol,
+        Resumption.EARLY_DATA if protocol in _OF_QUIC else Resumption.TICKET if protocol in _TLS else Resumption.NONE,
+    )
+    for protocol in Protocol
+}
+"""What each transport does for a visitor who was here before."""
+
+
+def combination(exchange: str, load: str) -> str:
+    """Name of a combination, e.g. `DoQ 0-RTT + H3 1-RTT`."""
+    return f"{exchange} + {load}"
+
+
+COMBINATIONS = tuple(combination(*pair) for pair in product(EXCHANGES, LOADS))
+
+
+def combined(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
+    """PLT of every combination: DNS exchange plus browser PLT of the same round of the same cell, a sum and no load.
+
+    Returns
+    -------
+    polars.LazyFrame
+        campaign, round, link, page, exchange, load, combination, exchange_ms, browser_plt_ms, plt_ms. A round that
+        lacks one of the two has no row.
+    """
+    state = pl.col("resumption").replace_strict(_STATES, default=None, return_dtype=pl.String)
+    ours = dns_exchanges.filter(pl.col("variant") == "main")  # not by the stub
+    exchanges = pl.concat(metrics.exchanges(ours, resumption=name) for name in _STATES).select(
+        *metrics.ROUND, exchange=pl.concat_str("protocol", state), exchange_ms="total_ms"
+    )
+    kind = pl.when(pl.col("h3") == "1-rtt").then(pl.lit(FULL))
+    loads = pl.concat(
+        metrics.page_loads(page_loads, variant=variant).select(
+            *metrics.ROUND, load=kind.otherwise(pl.lit(name)), browser_plt_ms="plt_ms"
+        )
+        for variant, name in (("main", WITH), ("no-token", WITHOUT))
+    )
+    return exchanges.join(loads, on=metrics.ROUND).with_columns(
+        combination=pl.format("{} + {}", "exchange", "load"), plt_ms=pl.col("exchange_ms") + pl.col("browser_plt_ms")
+    )
+
+
+def costs(rows: pl.LazyFrame, combination: str, baseline: str) -> pl.LazyFrame:
+    """What a combination costs over another in the same round, of rows of `combined`.
+
+    Returns
+    -------
+    polars.LazyFrame
+        campaign, round, link, page, difference_ms, difference_percent (of the baseline's median in the cell).
+    """
+    level = rows.filter(pl.col("combination") == baseline).group_by(metrics.CELL).agg(level=pl.col("plt_ms").median())
+    paired = metrics.paired(rows, "plt_ms", "combination", combination, baseline).join(level, on=list(metrics.CELL))
+    return paired.select(
+        *metrics.ROUND,
+        difference_ms="difference",
+        difference_percent=100 * pl.col("difference") / pl.col("level"),
+    )
