@@ -311,7 +311,7 @@ def figures(study: str) -> tuple[Figure, ...]:
     return (
         Figure(
             name=f"{study}-both-clocks",
-            title="What the network takes, and what computing adds",
+            title=f"What the network takes, and what computing adds: {study}",
             notebook=NOTEBOOK,
             caption="Medians of each condition by the virtual clock, which stands still while anything computes, and "
             "what the wall clock has beyond them: what computing adds to the network's share.",
@@ -324,7 +324,7 @@ def figures(study: str) -> tuple[Figure, ...]:
         ),
         Figure(
             name=f"{study}-clock-differences",
-            title="Differences between conditions by both clocks",
+            title=f"Differences between conditions by both clocks: {study}",
             notebook=NOTEBOOK,
             caption="What a step from one condition to another adds within a round, by the wall clock and by the "
             "virtual one. Where computing has no part in it they agree.",

@@ -18,7 +18,7 @@ from crosslayer import claims, published
 from crosslayer.campaign import crate
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.report.answer import renew_readme
-from crosslayer.report.drawing import cores, draw_all, verdict_of
+from crosslayer.report.drawing import Drawer, cores, draw_all
 from crosslayer.report.files import (
     ReportError,
     made_from,
@@ -32,6 +32,7 @@ from crosslayer.report.page import write_index
 from crosslayer.studies import STUDIES
 
 __all__ = [
+    "Drawer",
     "Report",
     "ReportError",
     "check_beside",
@@ -42,7 +43,6 @@ __all__ = [
     "save_claims",
     "save_drawing",
     "save_failure",
-    "verdict_of",
     "write_figures",
     "write_index",
     "write_report",
@@ -67,14 +67,12 @@ def check_claims(dataset: Dataset) -> pl.DataFrame:
     return claims.check(dataset, own, published.load().claims, elsewhere=elsewhere)
 
 
-def check_beside(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> Path:
+def check_beside(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> None:
     """Check the claims of other campaigns of the study and save them beside its own; see `files.save_beside`."""
-    return save_beside([(other, check_claims(other)) for other in others], dataset, folder)
+    save_beside([(other, check_claims(other)) for other in others], dataset, folder)
 
 
-def write_figures(
-    dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = (), processes: int = 1
-) -> Report:
+def write_figures(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = (), processes: int = 1) -> Report:
     """Draw and save every figure of a dataset's study, then renew the page.
 
     Parameters
@@ -97,9 +95,7 @@ def write_figures(
     return Report(write_index(dataset, folder), failed)
 
 
-def write_report(
-    dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = (), processes: int = 1
-) -> Report:
+def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = (), processes: int = 1) -> Report:
     """Check and save the claims, draw and save the figures, and join them on the page.
 
     `ro-crate-metadata.json` beside the figures says which run made them from what. Where the folder is the committed

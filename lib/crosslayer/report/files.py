@@ -184,42 +184,40 @@ def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[
     return list(content)
 
 
-def save_beside(of_others: Sequence[tuple[Dataset, pl.DataFrame]], dataset: Dataset, folder: Path) -> Path:
+def save_beside(of_others: Sequence[tuple[Dataset, pl.DataFrame]], dataset: Dataset, folder: Path) -> None:
     """Write the verdicts of other campaigns of the study beside its own, as `claims-beside.parquet`.
+
+    Its columns are `beside` (campaign of `dataset`), `campaign` and `clock` of the other one, and those of
+    `crosslayer.claims.check`.
 
     Parameters
     ----------
     of_others
-        Each with its verdicts; for none, a table that is there goes.
+        Each with its verdicts, of which those that it measured are kept; for none, a table that is there goes.
     dataset
         Whose table they stand beside.
     folder
         As for `save_claims`.
-
-    Returns
-    -------
-    Path
-        The table: `beside` (campaign of `dataset`), `campaign` and `clock` of the other one, and the columns of
-        `crosslayer.claims.check`.
 
     Raises
     ------
     ReportError
         Where the folder cannot be written.
     """
-    path = folder / dataset.campaign.study / _BESIDE
-    if not of_others:
-        path.unlink(missing_ok=True)
-        return path
     mine = pl.lit(dataset.campaign.campaign).alias("beside")
     parts = []
     for other, verdicts in of_others:
         whose = {"campaign": other.campaign.campaign, "clock": other.campaign.clock}
-        parts.append(verdicts.select(mine, *(pl.lit(value).alias(name) for name, value in whose.items()), pl.all()))
+        measured = verdicts.filter(pl.col("verdict") != claims.Verdict.NOT_MEASURED)
+        parts.append(measured.select(mine, *(pl.lit(value).alias(name) for name, value in whose.items()), pl.all()))
+    path = folder / dataset.campaign.study / _BESIDE
+    found = pl.concat([pl.DataFrame(schema=_BESIDE_COLUMNS), *parts])
+    if found.is_empty():
+        path.unlink(missing_ok=True)
+        return
     table = io.BytesIO()
-    pl.concat(parts).write_parquet(table)
+    found.write_parquet(table)
     write(path, table.getvalue())
-    return path
 
 
 def saved_beside(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
