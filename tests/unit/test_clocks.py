@@ -120,7 +120,9 @@ def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_tho
     counted = re.search(r"<td>synthetic</td><td>synthetic \(virtual clock\)</td><td>(\d+)</td><td>(\d+)</td>", page)
     assert counted is not None
     assert 'id="coalescing-clock-differences"' in page
-    changed = claims.compared(report.check_claims(dataset), report.check_claims(beside[0])).filter("changed")["claim_id"]
+    changed = claims.compared(report.check_claims(dataset), report.check_claims(beside[0])).filter("changed")[
+        "claim_id"
+    ]
     shown = re.search(rf'<tr id="{changed[0]}"[^>]* data-changed>.*?</tr>', page, re.DOTALL)
     assert shown is not None
     assert '<p class="beside ' in shown[0]
