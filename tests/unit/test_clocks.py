@@ -17,6 +17,7 @@ from crosslayer.campaign.dataset import Dataset, found_beside
 from crosslayer.campaign.tables import TABLES
 from crosslayer.cli import cli
 from crosslayer.figures import clocks as figures
+from crosslayer.figures.sentences import with_interval
 from crosslayer.metrics import clocks
 from crosslayer.metrics.clocks import Condition, Step
 from crosslayer.notebooks import open_campaign
@@ -66,6 +67,12 @@ def test_computing_is_what_the_wall_clock_has_beyond_the_virtual_one_and_cancels
     between = clocks.beside(clocks.differences(wall, step), clocks.differences(virtual, step))
     assert between["apart"].to_list() == pytest.approx([0, 0], abs=1e-9)
     assert clocks.reasons(wall, virtual, step)["cpu_ms"].to_list() == [3.0, 3.0]
+
+
+def test_an_exact_answer_has_the_digits_that_its_interval_needs() -> None:
+    assert with_interval({"median": 0.174, "low": 0.171, "high": 0.183}, "ms", 1) == "0.17 [0.17, 0.18] ms"
+    assert with_interval({"median": 0.24, "low": 0.09, "high": 0.38}, "ms", 1) == "0.2 [0.1, 0.4] ms"
+    assert with_interval({"median": 0.0, "low": -0.001, "high": 0.001}, "RTT", 1) == "0.0 [0.0, 0.0] RTT"
 
 
 def both(folder: Path, *, later_ms: float = 0.0, rounds: int = 7) -> Dataset:
