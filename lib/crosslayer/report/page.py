@@ -170,7 +170,7 @@ def _by_claim(beside: pl.DataFrame | None) -> dict[str, list[dict[str, Any]]]:
 
 
 def _compared(verdicts: pl.DataFrame | None, beside: pl.DataFrame | None) -> list[dict[str, Any]]:
-    """Each two campaigns of a study: their names and clocks, claims that both measured, verdicts that differ."""
+    """Each two campaigns of a study: names, clocks and verdicts on the claims that both measured, and what differs."""
     if verdicts is None or beside is None:
         return []
     found = []
@@ -181,8 +181,12 @@ def _compared(verdicts: pl.DataFrame | None, beside: pl.DataFrame | None) -> lis
             tables.append((f"{name} ({clock} clock)", of_other))
         for (first, one), (second, other) in combinations(tables, 2):
             both = claims.compared(one, other)
-            counts = {"claims": both.height, "changed": int(both["changed"].sum())}
-            found.append({"first": first, "second": second} | counts)
+            counted = {"claims": both.height, "changed": int(both["changed"].sum())}
+            verdicts_of = {
+                side: in_words({of.value: n for of in Verdict if (n := both.filter(pl.col(column) == of).height)})
+                for side, column in (("first_verdicts", "verdict"), ("second_verdicts", "verdict_beside"))
+            }
+            found.append({"first": first, "second": second} | verdicts_of | counted)
     return found
 
 
