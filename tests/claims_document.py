@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslayer import report
-from crosslayer.campaign.dataset import Dataset
+from crosslayer import claims, report
+from crosslayer.campaign.dataset import Dataset, found_beside
 from crosslayer.studies import STUDIES
 
 ROOT = Path(__file__).parents[1]
@@ -17,13 +17,18 @@ _ROW = re.compile(r"^\| ([A-Z]\d{3}) \| (.*) \| ([^|]*) \|$", re.MULTILINE)
 
 
 def verdicts() -> dict[str, str]:
-    """Verdict of every claim by the committed campaign of the study that checks it."""
-    found = {}
+    """Verdict of every claim by the committed campaign of its study; where the virtual clock has another, that too."""
+    found: dict[str, str] = {}
     for name, study in STUDIES.items():
         if study.claims:
-            table = report.check_claims(Dataset.open(ROOT / "data" / "raw" / name))
+            dataset = Dataset.open(ROOT / "data" / "raw" / name)
+            table = report.check_claims(dataset)
             of_study = table.filter(pl.col("claim_id").is_in(list(study.claims.checks)))
             found.update(of_study.select("claim_id", "verdict").iter_rows())
+            for virtual in found_beside(dataset)[:1]:
+                changed = claims.compared(table, report.check_claims(virtual)).filter("changed")
+                for claim, verdict in changed.select("claim_id", "verdict_beside").iter_rows():
+                    found[claim] += f"; by the virtual clock {verdict}"
     return found
 
 

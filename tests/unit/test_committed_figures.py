@@ -21,22 +21,32 @@ import vl_convert
 from fontTools.ttLib import TTFont
 from polars.testing import assert_frame_equal
 
-from crosslayer import published
-from crosslayer.campaign.dataset import Dataset
-from crosslayer.figures import Drawing, Inputs, draw, server_cost
+from crosslayer.campaign.dataset import Dataset, found_beside
+from crosslayer.figures import Drawing, clocks, draw, server_cost
 from crosslayer.figures.style import FONT_FILES, TRANSPORTS
+from crosslayer.report import Drawer
 from crosslayer.studies import STUDIES
 
 ROOT = Path(__file__).parents[2]
 FIGURES = [(study.name, figure.name) for study in STUDIES.values() for figure in study.figures]
+FIGURES += [
+    (name, figure.name)
+    for name in STUDIES
+    if (ROOT / "data" / "raw" / f"{name}-virtual").is_dir()
+    for figure in clocks.figures(name)
+]
 SERVER_COST = ("server-cost", "server-cost")
 VEGA_LITE_IN_JUPYTERLAB = "5.21"
 
 
 @cache
-def inputs(study: str) -> tuple[Inputs, str]:
-    dataset = Dataset.open(ROOT / "data" / "raw" / study)
-    return Inputs.of(dataset, published.load()), dataset.caption
+def dataset(study: str) -> Dataset:
+    return Dataset.open(ROOT / "data" / "raw" / study)
+
+
+@cache
+def drawer(study: str) -> Drawer:
+    return Drawer(dataset(study), found_beside(dataset(study)))
 
 
 @cache
@@ -44,8 +54,8 @@ def drawing(study: str, name: str) -> Drawing:
     if (study, name) == SERVER_COST:
         results = ROOT / "tests" / "benchmarks" / "results" / "server_cost.json"
         return draw(server_cost.FIGURE, json.loads(results.read_text())["result"]["transports"], "")
-    [figure] = [figure for figure in STUDIES[study].figures if figure.name == name]
-    return draw(figure, *inputs(study))
+    [figure] = [figure for figure in drawer(study).figures if figure.name == name]
+    return drawer(study).draw(figure)
 
 
 def inner(spec: Any) -> Iterator[dict[str, Any]]:
@@ -65,7 +75,7 @@ def test_rows_are_those_that_are_committed(study: str, name: str) -> None:
     fresh = io.BytesIO(drawing(study, name).rows.write_csv().encode())
     now, committed = (pl.read_csv(file, infer_schema_length=None) for file in (fresh, _committed(study, name)))
     if "campaign" in committed.columns:
-        assert all(f"Campaign {of}," in inputs(study)[1] for of in set(committed["campaign"]))
+        assert all(f"Campaign {of}," in dataset(study).caption for of in set(committed["campaign"]))
         committed = committed.drop("campaign")
     # The last digits of a sum depend on the processor.
     assert_frame_equal(now, committed, rel_tol=1e-12, abs_tol=1e-12)

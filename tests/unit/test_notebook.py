@@ -19,7 +19,8 @@ import crosslayer
 import synthetic
 from crosslayer import notebooks, places, published
 from crosslayer.figures import FigureError
-from crosslayer.notebooks import NotebookError, measuring, opened, run, session, shown
+from crosslayer.notebooks import NotebookError, measuring, run, session, shown
+from crosslayer.report import drawing
 
 ROOT = Path(__file__).parents[2]
 
@@ -116,7 +117,7 @@ def test_a_figure_that_cannot_be_drawn_shows_its_error(
     def fail(*_: object) -> None:
         raise FigureError("too many rows", where="failures")
 
-    monkeypatch.setattr(opened, "draw", fail)
+    monkeypatch.setattr(drawing, "draw", fail)
     study = crosslayer.open(folder, figures=tmp_path)
     figure = study.figure("failures")
     assert "too many rows" in study.table("failures").data

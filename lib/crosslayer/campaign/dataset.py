@@ -296,6 +296,21 @@ class Dataset:
         )
 
 
+def found_beside(dataset: Dataset) -> list[Dataset]:
+    """Campaigns of the same study by the virtual clock in the folders beside it: `NAME-virtual` and what begins so.
+
+    Raises
+    ------
+    DatasetError
+        Where one of them cannot be analysed.
+    """
+    folder = dataset.folder.resolve()
+    beside = [path.parent for path in sorted(folder.parent.glob(f"{folder.name}-virtual*/campaign.json"))]
+    found = [Dataset.open(path) for path in beside]
+    same = [other for other in found if other.campaign.study == dataset.campaign.study]
+    return [other for other in same if other.campaign.clock == "virtual" != dataset.campaign.clock]
+
+
 def _refuse(fault: str, where: Path | str, next_step: str = _MEASURE_AGAIN) -> NoReturn:
     raise DatasetError(fault, where=str(where), next_step=next_step)
 

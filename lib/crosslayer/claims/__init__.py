@@ -5,6 +5,7 @@ of `measures` and `checks`; `rules` has how close is close enough, `observed` th
 """
 
 from crosslayer.claims.checks import Verdict
+from crosslayer.claims.compared import compared
 from crosslayer.claims.table import COLUMNS, FOLLOWING, Claims, check, counted_as, counts, interval, ours, to_markdown
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Claims",
     "Verdict",
     "check",
+    "compared",
     "counted_as",
     "counts",
     "interval",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from crosslayer.commands.common import DATASET
+from crosslayer.commands.common import DATASET, others
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @click.command("claims")
@@ -16,7 +20,12 @@ from crosslayer.commands.common import DATASET
     type=click.Path(path_type=Path),
     help="Also write OUT/STUDY/claims.parquet and .md, and renew OUT/index.html.",
 )
-def command(folder: Path, out: Path | None) -> None:
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    help="Another campaign, of the same plan or by the other clock: show only the verdicts that differ, and how many.",
+)
+def command(folder: Path, out: Path | None, against: Path | None) -> None:
     """Hold every published result against the dataset in FOLDER, claim by claim.
 
     Verdicts: reproduced, direction only, inconclusive, not reproduced, not measured. Needs no namespaces, no browser
@@ -32,6 +41,10 @@ def command(folder: Path, out: Path | None) -> None:
 
     dataset = Dataset.open(folder)
     verdicts = report.check_claims(dataset)
+    if against is not None:
+        [other] = others(dataset, [against])
+        _tell_changed(claims.compared(verdicts, report.check_claims(other)), dataset.caption, other.caption)
+        return
     measured = pl.col("verdict") != Verdict.NOT_MEASURED
     for row in verdicts.filter(measured).iter_rows(named=True):
         what = ", ".join(row[name] for name in ("quantity", "scope") if row[name])
@@ -47,6 +60,21 @@ def command(folder: Path, out: Path | None) -> None:
     if out is not None:
         for path in (*report.save_claims(verdicts, dataset, out), report.write_index(dataset, out)):
             click.echo(str(path))
+
+
+def _tell_changed(both: pl.DataFrame, caption: str, other_caption: str) -> None:
+    """The claims whose verdicts differ between two campaigns, and how many do."""
+    from crosslayer.claims import interval, ours
+
+    changed = both.filter("changed")
+    for row in changed.iter_rows(named=True):
+        theirs = row | {name: row[f"{name}_beside"] for name in ("ours", "low", "high")}
+        what = ", ".join(row[name] for name in ("quantity", "scope") if row[name])
+        click.echo(f"{row['claim_id']:<5} {row['verdict']:<15} {ours(row)} {interval(row)}: {what}")
+        click.echo(f"{'':<5} {row['verdict_beside']:<15} {ours(theirs)} {interval(theirs)}")
+    click.echo(f"{changed.height} of {both.height} verdicts differ.")
+    click.echo(caption)
+    click.echo(other_caption)
 
 
 def _span(identifiers: list[str]) -> str:

@@ -15,6 +15,7 @@ from crosslayer.errors import CrosslayerError
 from crosslayer.studies import DEFAULT
 
 if TYPE_CHECKING:
+    from crosslayer.campaign.dataset import Dataset
     from crosslayer.guest import Clock
     from crosslayer.report import Report
 
@@ -36,6 +37,35 @@ DATASET = click.argument("folder", type=click.Path(path_type=Path), default=Path
 FIGURES = click.option(
     "--out", type=click.Path(path_type=Path), default=Path("figures"), show_default=True, help="Folder."
 )
+
+
+BESIDE = click.option(
+    "--beside",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Another campaign of the study, e.g. by the virtual clock; may be given again.  [default: FOLDER-virtual*]",
+)
+
+
+def others(dataset: Dataset, beside: Iterable[Path]) -> list[Dataset]:
+    """The campaigns that are named, or those found beside a dataset.
+
+    Raises
+    ------
+    CrosslayerError
+        For a campaign of another study.
+    """
+    from crosslayer.campaign.dataset import Dataset, found_beside
+
+    named = [Dataset.open(path) for path in beside]
+    for other in named:
+        if other.campaign.study != dataset.campaign.study:
+            raise CrosslayerError(
+                f"is of the study {other.campaign.study}, not of {dataset.campaign.study}",
+                where=str(other.folder),
+                next_step="Name a campaign of the same study.",
+            )
+    return named or found_beside(dataset)
 
 
 def renamed(new: str) -> Callable[[click.Context, click.Parameter, Any], None]:

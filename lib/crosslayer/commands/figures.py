@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from crosslayer.commands.common import DATASET, FIGURES, tell
+from crosslayer.commands.common import BESIDE, DATASET, FIGURES, others, tell
 
 
 @click.command("figures")
 @DATASET
 @FIGURES
-def command(folder: Path, out: Path) -> None:
+@BESIDE
+def command(folder: Path, out: Path, beside: tuple[Path, ...]) -> None:
     """Draw every figure of the dataset in FOLDER: SVG, PNG, Vega-Lite and CSV in OUT/STUDY.
 
     The page OUT/index.html is renewed: it shows the figures and claims that OUT has of this campaign. `crosslayer
@@ -21,4 +22,5 @@ def command(folder: Path, out: Path) -> None:
     from crosslayer.campaign.dataset import Dataset
     from crosslayer.report import cores, write_figures
 
-    tell(write_figures(Dataset.open(folder), out, processes=cores()))
+    dataset = Dataset.open(folder)
+    tell(write_figures(dataset, out, beside=others(dataset, beside), processes=cores()))

@@ -6,18 +6,20 @@ from pathlib import Path
 
 import click
 
-from crosslayer.commands.common import DATASET, FIGURES, tell
+from crosslayer.commands.common import BESIDE, DATASET, FIGURES, others, tell
 
 
 @click.command("report")
 @DATASET
 @FIGURES
+@BESIDE
 @click.option("--pdf", is_flag=True, help="Also print the page to OUT/report.pdf (A4) with the environment's Chromium.")
-def command(folder: Path, out: Path, pdf: bool) -> None:
+def command(folder: Path, out: Path, beside: tuple[Path, ...], pdf: bool) -> None:
     """Make the report of the dataset in FOLDER: its figures, its claims, and the page that joins them.
 
     What `crosslayer figures` and `crosslayer claims --out` make goes to OUT/STUDY. OUT/index.html is one file that
-    needs no network: summary, claims with their verdicts, figures with tooltips, provenance.
+    needs no network: summary, claims with their verdicts, figures with tooltips, provenance. With another campaign
+    beside it: its verdicts too, how many differ, and between the clocks what the network takes and computing adds.
 
     Needs no namespaces, no root and, without --pdf, no browser. FOLDER is data/raw/coalescing unless told otherwise.
 
@@ -33,7 +35,8 @@ def command(folder: Path, out: Path, pdf: bool) -> None:
         from crosslayer.report.pdf import write_pdf
 
         find_browser()  # a missing one is told before the figures are drawn
-    written = write_report(Dataset.open(folder), out, processes=cores())
+    dataset = Dataset.open(folder)
+    written = write_report(dataset, out, beside=others(dataset, beside), processes=cores())
     if pdf:
         click.echo(str(write_pdf(written.page, out / "report.pdf")))
     tell(written)

@@ -12,11 +12,16 @@ def row(frame: pl.DataFrame, **values: str) -> dict[str, float] | None:
 
 
 def with_interval(row: dict[str, float], unit: str, digits: int) -> str:
-    def said(name: str) -> str:
+    """A median, its interval and their unit; one digit more where the interval would have no width, unless it is 0."""
+
+    def said(name: str, digits: int) -> str:
         return f"{round(row[name], digits) + 0.0:.{digits}f}"  # + 0.0: without the sign of -0.0
 
-    interval = "" if row["low"] is None else f" [{said('low')}, {said('high')}]"
-    return f"{said('median')}{interval} {unit}"
+    if row["low"] is None:
+        return f"{said('median', digits)} {unit}"
+    if said("low", digits) == said("high", digits) and round(row["low"], digits):
+        digits += 1
+    return f"{said('median', digits)} [{said('low', digits)}, {said('high', digits)}] {unit}"
 
 
 def holds(row: dict[str, float], value: float, tolerance: float) -> bool:

@@ -30,14 +30,15 @@ def tcp_rtts(table: pl.LazyFrame) -> pl.LazyFrame:
     return table.filter(pl.col("error").is_null())
 
 
-def page_loads(table: pl.LazyFrame, *, variant: str = "main") -> pl.LazyFrame:
-    """Successful rows of `page_loads`, with the browser's connect time.
+def page_loads(table: pl.LazyFrame, *, variant: str | None = "main") -> pl.LazyFrame:
+    """Successful rows of `page_loads`, of one variant or of all (None), with the browser's connect time.
 
     `connect_duration_ms` is `connectEnd - connectStart` as in TNSM24 section IV-A. A load counts as H3 0-RTT only where
     the server says that the request came as early data; in an imported campaign, which has no word of the server on
     anything, where 0-RTT was asked for.
     """
-    return table.filter(pl.col("variant") == variant, pl.col("error").is_null(), ~_UNPROVEN).with_columns(
+    wanted = pl.lit(True) if variant is None else pl.col("variant") == variant
+    return table.filter(wanted, pl.col("error").is_null(), ~_UNPROVEN).with_columns(
         (pl.col("connect_ms") - pl.col("connect_start_ms")).alias("connect_duration_ms")
     )
 

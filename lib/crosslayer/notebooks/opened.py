@@ -8,17 +8,16 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslayer import claims, published, report
-from crosslayer.campaign.dataset import Campaign, Dataset
+from crosslayer import claims, report
+from crosslayer.campaign.dataset import Campaign, Dataset, found_beside
 from crosslayer.campaign.tables import TABLES
 from crosslayer.claims import Verdict
-from crosslayer.figures import Figure, FigureError, Inputs, draw
+from crosslayer.figures import Figure, FigureError
 from crosslayer.notebooks import session, shown
 from crosslayer.notebooks.errors import NotebookError
 from crosslayer.notebooks.measuring import measured_or_committed
 from crosslayer.notebooks.paths import existing, find_root, fresh
 from crosslayer.notebooks.shown import ShownFigure, Text
-from crosslayer.studies import STUDIES
 
 _CLAIMS_SHOWN = ["claim_id", "quantity", "scope", "published", "ours", "low", "high", "unit", "verdict", "why"]
 
@@ -130,12 +129,8 @@ class Opened:
 
     def _draw(self, figure: Figure) -> ShownFigure:
         try:
-            drawing = draw(figure, self._inputs, self.dataset.caption)
-            if self._folder:
-                report.save_drawing(drawing, self.dataset, self._folder)
+            drawing = self._drawer.save(figure, self._folder) if self._folder else self._drawer.draw(figure)
         except FigureError as error:
-            if self._folder:
-                report.save_failure(figure, error, self.dataset, self._folder)
             return ShownFigure(figure, self.dataset, error)
         return ShownFigure(figure, self.dataset, drawing)
 
@@ -155,7 +150,8 @@ class Opened:
             return shown.failure(figure.error)
         if figure.verdict is None:
             raise NotebookError("answers no question", where=name)
-        return Text(f"**Verdict.** {figure.verdict}")
+        virtual = self._drawer.verdict_virtual(figure.figure)
+        return Text(f"**Verdict.** {figure.verdict}" + (f"\n\n**By the virtual clock.** {virtual}" if virtual else ""))
 
     def claims(self) -> Text:
         """What became of the published results: those that this dataset measures, and how many of each verdict."""
@@ -163,6 +159,23 @@ class Opened:
         measured = verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED)
         counts = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(verdicts).items())
         return Text(f"{shown.table(measured.select(_CLAIMS_SHOWN)).data}\n\n{counts}.", verdicts)
+
+    def compared(self) -> Text:
+        """The claims whose verdict is another one in a campaign beside this one, and how many, campaign by campaign."""
+        verdicts, said, parts = report.check_claims(self.dataset), [], []
+        for other in found_beside(self.dataset):
+            both = claims.compared(verdicts, report.check_claims(other))
+            changed = both.filter("changed").drop("changed")
+            parts.append(changed.with_columns(campaign=pl.lit(other.campaign.campaign)))
+            said += [shown.table(changed).data] if changed.height else []
+            said.append(f"{changed.height} of {both.height} verdicts differ. Beside: {other.caption}")
+        if not said:
+            return Text("There is no other campaign beside this one.")
+        return Text("\n\n".join(said), pl.concat(parts))
+
+    @cached_property
+    def _drawer(self) -> report.Drawer:
+        return report.Drawer(self.dataset, found_beside(self.dataset))
 
     def _choose(self, name: str) -> Figure:
         known = self._figures
@@ -179,12 +192,7 @@ class Opened:
 
     @cached_property
     def _figures(self) -> dict[str, Figure]:
-        study = STUDIES.get(self.campaign.study)
-        return {figure.name: figure for figure in (study.figures if study else ())}
-
-    @cached_property
-    def _inputs(self) -> Inputs:
-        return Inputs.of(self.dataset, published.load())
+        return {figure.name: figure for figure in self._drawer.figures}
 
     def __repr__(self) -> str:
         return f"{self.dataset.caption} {self.tables!r}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from IPython.display import display
 
 from crosslayer import claims, report
-from crosslayer.campaign.dataset import Dataset
+from crosslayer.campaign.dataset import Dataset, found_beside
 from crosslayer.notebooks import session, shown
 from crosslayer.notebooks.errors import NotebookError
 from crosslayer.notebooks.measuring import committed, measured_or_committed
@@ -178,6 +178,7 @@ class Run:
         """
         verdicts = report.check_claims(self._dataset)
         report.save_claims(verdicts, self._dataset, self.figures)
+        report.check_beside(self._dataset, found_beside(self._dataset), self.figures)
         path = report.write_index(self._dataset, self.figures, notice=self.notice)
         counts = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(verdicts).items())
         where = path.relative_to(self.root) if path.is_relative_to(self.root) else path

@@ -7,7 +7,7 @@ and the pictures are inside. `write_report` makes all of it. `pdf.write_pdf` pri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,14 +18,24 @@ from crosslayer import claims, published
 from crosslayer.campaign import crate
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.report.answer import renew_readme
-from crosslayer.report.drawing import cores, draw_all
-from crosslayer.report.files import ReportError, made_from, save, save_claims, save_drawing, save_failure
+from crosslayer.report.drawing import Drawer, cores, draw_all
+from crosslayer.report.files import (
+    ReportError,
+    made_from,
+    save,
+    save_beside,
+    save_claims,
+    save_drawing,
+    save_failure,
+)
 from crosslayer.report.page import write_index
 from crosslayer.studies import STUDIES
 
 __all__ = [
+    "Drawer",
     "Report",
     "ReportError",
+    "check_beside",
     "check_claims",
     "cores",
     "made_from",
@@ -57,7 +67,12 @@ def check_claims(dataset: Dataset) -> pl.DataFrame:
     return claims.check(dataset, own, published.load().claims, elsewhere=elsewhere)
 
 
-def write_figures(dataset: Dataset, folder: Path, *, processes: int = 1) -> Report:
+def check_beside(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> None:
+    """Check the claims of other campaigns of the study and save them beside its own; see `files.save_beside`."""
+    save_beside([(other, check_claims(other)) for other in others], dataset, folder)
+
+
+def write_figures(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = (), processes: int = 1) -> Report:
     """Draw and save every figure of a dataset's study, then renew the page.
 
     Parameters
@@ -66,6 +81,8 @@ def write_figures(dataset: Dataset, folder: Path, *, processes: int = 1) -> Repo
         What to draw.
     folder
         E.g. `figures`; the figures go to a folder of their study in it.
+    beside
+        Other campaigns of the study; with one by the other clock, what both clocks say is drawn too.
     processes
         How many may draw at the same time; more than one only from a program whose main module may be imported again.
 
@@ -74,11 +91,11 @@ def write_figures(dataset: Dataset, folder: Path, *, processes: int = 1) -> Repo
     ReportError
         Where the folder cannot be written, or there is nothing to show.
     """
-    failed = draw_all(dataset, folder, processes)
+    failed = draw_all(dataset, beside, folder, processes)
     return Report(write_index(dataset, folder), failed)
 
 
-def write_report(dataset: Dataset, folder: Path, *, processes: int = 1) -> Report:
+def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = (), processes: int = 1) -> Report:
     """Check and save the claims, draw and save the figures, and join them on the page.
 
     `ro-crate-metadata.json` beside the figures says which run made them from what. Where the folder is the committed
@@ -86,8 +103,8 @@ def write_report(dataset: Dataset, folder: Path, *, processes: int = 1) -> Repor
 
     Parameters
     ----------
-    dataset, folder, processes
-        As for `write_figures`.
+    dataset, folder, beside, processes
+        As for `write_figures`; the claims of other campaigns are checked too.
 
     Raises
     ------
@@ -96,7 +113,8 @@ def write_report(dataset: Dataset, folder: Path, *, processes: int = 1) -> Repor
     """
     started = datetime.now(UTC)
     save_claims(check_claims(dataset), dataset, folder)
-    written = write_figures(dataset, folder, processes=processes)
+    check_beside(dataset, beside, folder)
+    written = write_figures(dataset, folder, beside=beside, processes=processes)
     made = folder / dataset.campaign.study
     crate.of_figures(made, dataset.folder, (path for path in made.iterdir() if path.name != crate.FILE_NAME), started)
     renew_readme(dataset, folder)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cached_property
 from pathlib import Path
 
 from crosslayer import published
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.figures import Figure, FigureError, Inputs, draw
+from crosslayer.figures import Drawing, Figure, FigureError, Inputs, clocks, draw
 from crosslayer.report import page
 from crosslayer.report.files import save_drawing, save_failure
 from crosslayer.studies import STUDIES
@@ -24,50 +25,114 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def draw_all(dataset: Dataset, folder: Path, processes: int) -> dict[str, str]:
-    """Draw and save every figure of a dataset's study; those that could not be drawn by name, and why."""
-    study = STUDIES.get(dataset.campaign.study)
-    figures = study.figures if study else ()
-    if processes == 1 or len(figures) < _WORTH_PROCESSES:
-        errors = _Drawer(dataset, folder).errors(figures)
+def draw_all(dataset: Dataset, others: Sequence[Dataset], folder: Path, processes: int) -> dict[str, str]:
+    """Draw and save every figure of a dataset; those that could not be drawn by name, and why."""
+    drawer = Drawer(dataset, others)
+    names = [figure.name for figure in drawer.figures]
+    if processes == 1 or len(names) < _WORTH_PROCESSES:
+        errors = [_error(drawer, folder, name) for name in names]
     else:
         # Not forked: polars has threads, and a fork of those may wait for ever.
         with ProcessPoolExecutor(
-            processes, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(dataset, folder)
+            processes, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(dataset, others, folder)
         ) as pool:
-            drawn = pool.map(_draw, (figure.name for figure in figures))
+            drawn = pool.map(_draw, names)
             page.script()  # takes as long as a few figures, and nothing of them
-            errors = drawn
-    return {figure.name: error for figure, error in zip(figures, errors, strict=True) if error}
+            errors = list(drawn)
+    return {name: error for name, error in zip(names, errors, strict=True) if error}
 
 
-class _Drawer:
-    """A dataset, ready to be drawn."""
+class Drawer:
+    """A dataset, and the first campaign beside it that is by the other clock, ready to be drawn."""
 
-    def __init__(self, dataset: Dataset, folder: Path) -> None:
-        self.dataset, self.folder = dataset, folder
-        self._inputs = Inputs.of(dataset, published.load())
+    def __init__(self, dataset: Dataset, others: Sequence[Dataset] = ()) -> None:
+        self.dataset = dataset
+        self.beside = next((other for other in others if other.campaign.clock != dataset.campaign.clock), None)
 
-    def errors(self, figures: tuple[Figure, ...]) -> Iterator[str]:
-        """Draw and save; for each figure why it could not be drawn, or an empty text."""
-        for figure in figures:
-            try:
-                save_drawing(draw(figure, self._inputs, self.dataset.caption), self.dataset, self.folder)
-                yield ""
-            except FigureError as error:
-                save_failure(figure, error, self.dataset, self.folder)
-                yield str(error)
+    @cached_property
+    def figures(self) -> tuple[Figure, ...]:
+        """Those of its study, and with another clock beside it those that have both."""
+        study = STUDIES.get(self.dataset.campaign.study)
+        return (*(study.figures if study else ()), *(clocks.figures(study.name) if study and self.beside else ()))
+
+    def draw(self, figure: Figure) -> Drawing:
+        """Draw a figure.
+
+        Raises
+        ------
+        FigureError
+            Where it cannot be drawn.
+        """
+        if figure.notebook != clocks.NOTEBOOK:
+            return draw(figure, self._inputs, self.dataset.caption)
+        assert self.beside is not None
+        by_clock = {of.campaign.clock: of for of in (self.dataset, self.beside)}
+        inputs = {self.dataset.campaign.clock: self._inputs, self.beside.campaign.clock: self._inputs_beside}
+        captions = f"{by_clock['wall'].caption} {by_clock['virtual'].caption}"
+        return draw(figure, clocks.Beside(inputs["wall"], inputs["virtual"]), captions)
+
+    def verdict_virtual(self, figure: Figure) -> str:
+        """The answer to a figure's question by the virtual clock; empty where it asks none or that is the dataset's.
+
+        Raises
+        ------
+        FigureError
+            Where the campaign by that clock cannot be drawn.
+        """
+        beside = self.beside
+        if figure.verdict is None or figure.notebook == clocks.NOTEBOOK or not beside:
+            return ""
+        if beside.campaign.clock != "virtual":
+            return ""
+        return draw(figure, self._inputs_beside, beside.caption).verdict or ""
+
+    def save(self, figure: Figure, folder: Path) -> Drawing:
+        """Draw a figure and save it, or in its place why it cannot be drawn.
+
+        Raises
+        ------
+        FigureError
+            As `draw`, when that is saved.
+        """
+        about = {"beside": self.beside.campaign.campaign} if self.beside else {}
+        try:
+            drawing = self.draw(figure)
+            if said := self.verdict_virtual(figure):
+                about |= {"verdict_virtual": said}
+            save_drawing(drawing, self.dataset, folder, **about)
+        except FigureError as error:
+            save_failure(figure, error, self.dataset, folder)
+            raise
+        return drawing
+
+    @cached_property
+    def _inputs(self) -> Inputs:
+        return Inputs.of(self.dataset, published.load())
+
+    @cached_property
+    def _inputs_beside(self) -> Inputs:
+        assert self.beside is not None
+        return Inputs.of(self.beside, published.load())
 
 
-_drawers: list[_Drawer] = []
-"""That of a drawing process."""
+_drawers: list[tuple[Drawer, Path]] = []
+"""That of a drawing process, and where to."""
 
 
-def _begin(dataset: Dataset, folder: Path) -> None:
-    _drawers.append(_Drawer(dataset, folder))
+def _begin(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> None:
+    _drawers.append((Drawer(dataset, others), folder))
 
 
 def _draw(name: str) -> str:
-    (drawer,) = _drawers
-    figures = STUDIES[drawer.dataset.campaign.study].figures
-    return next(drawer.errors(tuple(figure for figure in figures if figure.name == name)))
+    [(drawer, folder)] = _drawers
+    return _error(drawer, folder, name)
+
+
+def _error(drawer: Drawer, folder: Path, name: str) -> str:
+    """Draw and save; why it could not be drawn, or an empty text."""
+    [figure] = [figure for figure in drawer.figures if figure.name == name]
+    try:
+        drawer.save(figure, folder)
+    except FigureError as error:
+        return str(error)
+    return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ import polars as pl
 from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset, dataset_sha256
 from crosslayer.errors import CrosslayerError
-from crosslayer.figures import Drawing, Figure, FigureError
+from crosslayer.figures import Drawing, Figure, FigureError, clocks
 from crosslayer.studies import STUDIES
 from crosslayer.study import Study
 
 _KEY = "crosslayer"
 _CLAIMS = "claims.parquet"
+_BESIDE = "claims-beside.parquet"
+_BESIDE_COLUMNS = {"beside": pl.String, "campaign": pl.String, "clock": pl.String} | claims.COLUMNS
 _PICTURES = ("svg", "png", "csv")
 
 
@@ -46,6 +49,11 @@ class Saved:
     def verdict(self) -> str:
         """The answer to its question; empty where it has none."""
         return self._kept("verdict")
+
+    @property
+    def verdict_virtual(self) -> str:
+        """The answer of the campaign by the virtual clock; empty where there is none."""
+        return self._kept("verdict_virtual")
 
     @property
     def error(self) -> str:
@@ -96,9 +104,9 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
     return paths
 
 
-def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path) -> dict[str, Path]:
+def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path, **about: str) -> dict[str, Path]:
     """`save` a drawn figure in the folder of its study, e.g. `figures/coalescing/`."""
-    return save(drawing, folder / dataset.campaign.study, **made_from(dataset))
+    return save(drawing, folder / dataset.campaign.study, **made_from(dataset), **about)
 
 
 def made_from(dataset: Dataset) -> dict[str, str]:
@@ -125,7 +133,7 @@ def saved_figures(folder: Path) -> list[Saved]:
     """
     found = []
     for study in STUDIES.values():
-        for figure in study.figures:
+        for figure in (*study.figures, *clocks.figures(study.name)):
             path = folder / study.name / f"{figure.name}.json"
             if not path.is_file():
                 continue
@@ -176,6 +184,61 @@ def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[
     return list(content)
 
 
+def save_beside(of_others: Sequence[tuple[Dataset, pl.DataFrame]], dataset: Dataset, folder: Path) -> None:
+    """Write the verdicts of other campaigns of the study beside its own, as `claims-beside.parquet`.
+
+    Its columns are `beside` (campaign of `dataset`), `campaign` and `clock` of the other one, and those of
+    `crosslayer.claims.check`.
+
+    Parameters
+    ----------
+    of_others
+        Each with its verdicts, of which those that it measured are kept; for none, a table that is there goes.
+    dataset
+        Whose table they stand beside.
+    folder
+        As for `save_claims`.
+
+    Raises
+    ------
+    ReportError
+        Where the folder cannot be written.
+    """
+    mine = pl.lit(dataset.campaign.campaign).alias("beside")
+    parts = []
+    for other, verdicts in of_others:
+        whose = {"campaign": other.campaign.campaign, "clock": other.campaign.clock}
+        measured = verdicts.filter(pl.col("verdict") != claims.Verdict.NOT_MEASURED)
+        parts.append(measured.select(mine, *(pl.lit(value).alias(name) for name, value in whose.items()), pl.all()))
+    path = folder / dataset.campaign.study / _BESIDE
+    found = pl.concat([pl.DataFrame(schema=_BESIDE_COLUMNS), *parts])
+    if found.is_empty():
+        path.unlink(missing_ok=True)
+        return
+    table = io.BytesIO()
+    found.write_parquet(table)
+    write(path, table.getvalue())
+
+
+def saved_beside(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
+    """The verdicts of other campaigns on the claims of `saved_claims`, of every study in the folder.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns as `save_beside` says, in the order of the claims; no rows where there is no other campaign.
+
+    Raises
+    ------
+    ReportError
+        For a file that cannot be read.
+    """
+    tables = [_read(folder / name / _BESIDE, _BESIDE_COLUMNS) for name in STUDIES]
+    found = pl.concat([pl.DataFrame(schema=_BESIDE_COLUMNS), *(table for table in tables if table is not None)])
+    shown = verdicts.select("claim_id", beside="campaign")
+    return shown.join(found, on=["claim_id", "beside"], maintain_order="left_right").select(*_BESIDE_COLUMNS)
+
+
 def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
     """The verdicts in a folder: of the dataset, and of other studies there for the claims that only those check.
 
@@ -208,6 +271,10 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
 
 
 def _read_claims(path: Path) -> pl.DataFrame | None:
+    return _read(path, {"campaign": pl.String} | claims.COLUMNS)
+
+
+def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame | None:
     """A saved table; None where there is none of this version's columns."""
     if not path.is_file():
         return None
@@ -217,7 +284,7 @@ def _read_claims(path: Path) -> pl.DataFrame | None:
         raise ReportError(
             f"cannot be read ({error})", where=str(path), next_step="Check the claims again: `crosslayer report`."
         ) from error
-    return table if dict(table.schema) == {"campaign": pl.String} | claims.COLUMNS else None
+    return table if dict(table.schema) == columns else None
 
 
 def write(path: Path, content: bytes) -> None:

@@ -6,6 +6,7 @@ What the page says is gathered here; how it says it stands in `templates/`, wher
 from __future__ import annotations
 
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,13 +19,20 @@ from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
 from crosslayer.claims.table import CONTRADICTIONS
+from crosslayer.figures import clocks
 from crosslayer.figures.figure import vegalite_version
 from crosslayer.figures.style import COLUMN_WIDTH
 from crosslayer.report import facts
 from crosslayer.report.answer import answer, in_words
-from crosslayer.report.files import ReportError, Saved, saved_claims, saved_figures, write
+from crosslayer.report.files import ReportError, Saved, saved_beside, saved_claims, saved_figures, write
 from crosslayer.studies import STUDIES
 from crosslayer.study import Section
+
+_CLOCKS = Section(
+    clocks.NOTEBOOK,
+    "Two clocks",
+    "What the network takes of each time, by the virtual clock, and what computing adds by the wall's.",
+)
 
 
 def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
@@ -55,6 +63,7 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
     figures = [saved for saved in saved_figures(folder) if saved.study is not study or saved.campaign == campaign]
     own = [saved for saved in figures if saved.study is study]
     verdicts = saved_claims(dataset, folder)
+    beside = None if verdicts is None else saved_beside(verdicts, folder)
     if not own and verdicts is None:
         raise ReportError(
             f"there are no figures and no claims of campaign {campaign}",
@@ -67,9 +76,11 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
         dataset=dataset,
         study=study,
         notices=[text for text in (notice, facts.elsewhere(dataset)) if text],
-        answer=answer(dataset, verdicts, [saved.verdict for saved in own if saved.verdict]),
+        answer=answer(dataset, verdicts, [said for saved in own for said in _said(saved)]),
         verdicts=None if verdicts is None else verdicts.rows(named=True),
         campaigns=[] if verdicts is None else verdicts["campaign"].unique(maintain_order=True).to_list(),
+        beside=_by_claim(beside),
+        compared=_compared(verdicts, beside),
         by_paper=_by_paper(verdicts),
         counted=list(next(iter(_by_paper(verdicts).values()), {})),
         headlines=_headlines(dataset, verdicts),
@@ -110,6 +121,7 @@ def _templates() -> jinja2.Environment:
     templates.globals |= {
         "VERDICTS": list(claims.counts(pl.DataFrame(schema=claims.COLUMNS))),
         "CONTRADICTIONS": CONTRADICTIONS,
+        "NOT_MEASURED": Verdict.NOT_MEASURED,
         "COLUMN": COLUMN_WIDTH,
     }
     return templates
@@ -143,6 +155,41 @@ def _by_paper(verdicts: pl.DataFrame | None) -> dict[str, dict[str, int]]:
     }
 
 
+def _said(saved: Saved) -> list[str]:
+    """The answer of a figure by its campaign's clock, and by the virtual one where that has been asked too."""
+    virtual = [f"By the virtual clock: {saved.verdict_virtual}"] if saved.verdict_virtual else []
+    return [saved.verdict, *virtual] if saved.verdict and saved.figure.notebook != clocks.NOTEBOOK else []
+
+
+def _by_claim(beside: pl.DataFrame | None) -> dict[str, list[dict[str, Any]]]:
+    """What other campaigns say of each claim that they measured."""
+    if beside is None:
+        return {}
+    rows = beside.partition_by("claim_id", as_dict=True, maintain_order=True)
+    return {str(claim): of_claim.rows(named=True) for (claim,), of_claim in rows.items()}
+
+
+def _compared(verdicts: pl.DataFrame | None, beside: pl.DataFrame | None) -> list[dict[str, Any]]:
+    """Each two campaigns of a study: names, clocks and verdicts on the claims that both measured, and what differs."""
+    if verdicts is None or beside is None:
+        return []
+    found = []
+    for (mine,), others in beside.group_by("beside", maintain_order=True):
+        of_campaign = verdicts.filter(campaign=mine)
+        tables = [(f"{mine}", of_campaign)]
+        for (name, clock), of_other in others.group_by("campaign", "clock", maintain_order=True):
+            tables.append((f"{name} ({clock} clock)", of_other))
+        for (first, one), (second, other) in combinations(tables, 2):
+            both = claims.compared(one, other)
+            counted = {"claims": both.height, "changed": int(both["changed"].sum())}
+            verdicts_of = {
+                side: in_words({of.value: n for of in Verdict if (n := both.filter(pl.col(column) == of).height)})
+                for side, column in (("first_verdicts", "verdict"), ("second_verdicts", "verdict_beside"))
+            }
+            found.append({"first": first, "second": second} | verdicts_of | counted)
+    return found
+
+
 def _headlines(dataset: Dataset, verdicts: pl.DataFrame | None) -> list[dict[str, Any]]:
     """The headline claims that this study checks, and those that another one here has measured, with their titles."""
     if verdicts is None:
@@ -159,6 +206,6 @@ def _headlines(dataset: Dataset, verdicts: pl.DataFrame | None) -> list[dict[str
 
 def _parts(figures: list[Saved]) -> list[tuple[Section, list[Saved]]]:
     """The parts of the page that have figures."""
-    sections = [section for study in STUDIES.values() for section in study.sections]
+    sections = [*(section for study in STUDIES.values() for section in study.sections), _CLOCKS]
     parts = [(part, [saved for saved in figures if saved.figure.notebook == part.notebook]) for part in sections]
     return [(part, of_part) for part, of_part in parts if of_part]

@@ -29,13 +29,13 @@ document.addEventListener("click", event => {
 function filtered(table, form) {
   const rows = [...table.tBodies[0].rows];
   const show = () => {
-    const { verdict, paper, words, contradiction } = form.elements;
+    const { verdict, paper, words, contradiction, changed } = form.elements;
     const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     for (const row of rows) {
       const text = row.textContent.toLowerCase();
       row.hidden = !((!verdict.value || row.dataset.counted === verdict.value) && (!paper.value || row.dataset.paper === paper.value)
-        && (!contradiction.checked || "contradiction" in row.dataset) && wanted.every(word => text.includes(word)));
+        && (!contradiction.checked || "contradiction" in row.dataset) && (!changed?.checked || "changed" in row.dataset) && wanted.every(word => text.includes(word)));
       shown += !row.hidden;
     }
     form.querySelector("output").value = `${shown} of ${rows.length} claims`;

@@ -1,0 +1,339 @@
+"""Two campaigns of one study side by side, one by each clock: of any study that has page loads, exchanges or queries.
+
+What is measured by the virtual clock is the network's and the timers' share of a time; what the wall's has beyond it is
+computing (docs/clocks.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from crosslayer.figures import marks
+from crosslayer.figures.figure import Figure
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.style import (
+    BROWN,
+    CHAIN,
+    EARLY_DATA,
+    GREY,
+    INK,
+    LONG,
+    PURPLE,
+    RED,
+    SOLID,
+    TEXT_WIDTH,
+    TRANSPORTS,
+    WIDE,
+    AnyChart,
+    Look,
+    link_title,
+)
+from crosslayer.metrics import clocks
+from crosslayer.metrics.clocks import Condition, Step
+
+NOTEBOOK = "clocks"
+"""That explains these figures."""
+
+_LOOKS = {**TRANSPORTS, "H3 1-RTT": Look(GREY, "square", CHAIN), "H3 0-RTT": EARLY_DATA}
+_FURTHER = (Look(RED, "triangle-down", LONG), Look(PURPLE, "cross", WIDE), Look(BROWN, "diamond", SOLID))
+_MAIN = {"kind": "full handshake", "variant": "main"}
+"""What an empty word means."""
+_COLUMNS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The tables of two campaigns of one study."""
+
+    wall: Inputs
+    virtual: Inputs
+
+
+def both_clocks_data(of: Beside) -> pl.DataFrame:
+    """Each condition's duration by both clocks.
+
+    Columns panel, link, page, series, condition, and those of `metrics.clocks.beside`: ms.
+    """
+    wall, virtual, known = _both(of)
+    shown = [condition for condition in known if condition.measure != clocks.START]
+    varying = _varying(shown)
+    parts = []
+    for condition in shown:
+        series, rest = _told(condition, varying)
+        title = pl.col("page") if condition.measure == clocks.PLT else pl.lit(f"{condition.measure} {rest}".strip())
+        found = clocks.beside(clocks.values(wall, condition), clocks.values(virtual, condition))
+        words = {"panel": title, "series": pl.lit(series), "condition": pl.lit(condition.name)}
+        parts.append(found.with_columns(**words))
+    return _ordered(of, parts)
+
+
+def differences_data(of: Beside) -> pl.DataFrame:
+    """What each step from one condition to another adds within a round, by both clocks.
+
+    Columns panel, link, page, series, condition, reference, those of `metrics.clocks.beside` (ms), agrees, and what
+    may be why they are apart: before_ms (of a load: how far apart they are when the response starts), cpu_ms (of an
+    exchange: CPU time of the client that the step adds by the wall clock) and packets (that it sends more by the wall
+    clock than by the virtual one).
+    """
+    wall, virtual, known = _both(of)
+    varying = _varying(known)
+    parts = []
+    for step in clocks.steps(known):
+        found = clocks.beside(clocks.differences(wall, step), clocks.differences(virtual, step))
+        panel, series = _step_told(step, varying)
+        words = {"panel": panel, "series": series, "condition": step.condition.name, "reference": step.reference.name}
+        found = found.with_columns(**{name: pl.lit(word) for name, word in words.items()})
+        found = found.join(clocks.reasons(wall, virtual, step), on=["link", "page"], how="left", maintain_order="left")
+        parts.append(found)
+    within = pl.col("low") <= clocks.RESOLUTION_MS, pl.col("high") >= -clocks.RESOLUTION_MS
+    return _ordered(of, parts).with_columns(agrees=within[0] & within[1])
+
+
+def _both(of: Beside) -> tuple[pl.DataFrame, pl.DataFrame, list[Condition]]:
+    """Durations by the wall clock and by the virtual one, and the conditions that both have on all their links."""
+    found = [clocks.durations(one.dns_exchanges, one.page_loads, one.paced_queries) for one in (of.wall, of.virtual)]
+    wall, virtual = found
+    everywhere = [
+        {condition for condition in clocks.conditions(frame) if _links(frame, condition) == _links(frame)}
+        for frame in found
+    ]
+    known = [condition for condition in clocks.conditions(wall) if all(condition in some for some in everywhere)]
+    return wall, virtual, [condition for condition in known if condition.measure not in clocks.EXPLAINS]
+
+
+def _links(frame: pl.DataFrame, condition: Condition | None = None) -> set[str]:
+    return set((frame if condition is None else clocks.values(frame, condition))["link"])
+
+
+def _varying(known: list[Condition]) -> list[str]:
+    """Words that tell some of the conditions apart."""
+    words = ("transport", "h3", "kind", "variant")
+    return [word for word in words if len({(one.measure, getattr(one, word)) for one in known}) > _measures(known)]
+
+
+def _measures(known: list[Condition]) -> int:
+    return len({one.measure for one in known})
+
+
+def _told(condition: Condition, varying: list[str]) -> tuple[str, str]:
+    """The series of a condition, and what else tells it apart."""
+    if "transport" in varying and condition.transport:
+        return condition.transport, condition.named(*(word for word in varying if word != "transport"))
+    return condition.named(*varying) or condition.name, ""
+
+
+def _step_told(step: Step, varying: list[str]) -> tuple[str, str]:
+    """Panel and series of a step."""
+    series, _ = _told(step.condition, varying)
+    others = step.condition.named(*(word for word in varying if word not in ("transport", step.word)))
+    one, other = (getattr(side, step.word) or _MAIN.get(step.word, "") for side in (step.condition, step.reference))
+    said = f"minus {other}" if step.word == "transport" else f"{one} minus {other}"
+    return f"{step.condition.measure}{f' {others}' if others else ''}: {said}", series
+
+
+def _ordered(of: Beside, parts: list[pl.DataFrame]) -> pl.DataFrame:
+    if not parts:
+        return pl.DataFrame(schema={"panel": pl.String()})
+    found = pl.concat(parts, how="diagonal")
+    rtts = of.wall.rtts.collect()
+    panels = found.select("panel").unique(maintain_order=True).with_row_index("place")
+    places = found.join(panels, on="panel").join(rtts, on="link", how="left")
+    return places.sort("place", "page", "nominal_rtt_ms", "link", maintain_order=True).select(found.columns)
+
+
+def both_clocks(frame: pl.DataFrame) -> AnyChart:
+    """Bars: the network's share, and on top of it what computing adds, with its interval."""
+    if frame.is_empty():
+        return marks.empty_plot("no condition was measured by both clocks", TEXT_WIDTH - 60, 80)
+    rows = frame.with_columns(
+        row=pl.col("link").map_elements(link_title, return_dtype=pl.String),
+        adds_from=pl.col("virtual") + pl.col("low"),
+        adds_to=pl.col("virtual") + pl.col("high"),
+    )
+    series, look = _look(frame, "color", "offset")
+    look["color"]["legend"]["symbolOpacity"] = 1
+    tooltip = [
+        *(alt.Tooltip(f"{name}:N") for name in ("link", "page", "condition")),
+        *_clock_tips(),
+        alt.Tooltip("apart:Q", format=".1f", title="computing adds, ms"),
+        *_interval_tips(),
+    ]
+
+    def plot(base: alt.Chart, y: alt.Y) -> list[alt.Chart]:
+        x = alt.X("virtual:Q", title="ms", axis=alt.Axis(tickCount=5))
+        bar = {"y": y, **look, "tooltip": tooltip}
+        return [
+            base.mark_bar().encode(x=x, x2=alt.datum(0), **bar),
+            base.mark_bar(opacity=0.35).encode(x=alt.X("virtual:Q"), x2="wall:Q", **bar),
+            base.transform_filter("datum.low != null")
+            .mark_rule(color=INK, strokeWidth=1)
+            .encode(x=alt.X("adds_from:Q"), x2="adds_to:Q", y=y, yOffset=look["yOffset"], tooltip=tooltip),
+        ]
+
+    return _panels(rows, plot, label_px=78, row_px=9 if len(series) > 2 else 11)
+
+
+def differences(frame: pl.DataFrame) -> AnyChart:
+    """Dots with intervals by the wall clock, ticks by the virtual one; hollow where they do not agree."""
+    if frame.is_empty():
+        return marks.empty_plot("no two conditions were measured by both clocks", TEXT_WIDTH - 60, 80)
+    title = pl.col("link").map_elements(link_title, return_dtype=pl.String)
+    row = pl.when(pl.col("page") == "").then(title).otherwise(pl.format("{}, {}", "page", title))
+    rows = frame.with_columns(row=row)
+    series, look = _look(frame, "color", "shape", "offset")
+    tooltip = [
+        *(alt.Tooltip(f"{name}:N") for name in ("link", "page", "condition", "reference")),
+        *_clock_tips(),
+        alt.Tooltip("apart:Q", format=".1f", title="apart, ms"),
+        *_interval_tips(),
+        alt.Tooltip("agrees:N", title="agree within their intervals"),
+    ]
+    x = alt.X("wall:Q", title="ms", axis=alt.Axis(tickCount=5))
+
+    def plot(base: alt.Chart, y: alt.Y) -> list[alt.Chart]:
+        bars, dots = marks.intervals(base, x, y, tooltip, look, ends=("wall_low", "wall_high"))
+        at = alt.X("virtual:Q")
+        return [
+            marks.line_at(base, x=0),
+            bars,
+            dots.transform_filter("datum.agrees"),
+            base.transform_filter("!datum.agrees")
+            .mark_point(filled=False, fill="white", size=46, strokeWidth=1.6, opacity=1)
+            .encode(x=x, y=y, **look, tooltip=tooltip),
+            marks.ticks(base, at, y, tooltip, {"yOffset": look["yOffset"]}, color=INK),
+        ]
+
+    return _panels(rows, plot, label_px=128, row_px=11 if len(series) > 2 else 13)
+
+
+def _look(frame: pl.DataFrame, *channels: Any) -> tuple[list[str], marks.Encodings]:
+    """Series in the order of the looks, and how they are told apart."""
+    found = set(frame["series"])
+    further = dict(zip(sorted(found - set(_LOOKS)), _FURTHER, strict=False))
+    looks = {name: look for name, look in (_LOOKS | further).items() if name in found}
+    return list(looks), marks.by("series", looks, *channels, columns=len(looks))
+
+
+def _clock_tips() -> list[alt.Tooltip]:
+    names = {"virtual": "by the virtual clock, ms", "wall": "by the wall clock, ms"}
+    return [alt.Tooltip(f"{name}:Q", format=".1f", title=title) for name, title in names.items()]
+
+
+def _interval_tips() -> list[alt.Tooltip]:
+    ends = {"low": "95 % from", "high": "to"}
+    return [alt.Tooltip(f"{name}:Q", format=".1f", title=title) for name, title in ends.items()] + [
+        alt.Tooltip("n:Q", title="observations")
+    ]
+
+
+def _panels(
+    rows: pl.DataFrame, plot: Callable[[alt.Chart, alt.Y], list[alt.Chart]], *, label_px: int, row_px: int
+) -> AnyChart:
+    """A plot for each panel, with rows and series of its own and one legend."""
+    panels = rows["panel"].unique(maintain_order=True)
+    width = TEXT_WIDTH // _COLUMNS - label_px - 16
+    plots = []
+    for panel in panels:
+        of_panel = rows.filter(panel=panel)
+        height = of_panel["row"].n_unique() * (row_px * of_panel["series"].n_unique() + 6)
+        base = alt.Chart(width=width, height=height).transform_filter(alt.datum.panel == panel)
+        y = marks.rows("row", of_panel["row"].unique(maintain_order=True).to_list())
+        plots.append(alt.layer(*plot(base, y)).properties(title=marks.heading(panel)))
+    lines = [
+        alt.hconcat(*plots[at : at + _COLUMNS], spacing=12).resolve_scale(yOffset="independent")
+        for at in range(0, len(plots), _COLUMNS)
+    ]
+    chart: AnyChart = alt.vconcat(*lines, spacing=10).resolve_scale(yOffset="independent")
+    chart.data = rows
+    return chart
+
+
+def both_clocks_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """link, page, condition, n, virtual, computing (wall minus virtual), low, high; ms, and the network's share."""
+    share = pl.col("virtual") / pl.col("wall") * 100
+    names = ("link", "page", "condition", "n", "virtual")
+    return frame.select(*names, computing="apart", low="low", high="high", network_percent=share)
+
+
+def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """What does not agree: panel, link, page, condition, virtual, wall, apart, low, high, and what may be why; ms."""
+    reasons = [name for name in ("before_ms", "cpu_ms", "packets") if name in frame.columns]
+    apart = frame.filter(~pl.col("agrees")) if frame.height else frame.with_columns(agrees=pl.lit(True))
+    names = ("panel", "link", "page", "condition", "virtual", "wall", "apart", "low", "high")
+    return apart.select(name for name in (*names, *reasons) if name in apart.columns)
+
+
+def differences_verdict(frame: pl.DataFrame) -> str:
+    """Do differences between conditions agree between the clocks, and where they do not, why?"""
+    known = frame.drop_nulls("low") if "low" in frame.columns else frame
+    if known.is_empty():
+        return "Not answered: the two campaigns have no two conditions in common, or too few rounds."
+    agree = int(known["agrees"].sum())
+    said = (
+        f"Of {known.height} differences between conditions {agree} are the same by both clocks within their intervals, "
+        "of which one in twenty would miss by chance."
+    )
+    groups = known.filter(~pl.col("agrees")).group_by("panel", "series", maintain_order=True)
+    apart = [_group_said(str(panel), str(series), group, known) for (panel, series), group in groups]
+    return f"{said} Not the same: {'; '.join(apart)}." if apart else said
+
+
+def _group_said(panel: str, series: str, group: pl.DataFrame, known: pl.DataFrame) -> str:
+    cells = known.filter(panel=panel, series=series).height
+    name = panel if series in panel else f"{panel}, {series}"
+    text = f"{name} in {group.height} of {cells} cells, by {_range(group, 'apart')} ms more by the wall clock"
+    why = {
+        "before_ms": "{} ms of it when the response starts",
+        "cpu_ms": "of the client's CPU time {} ms",
+        "packets": "of packets sent {}",
+    }
+    found = [say.format(_range(group, name)) for name, say in why.items() if _some(group, name)]
+    return f"{text} ({'; '.join(found)})" if found else text
+
+
+def _some(group: pl.DataFrame, name: str) -> bool:
+    return name in group.columns and bool((group[name].drop_nulls().round(1) != 0).any())
+
+
+def _range(group: pl.DataFrame, name: str) -> str:
+    values = group[name].drop_nulls()
+    least, most = (f"{round(float(value), 1) + 0.0:.1f}" for value in (values.min(), values.max()))  # type: ignore[arg-type]
+    return least if least == most else f"{least} to {most}"
+
+
+def figures(study: str) -> tuple[Figure, ...]:
+    """The figures of a study's two campaigns; their `data` is made from a `Beside`."""
+    return (
+        Figure(
+            name=f"{study}-both-clocks",
+            title=f"What the network takes, and what computing adds: {study}",
+            notebook=NOTEBOOK,
+            caption="Medians of each condition by the virtual clock, which stands still while anything computes, and "
+            "what the wall clock has beyond them: what computing adds to the network's share.",
+            note="Full: by the virtual clock. Pale: wall minus virtual; lines: 95 % intervals of that, rounds of both "
+            "campaigns resampled apart.",
+            data=both_clocks_data,
+            chart=both_clocks,
+            table=both_clocks_table,
+            width=TEXT_WIDTH,
+        ),
+        Figure(
+            name=f"{study}-clock-differences",
+            title=f"Differences between conditions by both clocks: {study}",
+            notebook=NOTEBOOK,
+            caption="What a step from one condition to another adds within a round, by the wall clock and by the "
+            "virtual one. Where computing has no part in it they agree.",
+            note="Dots: medians by the wall clock, 95 % intervals. Upright ticks: by the virtual clock. Hollow: the "
+            "interval of wall minus virtual is more than 0.1 ms, the step of a browser's clock, away from 0.",
+            data=differences_data,
+            chart=differences,
+            table=differences_table,
+            verdict=differences_verdict,
+            width=TEXT_WIDTH,
+        ),
+    )

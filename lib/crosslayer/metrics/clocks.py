@@ -1,0 +1,216 @@
+"""The same conditions by two clocks: what each says of a duration, and what lies between them.
+
+By the virtual clock a duration is the network's and the timers'; what the wall's has beyond it is computing. Nothing
+here knows a study: a condition is the words that its rows are told apart by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from crosslayer.metrics.intervals import clusters_of, groups
+from crosslayer.metrics.observations import ROUND, exchanges, page_loads
+from crosslayer.metrics.paced import paced
+from crosslayer.metrics.resampling import Estimate, Sample, derived, drawn
+from crosslayer.words import Connection, Http3, Protocol, Resumption
+
+START, PLT, EXCHANGE, PACED = "response start", "PLT", "DNS exchange", "paced query"
+
+LOAD_MEASURES = {"response_start_ms": START, "plt_ms": PLT}
+"""Durations of page loads, by column; each page is a cell. All others do not depend on the page."""
+
+EXPLAINS = ("client's CPU time", "packets sent")
+"""Of DNS exchanges, beside their durations: what may be different by another clock."""
+
+RESOLUTION_MS = 0.1
+"""Steps of a browser's clock: what lies within one of them is no difference."""
+
+_WORDS = ("measure", "transport", "h3", "kind", "variant")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A duration, and the words by which its rows are told apart from others; empty where a word says nothing."""
+
+    measure: str
+    """`START`, `PLT`, `EXCHANGE`, `PACED`, or one of `EXPLAINS`."""
+    transport: str = ""
+    h3: str = ""
+    kind: str = ""
+    """Resumption of an exchange, connection of a paced query."""
+    variant: str = ""
+    """Empty for the main one."""
+
+    @property
+    def name(self) -> str:
+        """Its words, without the duration's."""
+        return self.named("transport", "h3", "kind", "variant")
+
+    def named(self, *words: str) -> str:
+        """Those of its words that are asked for, each once."""
+        return " ".join(dict.fromkeys(str(getattr(self, word)) for word in words if getattr(self, word)))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Two conditions that differ in one word."""
+
+    condition: Condition
+    reference: Condition
+    word: str
+    """Which: a field of `Condition`."""
+
+
+def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: pl.LazyFrame) -> pl.DataFrame:
+    """Every observation that counts, of whatever study: one row for a condition in a round, the round's median.
+
+    Takes the tables. Loads of the A/A self-check are left out.
+
+    Returns
+    -------
+    polars.DataFrame
+        campaign, round, link, page (empty where the duration does not depend on it), the words of `Condition`, value
+        (ms; packets are counted).
+    """
+    counted = page_loads(loads, variant=None).filter(~pl.col("variant").str.starts_with("aa-"))
+    variant = pl.col("variant").fill_null("main").replace("main", "")
+    parts = [
+        _rows(
+            counted,
+            pl.col(column),
+            measure=pl.lit(measure),
+            transport=pl.col("dns_protocol").fill_null(""),
+            h3=pl.format("H3 {}", pl.col("h3").str.to_uppercase()),
+            variant=variant,
+        )
+        for column, measure in LOAD_MEASURES.items()
+    ]
+    for resumption in Resumption:
+        kind = pl.lit("" if resumption is Resumption.NONE else resumption.value)
+        asked = exchanges(dns_exchanges, resumption=resumption)
+        words = {"transport": pl.col("protocol"), "kind": kind, "variant": variant}
+        packets = (pl.col("handshake_sent_packets") + pl.col("query_sent_packets")).cast(pl.Float64)
+        told = {EXCHANGE: pl.col("total_ms"), **dict(zip(EXPLAINS, (pl.col("cpu_ms"), packets), strict=True))}
+        parts += [_rows(asked, value, measure=pl.lit(measure), **words) for measure, value in told.items()]
+    for connection in Connection:
+        words = {"measure": pl.lit(PACED), "transport": pl.col("protocol"), "kind": pl.lit(connection.value)}
+        parts.append(_rows(paced(paced_queries, connection), pl.col("response_ms"), **words))
+    found = pl.concat(parts).group_by(*ROUND, *_WORDS).agg(pl.col("value").median())
+    return found.sort(*ROUND, *_WORDS).collect(engine="streaming")
+
+
+def _rows(frame: pl.LazyFrame, value: pl.Expr, **words: pl.Expr) -> pl.LazyFrame:
+    told = {name: words.get(name, pl.lit("")) for name in _WORDS}
+    return frame.select("campaign", "round", "link", page=pl.col("page").fill_null(""), value=value, **told).filter(
+        pl.col("value").is_not_null()
+    )
+
+
+def conditions(found: pl.DataFrame) -> list[Condition]:
+    """The conditions of `durations`, in the order in which their words are listed; other words follow by name."""
+    listed = {"measure": (PLT, START, EXCHANGE, *EXPLAINS, PACED), "transport": tuple(Protocol)}
+    listed |= {"kind": (*Resumption, *Connection), "h3": tuple(Http3)}
+
+    def rank(condition: Condition) -> list[tuple[int, str]]:
+        words = [(name, str(getattr(condition, name)).removeprefix("H3 ")) for name in _WORDS]
+        orders = [(word, [str(one).upper() for one in listed.get(name, ())]) for name, word in words]
+        return [(order.index(word.upper()) if word.upper() in order else -1, word) for word, order in orders]
+
+    return sorted((Condition(*row) for row in found.select(_WORDS).unique().iter_rows()), key=rank)
+
+
+def steps(of: Iterable[Condition]) -> list[Step]:
+    """Each condition and, for each of its words, the first one that differs from it in this word only."""
+    known = list(of)
+    found = []
+    for condition in known:
+        for word in _WORDS[1:]:
+            alike = [other for other in known if replace(other, **{word: getattr(condition, word)}) == condition]
+            if alike[0] != condition:
+                found.append(Step(condition, alike[0], word))
+    return found
+
+
+def values(found: pl.DataFrame, condition: Condition) -> pl.DataFrame:
+    """The rows of a condition; `page` is empty where the duration does not depend on it."""
+    words = {name: getattr(condition, name) for name in _WORDS}
+    return _per_cell(found.filter(**words), condition)
+
+
+def differences(found: pl.DataFrame, step: Step) -> pl.DataFrame:
+    """What a step adds within each round that has both, as rows like those of `values`."""
+    one, other = (
+        found.filter(**{name: getattr(side, name) for name in _WORDS}) for side in (step.condition, step.reference)
+    )
+    both = one.join(other.select(*ROUND, reference="value"), on=ROUND)
+    return _per_cell(both.with_columns(value=pl.col("value") - pl.col("reference")), step.condition)
+
+
+def reasons(wall: pl.DataFrame, virtual: pl.DataFrame, step: Step) -> pl.DataFrame:
+    """What may be why a step adds another time by the wall clock than by the virtual one; from two `durations`.
+
+    Returns
+    -------
+    polars.DataFrame
+        link, page; of the PLT before_ms, how far apart the clocks are when the response starts; of an exchange cpu_ms,
+        CPU time of the client that the step adds by the wall clock, and packets, how many more it sends by the wall
+        clock than by the virtual one.
+    """
+
+    def of(measure: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+        same = Step(replace(step.condition, measure=measure), replace(step.reference, measure=measure), step.word)
+        return differences(wall, same), differences(virtual, same)
+
+    if step.condition.measure == PLT:
+        return beside(*of(START)).select("link", "page", before_ms="apart")
+    cell = ("link", "page")
+    if step.condition.measure == EXCHANGE:
+        cpu, packets = (of(measure) for measure in EXPLAINS)
+        computed = cpu[0].group_by(cell).agg(cpu_ms=pl.col("value").median())
+        return beside(*packets).select(*cell, packets="apart").join(computed, on=cell, how="left")
+    return pl.DataFrame(schema=dict.fromkeys(cell, pl.String()))
+
+
+def _per_cell(rows: pl.DataFrame, condition: Condition) -> pl.DataFrame:
+    # A lookup of its own is the same whatever page it is for.
+    return rows if condition.measure in LOAD_MEASURES.values() else rows.with_columns(page=pl.lit(""))
+
+
+def beside(wall: pl.DataFrame, virtual: pl.DataFrame) -> pl.DataFrame:
+    """Medians by both clocks, and the wall's minus the virtual one's; the campaigns' rounds are resampled apart.
+
+    Parameters
+    ----------
+    wall, virtual
+        From `values` or `differences`, of one condition or step.
+
+    Returns
+    -------
+    polars.DataFrame
+        link, page, n and rounds (of the smaller sample), wall, wall_low, wall_high, virtual, virtual_low, virtual_high,
+        apart, low, high; ms, 95 % intervals. Cells that both have. Intervals are null under `MIN_ROUNDS` rounds.
+    """
+    by = ("link", "page")
+    ours, others = (dict(_medians(rows, by, seed)) for seed, rows in enumerate((wall, virtual)))
+    rows = []
+    for key in (key for key in ours if key in others):
+        apart = derived(lambda x, y: x - y, ours[key], others[key])
+        ends = [end for one in (ours[key], others[key], apart) for end in (one.value, *(one.interval or (None, None)))]
+        rows.append((*key, apart.n, apart.rounds, *ends))
+    names = [f"{name}{end}" for name in ("wall", "virtual") for end in ("", "_low", "_high")]
+    schema = {"link": pl.String(), "page": pl.String(), "n": pl.Int64(), "rounds": pl.Int64()}
+    return pl.DataFrame(
+        rows, schema=schema | dict.fromkeys((*names, "apart", "low", "high"), pl.Float64()), orient="row"
+    )
+
+
+def _medians(rows: pl.DataFrame, by: Sequence[str], seed: int) -> Iterator[tuple[tuple[str, ...], Estimate]]:
+    for key, group in groups(rows.lazy(), ["value"], by):
+        clusters, rounds = clusters_of(group)
+        sample = Sample(group["value"].to_numpy(), clusters)
+        draws = [sample.quantiles(0.5, weights) for weights in drawn(rounds, sample.size, seed=seed)]
+        yield key, Estimate(sample.quantile(0.5), sample.size, rounds, np.concatenate(draws) if draws else None)

@@ -1,0 +1,159 @@
+"""Two campaigns of a study side by side, one by each clock: what is between them, and which verdicts differ."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import synthetic
+from crosslayer import claims, report
+from crosslayer.campaign.dataset import Dataset, found_beside
+from crosslayer.campaign.tables import TABLES
+from crosslayer.cli import cli
+from crosslayer.figures import clocks as figures
+from crosslayer.figures.sentences import with_interval
+from crosslayer.metrics import clocks
+from crosslayer.metrics.clocks import Condition, Step
+from crosslayer.notebooks import open_campaign
+
+ROUNDS = 30
+COMPUTING_MS = 7.0
+
+
+def exchanges(clock_ms: float, doq_ms: float = 0.0) -> pl.LazyFrame:
+    """Exchanges of one RTT over DoUDP and of two over DoQ, on two links and two pages, plus what computing adds."""
+    rows = [
+        {"campaign": str(clock_ms), "round": number, "link": link, "page": page, "protocol": protocol}
+        | {"resumption": "none", "warming": False, "variant": variant, "cpu_ms": 1.0 if protocol == "DoUDP" else 4.0}
+        | {"total_ms": rtts * rtt + clock_ms + (doq_ms if protocol == "DoQ" else 0) + number * 0.01}
+        | {"handshake_sent_packets": rtts, "query_sent_packets": 1}
+        for number in range(ROUNDS)
+        for link, rtt in (("fiber", 15.0), ("4g", 92.0))
+        for page in ("example.org", "wikipedia.org")
+        for protocol, rtts, variant in (("DoUDP", 1, None), ("DoQ", 2, None), ("DoQ", 3, "retry"))
+    ]
+    return pl.LazyFrame(rows, schema=TABLES["dns_exchanges"].polars_schema())
+
+
+def durations(of_exchanges: pl.LazyFrame) -> pl.DataFrame:
+    empty = {name: pl.LazyFrame(schema=TABLES[name].polars_schema()) for name in ("page_loads", "paced_queries")}
+    return clocks.durations(of_exchanges, *empty.values())
+
+
+def test_steps_change_one_word_and_begin_at_the_first_that_is_listed() -> None:
+    known = [one for one in clocks.conditions(durations(exchanges(0))) if one.measure == clocks.EXCHANGE]
+    assert [one.name for one in known] == ["DoUDP", "DoQ", "DoQ retry"]
+    said = [(step.condition.name, step.reference.name, step.word) for step in clocks.steps(known)]
+    assert said == [("DoQ", "DoUDP", "transport"), ("DoQ retry", "DoQ", "variant")]
+
+
+def test_computing_is_what_the_wall_clock_has_beyond_the_virtual_one_and_cancels_in_differences() -> None:
+    wall, virtual = durations(exchanges(COMPUTING_MS)), durations(exchanges(0))
+    doq, doudp = Condition(clocks.EXCHANGE, "DoQ"), Condition(clocks.EXCHANGE, "DoUDP")
+    cells = clocks.beside(clocks.values(wall, doq), clocks.values(virtual, doq)).sort("link")
+    # Its page is not asked for: a lookup takes as long for any.
+    assert cells.select("link", "page", "n").rows() == [("4g", "", 2 * ROUNDS), ("fiber", "", 2 * ROUNDS)]
+    assert cells["virtual"].to_list() == pytest.approx([184.145, 30.145])
+    assert cells["apart"].to_list() == pytest.approx([COMPUTING_MS] * 2)
+    assert (cells["low"] <= COMPUTING_MS).all()
+    assert (cells["high"] >= COMPUTING_MS).all()
+    step = Step(doq, doudp, "transport")
+    between = clocks.beside(clocks.differences(wall, step), clocks.differences(virtual, step))
+    assert between["apart"].to_list() == pytest.approx([0, 0], abs=1e-9)
+    assert clocks.reasons(wall, virtual, step)["cpu_ms"].to_list() == [3.0, 3.0]
+
+
+def test_an_exact_answer_has_the_digits_that_its_interval_needs() -> None:
+    assert with_interval({"median": 0.174, "low": 0.171, "high": 0.183}, "ms", 1) == "0.17 [0.17, 0.18] ms"
+    assert with_interval({"median": 0.24, "low": 0.09, "high": 0.38}, "ms", 1) == "0.2 [0.1, 0.4] ms"
+    assert with_interval({"median": 0.0, "low": -0.001, "high": 0.001}, "RTT", 1) == "0.0 [0.0, 0.0] RTT"
+
+
+def both(folder: Path, *, later_ms: float = 0.0, rounds: int = 7) -> Dataset:
+    """A campaign by the wall clock, and beside it the same observations as one by the virtual clock, H3 0-RTT later."""
+    wall = synthetic.write(folder / "mine", pages=["example.org"], rounds=rounds)
+    virtual = folder / "mine-virtual"
+    shutil.copytree(wall, virtual)
+    about = json.loads((virtual / "campaign.json").read_text())
+    about["plan"]["clock"] = "virtual"
+    (virtual / "campaign.json").write_text(json.dumps(about))
+    for path in virtual.glob("page_loads/*/*.parquet"):
+        early = pl.col("h3") == "0-rtt"
+        rows = pl.read_parquet(path)
+        rows.with_columns(pl.when(early).then(pl.col("plt_ms") + later_ms).otherwise("plt_ms")).write_parquet(path)
+    return Dataset.open(wall)
+
+
+def test_the_campaign_by_the_virtual_clock_is_found_beside_that_by_the_walls(tmp_path: Path) -> None:
+    dataset = both(tmp_path)
+    [virtual] = found_beside(dataset)
+    assert (virtual.folder.name, virtual.campaign.clock) == ("mine-virtual", "virtual")
+    assert found_beside(virtual) == []
+
+
+def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> None:
+    same = both(tmp_path / "same", rounds=12)
+    drawer = report.Drawer(same, found_beside(same))
+    grid, differences = figures.figures(same.campaign.study)
+    assert drawer.draw(grid).rows["apart"].to_list() == pytest.approx([0.0] * drawer.draw(grid).rows.height)
+    said = drawer.draw(differences).verdict
+    total = int(re.match(r"Of (\d+) differences", str(said))[1])  # type: ignore[index]
+    assert f"conditions {total} are the same" in str(said)
+    assert "Not the same" not in str(said)
+    other = both(tmp_path / "other", later_ms=50.0, rounds=12)
+    rows = report.Drawer(other, found_beside(other)).draw(differences)
+    assert set(rows.rows.filter(~pl.col("agrees"))["panel"]) == {"PLT: H3 0-RTT minus H3 1-RTT"}
+    assert "Not the same: PLT: H3 0-RTT minus H3 1-RTT in 5 of 5 cells" in str(rows.verdict)
+
+
+def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_those_that_differ(
+    tmp_path: Path,
+) -> None:
+    dataset = both(tmp_path, later_ms=60.0)
+    out = tmp_path / "figures"
+    beside = found_beside(dataset)
+    report.save_claims(report.check_claims(dataset), dataset, out)
+    report.check_beside(dataset, beside, out)
+    drawer = report.Drawer(dataset, beside)
+    for figure in drawer.figures[-2:]:
+        drawer.save(figure, out)
+    page = report.write_index(dataset, out).read_text()
+    counted = re.search(r"<td>synthetic \(virtual clock\)<p.*?</p></td><td>(\d+)</td><td>(\d+)</td>", page)
+    assert counted is not None
+    assert 'id="coalescing-clock-differences"' in page
+    changed = claims.compared(report.check_claims(dataset), report.check_claims(beside[0])).filter("changed")[
+        "claim_id"
+    ]
+    shown = re.search(rf'<tr id="{changed[0]}"[^>]* data-changed>.*?</tr>', page, re.DOTALL)
+    assert shown is not None
+    assert '<p class="beside ' in shown[0]
+    done = CliRunner().invoke(cli, ["claims", str(dataset.folder), "--against", str(beside[0].folder)])
+    assert done.exit_code == 0, done.output
+    assert f"{counted[2]} of {counted[1]} verdicts differ." in done.output
+    assert all(claim in done.output for claim in changed)
+    report.check_beside(dataset, [], out)
+    assert not (out / "coalescing" / "claims-beside.parquet").exists()
+
+
+def test_a_notebook_shows_what_both_clocks_say(tmp_path: Path) -> None:
+    dataset = both(tmp_path, later_ms=60.0)
+    study = open_campaign(dataset.folder)
+    assert study.figures[-2:] == ("coalescing-both-clocks", "coalescing-clock-differences")
+    assert "Not the same: PLT: H3 0-RTT minus H3 1-RTT" in str(study.verdict("coalescing-clock-differences").data)
+    rows = study.compared().rows
+    assert rows is not None
+    assert rows.height > 0
+
+
+def test_a_campaign_of_another_study_is_refused(tmp_path: Path) -> None:
+    dataset = both(tmp_path)
+    root = Path(__file__).parents[2] / "data" / "raw" / "serialisation"
+    done = CliRunner().invoke(cli, ["claims", str(dataset.folder), "--against", str(root)])
+    assert done.exit_code != 0
+    assert "is of the study serialisation, not of coalescing" in str(done.exception)
