@@ -24,8 +24,8 @@ from crosslayer.studies.authoritative.claims import CLAIMS
 from crosslayer.studies.authoritative.measure import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
 from crosslayer.testbed.bind import BindError, find_named
 
-RTT_MS = {"twente-local": 0.0, "twente-eu": 5.0, "twente-us": 85.0, "twente-au": 248.0}
-VARIED = {"twente-us-jitter": 85.0, "twente-us-loss": 85.0}
+RTT_MS = {"twente-local": 0.0, "twente-eu": 5.0, "twente-us": 83.9, "twente-au": 248.0}
+VARIED = {"twente-us-jitter": 83.9, "twente-us-loss": 83.9}
 PROCESSING_MS = {"DoUDP": 0.5, "DoTCP": 0.55, "DoT": 0.6, "DoH": 0.9, "DoH3": 1.0, "DoQ": 0.8}
 ROUNDS = 8
 PLAN = sized("authoritative", "quick")

@@ -20,7 +20,7 @@ from crosslayer.claims.measures import Asked, Derived, Measure, least, mean, med
 from crosslayer.claims.observed import NotMeasured, Observed
 from crosslayer.claims.rules import ABSOLUTE, BYTES, FRACTION, SHARE
 from crosslayer.metrics.resampling import Estimate
-from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, SIZES, single_queries
+from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, PARTED, SIZES, single_queries
 from crosslayer.studies.single_query.vantage import VANTAGE_POINTS, vantage_point
 
 _DURATIONS = {"handshake": "handshake_ms", "resolve": "query_ms", "exchange": "total_ms"}
@@ -32,7 +32,7 @@ def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
     rows = single_queries(dns_exchanges).filter(pl.col("series").is_in([*PAPER_SERIES, *FURTHER_SERIES]))
     parts = (
         rows.select(*metrics.ROUND, series=pl.format(f"{{}} {part}", "series"), value=pl.col(column).cast(pl.Float64))
-        for part, column in (_DURATIONS | SIZES).items()
+        for part, column in (_DURATIONS | SIZES | {PARTED: PARTED}).items()
     )
     return Observed(pl.concat(parts), rtts_ms=dict(metrics.nominal_rtts(link_checks).collect().iter_rows()))
 
