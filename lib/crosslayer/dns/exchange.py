@@ -177,6 +177,8 @@ def _sizes(client: Client, recording: Recording | None, closed_at_ns: int) -> Si
         answered_at_ns=query.ended_at_ns if query else None,
         closed_at_ns=closed_at_ns,
         of_handshake=parted.of_handshake(client.protocol),
+        # A connection that serves one query only is closed before the answer is passed on.
+        parted_to_close=client.protocol is Protocol.DOTCP,
     )
 
 

@@ -182,7 +182,7 @@ class Sizes:
     query_sent_packets: int | None = None
     query_received_packets: int | None = None
     parted_handshake_sent_bytes: int | None = None
-    """Up to the answer, and told apart by what packets carry: see `crosslayer.dns.parted`."""
+    """Up to the answer (over DoTCP to the close), and told apart by what packets carry: see `crosslayer.dns.parted`."""
     parted_handshake_received_bytes: int | None = None
     parted_query_sent_bytes: int | None = None
     parted_query_received_bytes: int | None = None
