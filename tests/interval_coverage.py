@@ -77,13 +77,13 @@ def several(function: Callable[..., object], *levels: float, of: Draw, statistic
 
 def slope(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> Estimate:
     """Of the line through the medians at five places."""
-    values = [durations(draw, rounds, 1).ravel() + x for x in range(5)]
+    values = [durations(draw, rounds, each).ravel() + x for x in range(5)]
     frame = pl.LazyFrame(
         {
             "campaign": "c",
-            "round": np.tile(np.arange(rounds), 5),
-            "group": np.repeat(np.arange(5), rounds),
-            "x": np.repeat(np.arange(5.0), rounds),
+            "round": np.tile(np.repeat(np.arange(rounds), each), 5),
+            "group": np.repeat(np.arange(5), rounds * each),
+            "x": np.repeat(np.arange(5.0), rounds * each),
             "y": np.concatenate(values),
         }
     )
@@ -131,13 +131,12 @@ KINDS: dict[str, Kind] = {
     "greatest of five medians, 32 rounds": Kind(
         several(lambda *xs: np.max(xs, axis=0), 1, 1, 2, 3, 5, of=durations, statistic=Quantile(0.5)), 32
     ),
-    "slope of a line through five medians, 24 rounds": Kind(slope, 24, truth=1.0),
+    "slope of a line through five medians, 20 rounds of 3": Kind(slope, 20, 3, 1.0),
     "P25, 32 rounds": Kind(one(durations, Quantile(0.25)), 32),
     "P5, 32 rounds of 3": Kind(one(durations, Quantile(0.05)), 32, 3),
     "P95, 32 rounds of 3": Kind(one(durations, Quantile(0.95)), 32, 3),
     "P99, 200 rounds of 3": Kind(one(durations, Quantile(0.99)), 200, 3),
     "least observation, where there is an edge, 32 rounds of 3": Kind(one(with_an_edge, Quantile(0)), 32, 3, 10.0),
-    "share, 6 rounds of 10": Kind(one(durations, Share(lambda ms: ms > 12)), 6, 10),
     "share, 32 rounds of 10": Kind(one(durations, Share(lambda ms: ms > 12)), 32, 10),
     "mean, 32 rounds of 16": Kind(one(paced, Moment("mean")), 32, 16),
     "variance, 32 rounds of 16": Kind(one(paced, Moment("variance")), 32, 16),

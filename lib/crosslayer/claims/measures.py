@@ -18,7 +18,7 @@ import numpy as np
 
 from crosslayer import metrics
 from crosslayer.claims.observed import Observed, Series, Statistic
-from crosslayer.metrics.resampling import FEWEST_BEYOND, Counts, Estimate, Sample, beyond, derived
+from crosslayer.metrics.resampling import FEWEST_BEYOND, ROUNDS_OF_MOMENTS, Counts, Estimate, Sample, beyond, derived
 
 
 class Measure(ABC):
@@ -206,10 +206,10 @@ class Share:
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""
         held = np.asarray(self.holds(sample.values), dtype=np.float64)
-        draws = None
-        if weights is not None:
+        draws, sparse = None, sample.rounds < ROUNDS_OF_MOMENTS
+        if weights is not None and not sparse:
             counts = (np.bincount(sample.clusters, of, minlength=weights.shape[1]) for of in (held, None))
             with np.errstate(invalid="ignore"):
                 some, every = (weights @ count for count in counts)
                 draws = some / every * 100
-        return Estimate(float(held.mean() * 100), sample.size, sample.rounds, draws)
+        return Estimate(float(held.mean() * 100), sample.size, sample.rounds, draws, sparse=sparse)

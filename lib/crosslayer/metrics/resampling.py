@@ -27,7 +27,7 @@ FEWEST_BEYOND = 4.5
 """Fewer observations beyond a quantile give no interval: resamples hardly ever reach further than the sample does."""
 
 ROUNDS_OF_MOMENTS = 16
-"""Fewer rounds give no interval of a mean or variance: their standard error is no better known than they are."""
+"""Fewer rounds give no interval of a mean, variance or share: their standard error is no better known than they are."""
 
 RESAMPLES = 1000
 LEVEL = 0.95

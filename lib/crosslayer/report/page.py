@@ -17,6 +17,7 @@ import vl_convert
 from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
+from crosslayer.claims.rules import RULES, VERSION
 from crosslayer.claims.table import CONTRADICTIONS
 from crosslayer.figures.figure import vegalite_version
 from crosslayer.figures.style import COLUMN_WIDTH
@@ -72,6 +73,7 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
         campaigns=[] if verdicts is None else verdicts["campaign"].unique(maintain_order=True).to_list(),
         by_paper=_by_paper(verdicts),
         counted=list(next(iter(_by_paper(verdicts).values()), {})),
+        rules=_rules(),
         headlines=_headlines(dataset, verdicts),
         parts=_parts(figures),
         facts=facts,
@@ -141,6 +143,12 @@ def _by_paper(verdicts: pl.DataFrame | None) -> dict[str, dict[str, int]]:
     return {
         str(paper): claims.counts(of_paper) for (paper,), of_paper in verdicts.group_by(["paper"], maintain_order=True)
     }
+
+
+def _rules() -> dict[str, Any]:
+    """The rules that judge, in words."""
+    date, _, text = RULES[VERSION].partition(". ")
+    return {"version": VERSION, "date": date, "text": " ".join(text.split())}
 
 
 def _headlines(dataset: Dataset, verdicts: pl.DataFrame | None) -> list[dict[str, Any]]:
