@@ -1,4 +1,6 @@
-"""How often the intervals in use hold the truth: `python -m tests.interval_coverage` renews the table in docs/statistics.md.
+"""How often the intervals in use hold the truth, in simulated campaigns.
+
+`python -m tests.interval_coverage` renews the table in docs/statistics.md.
 
 Campaigns are simulated: each round adds something common to its observations, and each observation has a right tail
 (log-normal), as durations on a shared machine do.
@@ -152,7 +154,9 @@ def coverage_percent(name: str, trials: int = TRIALS) -> float:
     truth = kind.truth
     if truth is None:
         many = max(1, _MANY // kind.each)
-        truth = float(np.mean([kind.measured(np.random.default_rng(n), many, kind.each, False).value for n in range(8)]))
+        truth = float(
+            np.mean([kind.measured(np.random.default_rng(n), many, kind.each, False).value for n in range(8)])
+        )
     draw, hits = np.random.default_rng(12), 0
     for _ in range(trials):
         low, high = kind.measured(draw, kind.rounds, kind.each, True).interval  # type: ignore[misc]

@@ -196,7 +196,7 @@ OPENED = [
 
 
 def test_what_tls_sends_in_clear_is_the_handshake_with_the_header_of_its_packet() -> None:
-    """A ClientHello; a ServerHello in two packets, the second with the encrypted rest; the query behind the Finished."""
+    """A ServerHello in two packets, the second with the encrypted rest; the query behind the Finished."""
     hello, rest = record(22, 122), record(20, 1) + record(23, 300)
     conversation = [
         *OPENED,

@@ -81,7 +81,11 @@ def _studentised(
             found = drawn @ sums[2] / n - mean**2
             factors = [mean**2 - found, -2 * mean, np.ones_like(mean)]
         square = sum(
-            (one * other * (drawn @ (sums[i] * sums[j])) for i, one in enumerate(factors) for j, other in enumerate(factors)),
+            (
+                one * other * (drawn @ (sums[i] * sums[j]))
+                for i, one in enumerate(factors)
+                for j, other in enumerate(factors)
+            ),
             start=np.zeros_like(mean),
         )
         error = np.sqrt(np.maximum(square, 0)) / n

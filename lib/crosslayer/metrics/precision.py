@@ -16,9 +16,9 @@ def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.Da
     """Rounds after which the 95 % interval of the median PLT is as narrow as asked for, from the rows of `combine`.
 
     The pilot's own interval is the bootstrap's; from there on the half-width falls with the square root of the rounds,
-    as that of a median does asymptotically, and loses what it is longer by for being of few rounds. A pilot knows its own interval only roughly: its width rests on the
-    observations between its ends, about `1.96 sqrt(rounds)` of them, and scatters like a gamma variable of that shape.
-    `rounds_enough` allows for that.
+    as that of a median does asymptotically, and loses what it is longer by for being of few rounds. A pilot knows its
+    own interval only roughly: its width rests on the observations between its ends, about `1.96 sqrt(rounds)` of them,
+    and scatters like a gamma variable of that shape. `rounds_enough` allows for that.
 
     Returns
     -------

@@ -176,8 +176,8 @@ REMARKS = {
 }
 """Of bytes: message by message (IP payload of packets), where a part is not fixed by the protocol."""
 _BEYOND = (
-    "{0} % of our rows are parted as the paper's analysis parts them (`crosslayer.dns.parted`). Beyond the handshake the "
-    "client sends {1} and the resolver {2} bytes here, {query} and {response} there. A guess: the paper's proxy "
+    "{0} % of our rows are parted as the paper's analysis parts them (`crosslayer.dns.parted`). Beyond the handshake "
+    "the client sends {1} and the resolver {2} bytes here, {query} and {response} there. A guess: the paper's proxy "
     "acknowledged in more packets (of 32 bytes each), and tickets{more} of public resolvers are longer."
 )
 

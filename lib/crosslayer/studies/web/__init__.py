@@ -15,8 +15,8 @@ class Options:
     https_records: bool = False
     """Tell the browser of HTTP/3 by HTTPS records (RFC 9460) instead of a switch."""
     connections: Literal["one", "paper"] = "one"
-    """The stub's towards the resolver: one, or as the proxy of the paper had them, over DoTCP one for each query and over
-    DoT an idle one or another (dnsproxy of 2022, `upstream_pool.go`)."""
+    """The stub's towards the resolver: one, or as the proxy of the paper had them, over DoTCP one for each query and
+    over DoT an idle one or another (dnsproxy of 2022, `upstream_pool.go`)."""
 
 
 _LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")

@@ -44,8 +44,8 @@ def observed(page_loads: pl.LazyFrame, lookups: pl.LazyFrame, link_checks: pl.La
 
     Series: `DoQ PLT` and `DoQ FCP` (ms), `DoQ PLT increase` and `DoQ FCP increase` (percent over the median of DoUDP in
     the same cell), `lookups` (count); and by the stub's log, of every lookup, `DoQ lookup` (ms), `DoQ new` (1 where it
-    set a connection up, else 0) and `DoQ again` (1 where the query was sent again, else 0); `DoQ set up` (connections of
-    a load). Links that lose packets are pooled with no others: see `long_tail`.
+    set a connection up, else 0) and `DoQ again` (1 where the query was sent again, else 0); `DoQ set up` (connections
+    of a load). Links that lose packets are pooled with no others: see `long_tail`.
     """
     loads = metrics.page_loads(page_loads).filter(pl.col("coupling") == "coupled")
     loads = loads.with_columns(combination="dns_protocol")
@@ -232,13 +232,13 @@ CAUSES: dict[Cause | str, str] = {
         (median("DoTCP new").by(_SOME),),
     ): "I112 I113 I120",
     Cause(
-        "The paper found the cause in its proxy, which set up a second connection over DoT in 60 % of the loads; ours sets "
-        "one up for {0} % of the lookups over DoT and for {1} % of those over DoH.",
+        "The paper found the cause in its proxy, which set up a second connection over DoT in 60 % of the loads; ours "
+        "sets one up for {0} % of the lookups over DoT and for {1} % of those over DoH.",
         (median("DoT new").by(_SOME), median("DoH new").by(_SOME)),
     ): "I121",
     Cause(
-        "A query over UDP waits longest where it is lost: {0} % of those over DoUDP were sent again on the links without "
-        "loss. Where the campaign has links with loss they decide this claim alone.",
+        "A query over UDP waits longest where it is lost: {0} % of those over DoUDP were sent again on the links "
+        "without loss. Where the campaign has links with loss they decide this claim alone.",
         (median("DoUDP again").by(_SOME),),
     ): "I137",
     "A guess: six rounds of so few pages are too few to tell.": "I108 I118 I119 I125 I126 I135 I136 I138",
