@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from crosslayer import report
@@ -35,6 +38,8 @@ class Rows(HTMLParser):
             self._row = self.found.setdefault(str(named["id"]), [])
         elif tag == "td" and self._row is not None:
             self._row.append("")
+        elif self._row:
+            self._row[-1] += " "
 
     def handle_data(self, data: str) -> None:
         if self._row:
@@ -57,7 +62,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_twenty_claims_lead_from_the_page_to_their_rows(page: str, seed: int) -> None:
     rows = Rows(page).found
-    measured = {Dataset.open(RAW / name).campaign.campaign: RAW / name for name in STUDIES}
+    measured = {json.loads((RAW / name / "campaign.json").read_text())["campaign"]: RAW / name for name in STUDIES}
     published = claims_of_papers()
     date, _, said = RULES[VERSION].partition(". ")
     assert f"version {VERSION} of the rules, of {date}" in page
@@ -72,13 +77,12 @@ def test_twenty_claims_lead_from_the_page_to_their_rows(page: str, seed: int) ->
             continue
         assert re.search(r"\d", ours), identifier
         assert re.search(r"\d, .*\d", interval) or "no interval" in why, identifier
-        assert re.fullmatch(rf"[a-z ]+Rule {VERSION}: \S.*", judged), identifier
+        assert re.fullmatch(rf"[a-z ]+ Rule {VERSION}: \S.*", judged), identifier
         verdict = judged.partition("Rule")[0]
         reached = re.search(r"From (\d+) observations in (\d+) rounds: ([a-z_, ]+) of campaign (\S+?)\.(?=\s|$)", why)
         assert reached, identifier
         folder, tables = measured[reached[4]], reached[3].split(", ")
-        counted = [Dataset.open(folder).table(name).select(pl.len()).collect().item() for name in tables]
-        assert max(counted) >= int(reached[1]) > 0, identifier
+        assert max(rows_of(folder, name) for name in tables) >= int(reached[1]) > 0, identifier
         if verdict.strip() == "not reproduced":
             assert "Cause:" in why, identifier
 
@@ -89,6 +93,12 @@ def test_no_result_that_is_not_reproduced_is_without_a_cause(page: str) -> None:
         name for name, cells in Rows(page).found.items() if cells[6].startswith("not rep") and "Cause:" not in cells[7]
     ]
     assert without == []
+
+
+@cache
+def rows_of(folder: Path, table: str) -> int:
+    """How many rows a table has."""
+    return sum(pq.read_metadata(path).num_rows for path in folder.glob(f"{table}/*/*.parquet"))
 
 
 def claims_of_papers() -> dict[str, dict[str, str]]:

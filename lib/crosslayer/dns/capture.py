@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import socket
 import struct
@@ -54,7 +55,7 @@ class Packet:
     """IP payload (IP total length without the IP header), segments of one offloaded frame added up."""
     packets: int
     """Packets the frame becomes on the wire: more than one where segmentation is left to the device."""
-    payload: bytes = b""
+    payload: builtins.bytes = b""
     """Of TCP or UDP; of a frame that was cut what is left of it."""
     flags: int = 0
     """Of TCP."""

@@ -97,7 +97,8 @@ def _studentised(
         away = (found - centred) / errors * error
         # Equal observations have no scatter: 0 of 0 standard errors away.
         away[~np.isfinite(away)] = 0.0 if error == 0 else np.nan
-        return value - away if statistic == "mean" else value * np.exp(-away)
+        draws: Reals = value - away if statistic == "mean" else value * np.exp(-away)
+    return draws
 
 
 def moments(frame: pl.LazyFrame, value: str, by: Sequence[str], statistic: str) -> pl.DataFrame:

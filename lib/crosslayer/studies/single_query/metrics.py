@@ -38,8 +38,8 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     -------
     polars.LazyFrame
         The same columns, `parted`, and `series` (one of those above; null for exchanges that are not in the paper's
-        figures: full TLS handshakes, and resolvers with other options), `vantage` (`eu` of link `eu-1`; other links stand for
-        themselves).
+        figures: full TLS handshakes, and resolvers with other options), `vantage` (`eu` of link `eu-1`; other
+        links stand for themselves).
     """
     rows = pl.concat(exchanges(table, resumption=name) for name in ("none", "ticket", "early-data"))
     main, early = (pl.col("variant") == name for name in ("main", "early-data"))
