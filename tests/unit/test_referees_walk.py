@@ -72,7 +72,7 @@ def test_twenty_claims_lead_from_the_page_to_their_rows(page: str, seed: int) ->
         assert where == " ".join(published[identifier]["section_or_figure"].split())
         assert published[identifier]["quantity"].split()[0] in what
         assert value
-        if judged == "not measured":
+        if judged.startswith("not measured"):
             assert why
             continue
         assert re.search(r"\d", ours), identifier
