@@ -19,6 +19,7 @@ from crosslayer.campaign.plan import changed, check_names
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
 from crosslayer.pages import find_spec_dir, load_pages
+from crosslayer.metrics.resampling import ROUNDS_OF_MOMENTS
 from crosslayer.studies import STUDIES, sized
 from crosslayer.studies.authoritative.claims import CLAIMS
 from crosslayer.studies.authoritative.measure import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
@@ -27,7 +28,7 @@ from crosslayer.testbed.bind import BindError, find_named
 RTT_MS = {"twente-local": 0.0, "twente-eu": 5.0, "twente-us": 83.9, "twente-au": 248.0}
 VARIED = {"twente-us-jitter": 83.9, "twente-us-loss": 83.9}
 PROCESSING_MS = {"DoUDP": 0.5, "DoTCP": 0.55, "DoT": 0.6, "DoH": 0.9, "DoH3": 1.0, "DoQ": 0.8}
-ROUNDS = 8
+ROUNDS = 16
 PLAN = sized("authoritative", "quick")
 ORDER = range(len(STREAMS) + 1)
 FIGURES = {figure.name: figure for figure in STUDIES["authoritative"].figures}
@@ -58,7 +59,7 @@ def test_phases_are_even_and_a_client_keeps_its_interval() -> None:
 def test_paper_has_6000_queries_of_each_kept_transport_and_link() -> None:
     plan = sized("authoritative", "paper")
     assert plan.rounds * plan.options.clients * plan.options.queries == 6000
-    assert sized("authoritative", "quick").rounds >= metrics.MIN_ROUNDS
+    assert sized("authoritative", "quick").rounds >= ROUNDS_OF_MOMENTS
 
 
 def test_dnsproxy_is_loaded_on_kept_connections_only() -> None:
