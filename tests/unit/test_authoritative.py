@@ -18,8 +18,8 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import changed, check_names
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
-from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.metrics.resampling import ROUNDS_OF_MOMENTS
+from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.studies import STUDIES, sized
 from crosslayer.studies.authoritative.claims import CLAIMS
 from crosslayer.studies.authoritative.measure import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
