@@ -18,16 +18,17 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import changed, check_names
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
+from crosslayer.metrics.resampling import ROUNDS_OF_MOMENTS
 from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.studies import STUDIES, sized
 from crosslayer.studies.authoritative.claims import CLAIMS
 from crosslayer.studies.authoritative.measure import NAME, ORIGIN, STREAMS, ZONE, check_pace, schedule, streams
 from crosslayer.testbed.bind import BindError, find_named
 
-RTT_MS = {"twente-local": 0.0, "twente-eu": 5.0, "twente-us": 85.0, "twente-au": 248.0}
-VARIED = {"twente-us-jitter": 85.0, "twente-us-loss": 85.0}
+RTT_MS = {"twente-local": 0.0, "twente-eu": 5.0, "twente-us": 83.9, "twente-au": 248.0}
+VARIED = {"twente-us-jitter": 83.9, "twente-us-loss": 83.9}
 PROCESSING_MS = {"DoUDP": 0.5, "DoTCP": 0.55, "DoT": 0.6, "DoH": 0.9, "DoH3": 1.0, "DoQ": 0.8}
-ROUNDS = 8
+ROUNDS = 16
 PLAN = sized("authoritative", "quick")
 ORDER = range(len(STREAMS) + 1)
 FIGURES = {figure.name: figure for figure in STUDIES["authoritative"].figures}
@@ -58,7 +59,7 @@ def test_phases_are_even_and_a_client_keeps_its_interval() -> None:
 def test_paper_has_6000_queries_of_each_kept_transport_and_link() -> None:
     plan = sized("authoritative", "paper")
     assert plan.rounds * plan.options.clients * plan.options.queries == 6000
-    assert sized("authoritative", "quick").rounds >= metrics.MIN_ROUNDS
+    assert sized("authoritative", "quick").rounds >= ROUNDS_OF_MOMENTS
 
 
 def test_dnsproxy_is_loaded_on_kept_connections_only() -> None:
@@ -219,11 +220,11 @@ def test_means_and_variances_are_those_of_the_rows_within_their_intervals() -> N
     random = np.random.default_rng(5)
     values = random.normal(248, 2, 640)
     rows = pl.LazyFrame(
-        {"campaign": ["c"] * 640, "round": [n // 80 for n in range(640)], "group": ["g"] * 640, "value": values}
+        {"campaign": ["c"] * 640, "round": [n // 20 for n in range(640)], "group": ["g"] * 640, "value": values}
     )
     for statistic, true, exact in (("mean", 248, values.mean()), ("variance", 4, values.var(ddof=1))):
         found = metrics.moments(rows, "value", ["group"], statistic).row(0, named=True)
-        assert (found["n"], found["rounds"]) == (640, 8)
+        assert (found["n"], found["rounds"]) == (640, 32)
         assert found["value"] == pytest.approx(exact)
         assert found["low"] < true < found["high"]
         assert found["high"] - found["low"] < 0.35 * true

@@ -177,7 +177,7 @@ def test_arithmetic_goes_along_every_resample() -> None:
     ):
         found = measure(None)  # type: ignore[arg-type]
         assert found.value == pytest.approx(value)
-        assert found.interval == pytest.approx(interval, abs=0.1)
+        assert found.interval == pytest.approx(interval, rel=0.02, abs=0.1)
 
 
 def test_intervals_are_those_of_the_figures(as_published: Dataset, verdicts: pl.DataFrame) -> None:

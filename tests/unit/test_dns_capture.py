@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from crosslayer.dns import parted
 from crosslayer.dns.capture import Packet, measure, read_frame
-from crosslayer.dns.model import Sizes
+from crosslayer.dns.model import Protocol, Sizes
 
 CLIENT = ("10.53.0.1", 40000)
 SERVER = ("10.53.0.2", 853)
@@ -56,7 +57,7 @@ def read(frame: bytes, segment_bytes: int = 0) -> Packet | None:
 
 def test_udp_over_ipv4_counts_the_ip_payload() -> None:
     packet = read(ipv4(socket.IPPROTO_UDP, udp(b"x" * 44)))
-    assert packet == Packet(7, True, "eth0", socket.IPPROTO_UDP, CLIENT, SERVER, 52, 1)
+    assert packet == Packet(7, True, "eth0", socket.IPPROTO_UDP, CLIENT, SERVER, 52, 1, b"x" * 44)
 
 
 def test_ip_options_are_header_not_payload() -> None:
@@ -141,15 +142,15 @@ EXCHANGE = [
 
 
 def test_the_start_of_the_query_parts_the_phases_and_the_answer_ends_what_is_received() -> None:
-    assert sizes(EXCHANGE) == Sizes(2416, 1300, 230, 386, 2, 1, 2, 1, 1208, 1)
+    assert sizes(EXCHANGE) == Sizes(2416, 1300, 230, 386, 2, 1, 2, 1, 1208, 1, 0, 0, 2606, 1686)
 
 
 def test_without_a_query_everything_is_handshake() -> None:
-    assert sizes(EXCHANGE, None, None) == Sizes(2646, 1736, 0, 0, 4, 3, 0, 0, 1208, 1)
+    assert sizes(EXCHANGE, None, None) == Sizes(2646, 1736, 0, 0, 4, 3, 0, 0, 1208, 1, 0, 0, 2646, 1736)
 
 
 def test_early_data_has_no_handshake_packets() -> None:
-    assert sizes(EXCHANGE, 0) == Sizes(0, 0, 2646, 1686, 0, 0, 4, 2, 1208, 1)
+    assert sizes(EXCHANGE, 0) == Sizes(0, 0, 2646, 1686, 0, 0, 4, 2, 1208, 1, 0, 0, 2606, 1686)
 
 
 def test_the_first_flight_ends_with_the_first_packet_that_comes_back() -> None:
@@ -175,3 +176,57 @@ def test_a_packet_seen_on_two_devices_counts_once() -> None:
 def test_packets_of_others_do_not_count(change: dict[str, object]) -> None:
     other = replace(EXCHANGE[0], **change)  # type: ignore[arg-type]
     assert sizes([*EXCHANGE, other]) == sizes(EXCHANGE)
+
+
+# Told apart by what packets carry
+
+
+def segment(payload: bytes, *, sent: bool, flags: int = 0x18, sequence: int = 1, size: int | None = None) -> Packet:
+    carried = {"payload": payload, "flags": flags, "sequence": sequence}
+    source, destination = (CLIENT, SERVER) if sent else (SERVER, CLIENT)
+    size = size or 32 + len(payload)
+    return Packet(0, sent, "eth0", socket.IPPROTO_TCP, source, destination, size, 1, **carried)  # type: ignore[arg-type]
+
+
+def record(kind: int, size: int) -> bytes:
+    return bytes((kind, 3, 3)) + size.to_bytes(2) + bytes(size)
+
+
+SYN, ACK = 0x02, 0x10
+OPENED = [
+    (segment(b"", sent=True, flags=SYN, sequence=2**32 - 1, size=40), 40),
+    (segment(b"", sent=False, flags=SYN | ACK, sequence=8, size=40), 40),
+    (segment(b"", sent=True, flags=ACK, sequence=0), 32),
+]
+
+
+def test_what_tls_sends_in_clear_is_the_handshake_with_the_header_of_its_packet() -> None:
+    """A ServerHello in two packets, the second with the encrypted rest; the query behind the Finished."""
+    hello, rest = record(22, 122), record(20, 1) + record(23, 300)
+    conversation = [
+        *OPENED,
+        (segment(record(22, 400), sent=True, sequence=0), 32 + 405),
+        (segment(hello[:100], sent=False, sequence=9), 0),
+        (segment(hello[100:] + rest, sent=False, sequence=109), 32 + 127 + 6),
+        (segment(hello[100:] + rest, sent=False, sequence=109), 0),  # sent again
+        (segment(record(20, 1) + record(23, 69) + record(23, 60), sent=True, sequence=405), 32 + 6),
+        (segment(b"", sent=False, flags=ACK, sequence=441), 0),
+        (segment(record(23, 100), sent=False, sequence=441), 0),
+    ]
+    of_handshake = parted.of_handshake(Protocol.DOT)
+    assert [of_handshake(packet) for packet, _ in conversation] == [expected for _, expected in conversation]
+
+
+def test_without_tls_only_the_opening_of_the_connection_is_the_handshake() -> None:
+    of_handshake = parted.of_handshake(Protocol.DOTCP)
+    query = segment(record(22, 30), sent=True, sequence=0)
+    assert [of_handshake(packet) for packet, _ in [*OPENED, (query, 0)]] == [40, 40, 32, 0]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "first", "expected"),
+    [("DoQ", 0xC3, 1208), ("DoQ", 0x43, 0), ("DoH3", 0xE0, 1208), ("DoUDP", 0xC3, 0)],
+)
+def test_over_quic_long_headers_tell(protocol: str, first: int, expected: int) -> None:
+    datagram = replace(packet(10, 1208, sent=True), payload=bytes([first]))
+    assert parted.of_handshake(Protocol(protocol))(datagram) == expected

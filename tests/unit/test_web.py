@@ -10,6 +10,7 @@ from crosslayer.campaign import CampaignError
 from crosslayer.campaign.plan import changed, check_names
 from crosslayer.campaign.tables import TABLES
 from crosslayer.dns import Protocol
+from crosslayer.links import load_profiles
 from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.stub import QueryMetrics
 from crosslayer.studies import sized
@@ -17,7 +18,7 @@ from crosslayer.studies.web.measure import lookup_columns, lookup_summary, unacc
 
 PAGES = load_pages(find_spec_dir())
 PAGE = PAGES["social-network"]
-LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
+LINKS = load_profiles()
 
 
 def query(number: int, name: str, kind: str = "A") -> QueryMetrics:

@@ -77,7 +77,7 @@ type session struct {
 	mu      sync.Mutex
 	kept    *keepsake // nil where nothing is resumed
 	current *attempt
-	opened  uint64
+	opened  *atomic.Uint64
 }
 
 // attempt is a connection from the moment somebody wants it.
@@ -99,7 +99,7 @@ type attempt struct {
 }
 
 func newSession(dial dialer, timeout time.Duration, resume resumption) *session {
-	s := &session{dial: dial, timeout: timeout}
+	s := &session{dial: dial, timeout: timeout, opened: new(atomic.Uint64)}
 	if resume != resumeNothing {
 		s.kept = newKeepsake()
 	}
@@ -180,8 +180,7 @@ func (s *session) join() (a *attempt, started, unfinished bool, answers uint64) 
 	}
 	if started = s.current == nil; started {
 		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-		s.opened++
-		s.current = &attempt{number: s.opened, cancel: cancel, done: make(chan struct{}), unused: make(chan struct{})}
+		s.current = &attempt{number: s.opened.Add(1), cancel: cancel, done: make(chan struct{}), unused: make(chan struct{})}
 		go s.current.connect(ctx, s.dial, s.kept)
 	}
 	s.current.users++
@@ -323,7 +322,7 @@ func (s *session) reset(forget bool) (closed int) {
 func (s *session) census() census {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := census{Connections: s.opened, Ticket: s.kept != nil && s.kept.hasTicket()}
+	c := census{Connections: s.opened.Load(), Ticket: s.kept != nil && s.kept.hasTicket()}
 	if s.current != nil {
 		select {
 		case <-s.current.done:
@@ -352,7 +351,7 @@ func newExchanger(s settings, address netip.AddrPort) (exchanger, error) {
 	streams := streamDialer{address: address, timeout: s.timeout, idle: s.idleTimeout}
 	if !s.upstream.protocol.encrypted() {
 		if s.upstream.protocol == doTCP {
-			return over(streams.dial), nil
+			return s.over(streams.dial), nil
 		}
 		return &datagrams{address: address, retransmit: s.udpRetransmit, tcp: over(streams.dial)}, nil
 	}
@@ -364,7 +363,7 @@ func newExchanger(s settings, address netip.AddrPort) (exchanger, error) {
 	packets := quicDialer{address: address, timeout: s.timeout, idle: s.idleTimeout, tls: config, early: s.resumption == resumeEarly}
 	switch s.upstream.protocol {
 	case doT:
-		return over(streams.dial), nil
+		return s.over(streams.dial), nil
 	case doH:
 		return over(httpDialer{streamDialer: streams, url: s.queryURL()}.dial), nil
 	case doH3:

@@ -136,6 +136,7 @@ type settings struct {
 	ca            string
 	serverName    string
 	resumption    resumption
+	connections   connections
 	timeout       time.Duration
 	idleTimeout   time.Duration
 	udpRetransmit time.Duration
@@ -147,7 +148,7 @@ type settings struct {
 
 func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 	var s settings
-	var listen, resume string
+	var listen, resume, share string
 	flags := flag.NewFlagSet("crosslayer-stub", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // one line about a mistake, not the whole usage
 	flags.StringVar(&s.url, "upstream", "", "forward to this `URL`: udp, tcp, tls, https, h3 or quic://HOST[:PORT]")
@@ -155,6 +156,7 @@ func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 	flags.StringVar(&s.ca, "ca", "", "verify the upstream's certificate against the CAs in this PEM `FILE` instead of the system's")
 	flags.StringVar(&s.serverName, "server-name", "", "`NAME` in the upstream's certificate, SNI and HTTP authority, where it is not the host in the URL")
 	flags.StringVar(&resume, "resumption", "", "none, ticket or early-data (default ticket, none over udp and tcp)")
+	flags.StringVar(&share, "connections", string(oneConnection), "over tcp and tls: one for all queries, pool for an idle one or another, query for one each")
 	flags.DurationVar(&s.timeout, "timeout", 5*time.Second, "give up a query after this time")
 	flags.DurationVar(&s.idleTimeout, "idle-timeout", 30*time.Second, "close the upstream connection after this time without a query")
 	flags.DurationVar(&s.udpRetransmit, "udp-retransmit", time.Second, "over udp, ask again after this time, then after twice as long, and so on")
@@ -191,6 +193,14 @@ func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 		s.resumption = possible[min(1, len(possible)-1)]
 	} else if !slices.Contains(possible, s.resumption) {
 		return s, fmt.Errorf("--resumption %s: %s has %s", resume, s.upstream.protocol, strings.Trim(fmt.Sprint(possible), "[]"))
+	}
+	s.connections = connections(share)
+	shared := []connections{oneConnection}
+	if s.upstream.protocol == doTCP || s.upstream.protocol == doT {
+		shared = append(shared, pooled, perQuery)
+	}
+	if !slices.Contains(shared, s.connections) {
+		return s, fmt.Errorf("--connections %s: %s has %s", share, s.upstream.protocol, strings.Trim(fmt.Sprint(shared), "[]"))
 	}
 	for name, duration := range map[string]time.Duration{
 		"timeout": s.timeout, "idle-timeout": s.idleTimeout, "udp-retransmit": s.udpRetransmit, "client-timeout": s.clientTimeout,

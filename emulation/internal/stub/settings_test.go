@@ -75,6 +75,8 @@ func TestWrongOptionsAreOneClearLine(t *testing.T) {
 		"--upstream " + good + " --listen 0.0.0.0:53":                       "name one address",
 		"--upstream " + good + " --resumption all":                          "DoQ has none ticket early-data",
 		"--upstream udp://192.0.2.1 --resumption ticket":                    "DoUDP has none",
+		"--upstream " + good + " --connections pool":                        "DoQ has one",
+		"--upstream tcp://192.0.2.1 --connections many":                     "DoTCP has one pool query",
 		"--upstream tls://192.0.2.1 --resumption early-data":                "DoT has none ticket",
 		"--upstream " + good + " --timeout 0s":                              "must be at least 1ms",
 		"--upstream " + good + " --timeout 5":                               "invalid value",

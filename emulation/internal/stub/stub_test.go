@@ -163,6 +163,49 @@ func TestConcurrentQueriesWaitForOneHandshake(t *testing.T) {
 	})
 }
 
+func TestPooledConnectionsServeOneQueryAtATime(t *testing.T) {
+	eachScheme(t, []string{"tls"}, func(t *testing.T, s *server, c credentials) {
+		r := startStub(t, s.start().url(), c, "--connections", "pool")
+		first, second := r.good("www.example.org"), r.good("www.example.org")
+		if !first.NewConnection || second.NewConnection || second.Connection != 1 {
+			t.Errorf("one after the other: %+v, %+v", first, second)
+		}
+		// A query holds the only connection: the next sets up another, with what the first left.
+		p := r.upstream.(*pool)
+		held := p.take()
+		third := r.good("www.example.org")
+		p.give(held)
+		if !third.NewConnection || third.Connection != 2 || !*third.Resumed {
+			t.Errorf("beside another: %+v", third)
+		}
+		if found := p.census(); found.Connections != 2 || found.Open != 2 || !found.Ticket {
+			t.Errorf("%+v", found)
+		}
+		r.commandReset("reset-sessions", 2)
+		fourth := r.good("www.example.org")
+		r.commandReset("forget", 1)
+		fifth := r.good("www.example.org")
+		if !*fourth.Resumed || *fifth.Resumed || fifth.Connection != 4 {
+			t.Errorf("resumed after a reset, and forgotten: %+v, %+v", fourth, fifth)
+		}
+	})
+}
+
+func TestEachQueryHasItsConnection(t *testing.T) {
+	eachScheme(t, []string{"tcp"}, func(t *testing.T, s *server, c credentials) {
+		r := startStub(t, s.start().url(), c, "--connections", "query")
+		for number := range uint64(3) {
+			if row := r.good("www.example.org"); !row.NewConnection || row.Connection != number+1 {
+				t.Errorf("query %d: %+v", number, row)
+			}
+		}
+		if found := r.upstream.census(); found.Connections != 3 || found.Open != 0 {
+			t.Errorf("%+v", found)
+		}
+		r.commandReset("reset-sessions", 0)
+	})
+}
+
 func TestManyQueriesAtOnceGetTheirOwnAnswers(t *testing.T) {
 	eachScheme(t, everyScheme, func(t *testing.T, s *server, c credentials) {
 		r := startStub(t, s.start().url(), c, "--timeout", "1m")

@@ -217,6 +217,16 @@ class DnsExchanges(_OfStudy, table="dns_exchanges"):
     handshake_received_bytes = Column(int, "IP payload, server to client, before the query was sent", EXCHANGE)
     query_sent_bytes = Column(int, "IP payload, client to server, from the query on", EXCHANGE)
     query_received_bytes = Column(int, "IP payload, server to client, from the query on", EXCHANGE)
+    parted_handshake_sent_bytes = Column(
+        int,
+        "IP payload, client to server, up to the answer (DoTCP: the close), of the handshake's packets and records",
+        EXCHANGE,
+    )
+    parted_handshake_received_bytes = Column(int, "the same, server to client", EXCHANGE)
+    parted_query_sent_bytes = Column(
+        int, "IP payload, client to server, up to the answer (DoTCP: the close), of all else", EXCHANGE
+    )
+    parted_query_received_bytes = Column(int, "the same, server to client", EXCHANGE)
     handshake_sent_packets = Column(int, "packets, client to server, before the query was sent", EXCHANGE)
     handshake_received_packets = Column(int, "packets, server to client, before the query was sent", EXCHANGE)
     query_sent_packets = Column(int, "packets, client to server, from the query on", EXCHANGE)

@@ -63,7 +63,7 @@ class Place(StrEnum):
 def place(ours: Estimate, low: float, high: float) -> Place:
     """Whether an estimate lies between two values; one that cannot have an interval is taken at its word."""
     ends = ours.interval or (ours.value, ours.value)
-    if ours.rounds < MIN_ROUNDS or not ((low <= ends[0] and ends[1] <= high) or ends[1] < low or ends[0] > high):
+    if not ours.enough or not ((low <= ends[0] and ends[1] <= high) or ends[1] < low or ends[0] > high):
         return Place.ACROSS
     return Place.INSIDE if low <= ends[0] <= high else Place.OUTSIDE
 
@@ -410,6 +410,8 @@ def _lower_end(margin: Estimate) -> float:
 def _outcome(verdict: Verdict, before: Verdict, said: str, ours: Estimate, unit: str) -> Outcome:
     if ours.rounds < MIN_ROUNDS:
         said += f" (too few rounds: {ours.rounds} give no interval)"
+    elif ours.sparse:
+        said += f" (too few rounds: {ours.rounds} give no interval of this statistic)"
     elif ours.interval is None:
         said += " (this statistic has no interval)"
     return Outcome(verdict, f"{said}.", before, ours, unit)

@@ -18,7 +18,7 @@ import numpy as np
 
 from crosslayer import metrics
 from crosslayer.claims.observed import Observed, Series, Statistic
-from crosslayer.metrics.resampling import Counts, Estimate, Sample, beyond, derived
+from crosslayer.metrics.resampling import FEWEST_BEYOND, ROUNDS_OF_MOMENTS, Counts, Estimate, Sample, beyond, derived
 
 
 class Measure(ABC):
@@ -175,12 +175,13 @@ class Quantile:
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""
         value, draws, ends = sample.quantile(self.q), None, None
+        sparse = 0 < self.q < 1 and self.q != 0.5 and sample.size * min(self.q, 1 - self.q) < FEWEST_BEYOND
         if weights is not None and 0 < self.q < 1:
-            draws = sample.quantiles(self.q, weights)
+            draws = None if sparse else sample.quantiles(self.q, weights)
         elif weights is not None:
             outermost, second = (0, 1) if self.q == 0 else (-1, -2)
             ends = beyond(float(sample.values[outermost]), float(sample.values[second]))
-        return Estimate(value, sample.size, sample.rounds, draws, ends)
+        return Estimate(value, sample.size, sample.rounds, draws, ends, sparse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +206,10 @@ class Share:
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""
         held = np.asarray(self.holds(sample.values), dtype=np.float64)
-        draws = None
-        if weights is not None:
+        draws, sparse = None, sample.rounds < ROUNDS_OF_MOMENTS
+        if weights is not None and not sparse:
             counts = (np.bincount(sample.clusters, of, minlength=weights.shape[1]) for of in (held, None))
             with np.errstate(invalid="ignore"):
                 some, every = (weights @ count for count in counts)
                 draws = some / every * 100
-        return Estimate(float(held.mean() * 100), sample.size, sample.rounds, draws)
+        return Estimate(float(held.mean() * 100), sample.size, sample.rounds, draws, sparse=sparse)

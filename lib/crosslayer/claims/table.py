@@ -42,6 +42,7 @@ COLUMNS: dict[str, Any] = {
     "cause": pl.String,
     "criterion": pl.String,
     "note": pl.String,
+    "tables": pl.String,
 }
 """Columns of the table of verdicts."""
 
@@ -104,7 +105,7 @@ def check(
         of ours; for an ordering the margin of the comparison that decides), unit, n (observations), rounds, verdict,
         verdict_before (by version 1 of the rules), rules (version that judged), round_trips_right and overhead_right
         (of durations in RTT: `yes`, `no`, `inconclusive`; else empty), follows_from (empty for a result of its own),
-        why, cause (why it is not reproduced), criterion, note.
+        why, cause (why it is not reproduced), criterion, note, tables (of the dataset, which its rows are in).
     """
     observed = claims.observed(**{name: dataset.table(name) for name in claims.tables}) if claims else None
     checks = claims.checks if claims else {}
@@ -113,7 +114,12 @@ def check(
         *published_claims.filter(kind="result").iter_rows(named=True),
         *(_OWN | {"claim_id": name, "quantity": own.sentence} for name, own in checks.items() if name not in printed),
     ]
-    rows = [_row(claim, checks.get(claim["claim_id"]), observed, elsewhere) for claim in stated]
+    tables = ", ".join(claims.tables) if claims else ""
+    rows = [
+        (*_row(claim, chosen, observed, elsewhere), tables if chosen and chosen.rule else "")
+        for claim in stated
+        for chosen in [checks.get(claim["claim_id"])]
+    ]
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")
 
 

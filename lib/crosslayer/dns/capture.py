@@ -1,15 +1,16 @@
 """Bytes and packets of an exchange, counted from the packets themselves with an AF_PACKET socket.
 
-`Capture` does the I/O; `read_frame` and `measure` are pure. Only headers are copied out of the kernel.
+`Capture` does the I/O; `read_frame` and `measure` are pure.
 """
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import socket
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 
@@ -22,8 +23,9 @@ ETHERTYPE_IPV4 = 0x0800
 ETHERTYPE_IPV6 = 0x86DD
 
 _IPV6_HEADER_BYTES = 40
-_SNAP_BYTES = 128
-"""Ethernet, IPv6 and a TCP header with all its options fit."""
+_UDP_HEADER_BYTES = 8
+_SNAP_BYTES = 65535
+"""All of a frame: `parted` reads what it carries."""
 
 # From <linux/if_packet.h>, <linux/if_ether.h>, <asm-generic/socket.h>, <linux/virtio_net.h>; Python names none of them.
 _ETH_P_ALL = 0x0003
@@ -53,6 +55,12 @@ class Packet:
     """IP payload (IP total length without the IP header), segments of one offloaded frame added up."""
     packets: int
     """Packets the frame becomes on the wire: more than one where segmentation is left to the device."""
+    payload: builtins.bytes = b""
+    """Of TCP or UDP; of a frame that was cut what is left of it."""
+    flags: int = 0
+    """Of TCP."""
+    sequence: int = 0
+    """Of TCP."""
 
 
 def read_frame(frame: bytes, *, at_ns: int, sent: bool, interface: str, segment_bytes: int = 0) -> Packet | None:
@@ -81,13 +89,18 @@ def read_frame(frame: bytes, *, at_ns: int, sent: bool, interface: str, segment_
     if ip_protocol not in (socket.IPPROTO_TCP, socket.IPPROTO_UDP) or len(transport) < 8:
         return None
     ports = struct.unpack_from("!HH", transport)
-    packets = 1
-    if ip_protocol == socket.IPPROTO_TCP and segment_bytes and len(transport) >= 20:
-        tcp_header_bytes = (transport[12] >> 4) * 4
-        packets = max(1, -(-(payload_bytes - tcp_header_bytes) // segment_bytes))
-        payload_bytes += (packets - 1) * tcp_header_bytes
+    packets, start, flags, sequence = 1, _UDP_HEADER_BYTES, 0, 0
+    end = payload_bytes  # what is behind it is the padding of a short frame
+    if ip_protocol == socket.IPPROTO_TCP and len(transport) >= 20:
+        start, flags, (sequence,) = (transport[12] >> 4) * 4, transport[13], struct.unpack_from("!I", transport, 4)
+        if segment_bytes:
+            packets = max(1, -(-(payload_bytes - start) // segment_bytes))
+            payload_bytes += (packets - 1) * start
     source, destination = zip(addresses, ports, strict=True)
-    return Packet(at_ns, sent, interface, ip_protocol, source, destination, payload_bytes, packets)
+    payload = transport[start:end]
+    return Packet(
+        at_ns, sent, interface, ip_protocol, source, destination, payload_bytes, packets, payload, flags, sequence
+    )
 
 
 def measure(
@@ -99,8 +112,10 @@ def measure(
     query_at_ns: int | None,
     answered_at_ns: int | None,
     closed_at_ns: int,
+    of_handshake: Callable[[Packet], int] = lambda _packet: 0,
+    parted_to_close: bool = False,
 ) -> Sizes:
-    """Count one exchange by phase and direction.
+    """Count one exchange by phase and direction, and what of it is the handshake's by what packets carry (`parted`).
 
     Packets before `query_at_ns` are the handshake's, all of them where it is None. Sent packets count up to the
     client's close, received ones up to the complete answer: what the server says afterwards depends on how long one
@@ -127,6 +142,9 @@ def measure(
         for part in parts:
             counts[f"{part}_bytes"] += packet.bytes
             counts[f"{part}_packets"] += packet.packets
+        if parted_to_close or answered_at_ns is None or packet.at_ns <= answered_at_ns:
+            counts[f"parted_handshake_{direction}_bytes"] += (handshake := of_handshake(packet))
+            counts[f"parted_query_{direction}_bytes"] += packet.bytes - handshake
     return Sizes(**{column.name: counts[column.name] for column in fields(Sizes)})
 
 

@@ -128,6 +128,8 @@ class ClientSettings:
     """Group of the TLS key share."""
     quic_datagram_bytes: int = 1200
     """UDP payload a QUIC client pads its Initial datagrams to, bytes (RFC 9000, section 14.1)."""
+    pad_hello: bool = True
+    """OpenSSL pads a ClientHello of 256 to 511 bytes to 512 (RFC 7685), as its default is."""
     ticket_wait_s: float = 1.0
     """Time a warming exchange waits for a ticket that did not come with the answer, seconds."""
 
@@ -184,6 +186,11 @@ class Sizes:
     first_flight_bytes: int | None = None
     """Sent before anything came back: what a QUIC server may answer three times (RFC 9000, section 8.1)."""
     first_flight_packets: int | None = None
+    parted_handshake_sent_bytes: int | None = None
+    """Up to the answer (over DoTCP to the close), and told apart by what packets carry: see `crosslayer.dns.parted`."""
+    parted_handshake_received_bytes: int | None = None
+    parted_query_sent_bytes: int | None = None
+    parted_query_received_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,8 @@ from crosslayer.dns.timing import PhaseName
 
 _OPENSSL_GROUPS = {Group.P256: "prime256v1", Group.X25519: "X25519"}
 _READ_BYTES = 65536
+_TLSEXT_PADDING = 1 << 4
+"""SSL_OP_TLSEXT_PADDING of <openssl/ssl.h>, which Python does not name."""
 
 
 def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | None) -> ssl.SSLContext:
@@ -40,6 +42,8 @@ def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | No
     if alpn is not None:
         context.set_alpn_protocols([alpn])
     context.set_ecdh_curve(_OPENSSL_GROUPS[settings.group])
+    if not settings.pad_hello:
+        context.options &= ~_TLSEXT_PADDING
     return context
 
 

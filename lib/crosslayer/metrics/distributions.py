@@ -70,8 +70,8 @@ def summary(frame: pl.LazyFrame, value: str, by: Sequence[str]) -> pl.LazyFrame:
         low, high = at(place.floor()), at(place.ceil())
         return low + (place - place.floor()) * (high - low)
 
-    # The normal approximation of the binomial distribution, with its correction for continuity.
-    beyond = ((n - 1.96 * n.sqrt() - 1) / 2).floor()
+    # The normal approximation of the binomial distribution with half of its correction for continuity: nearest to 95 %.
+    beyond = ((n - 1.96 * n.sqrt() - 0.5) / 2).floor()
     ends = {"low": beyond, "high": n - 1 - beyond}
     levels = {"p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95}
     return (

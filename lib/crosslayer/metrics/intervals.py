@@ -20,7 +20,7 @@ from crosslayer.metrics.resampling import MIN_ROUNDS, RESAMPLES, Reals, Sample, 
 def medians(
     frame: pl.LazyFrame, value: str, by: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> pl.DataFrame:
-    """Median of each group with its 95 % interval (percentile method); nulls are left out.
+    """Median of each group with its 95 % interval; nulls are left out.
 
     Returns
     -------
@@ -32,7 +32,7 @@ def medians(
         clusters, rounds = clusters_of(group)
         sample = Sample(group[value].to_numpy(), clusters)
         estimates = [sample.quantiles(0.5, weights) for weights in drawn(rounds, sample.size, resamples, seed)]
-        rows.append((*key, sample.size, rounds, sample.quantile(0.5), *_interval(estimates)))
+        rows.append((*key, sample.size, rounds, sample.quantile(0.5), *_interval(estimates, rounds)))
     return estimates_frame(frame, by, rows, "median")
 
 
@@ -67,8 +67,9 @@ def relative_medians(
                 estimates[name].append((sample.quantiles(0.5, weights) / base - 1) * 100)
         for name, sample in samples.items():
             increase = (sample.quantile(0.5) / samples[baseline].quantile(0.5) - 1) * 100
-            enough = name != baseline and min(sample.rounds, samples[baseline].rounds) >= MIN_ROUNDS
-            ends = _interval(estimates[name]) if enough else (None, None)
+            fewest = min(sample.rounds, samples[baseline].rounds)
+            enough = name != baseline and fewest >= MIN_ROUNDS
+            ends = _interval(estimates[name], fewest) if enough else (None, None)
             rows.append((*cell, name, sample.size, sample.rounds, increase, *ends))
     return estimates_frame(combinations, [*CELL, "combination"], rows, "increase_percent")
 
@@ -90,8 +91,8 @@ def paired(frame: pl.LazyFrame, value: str, condition: str, first: str, second: 
     return one.join(other, on=ROUND).select(*ROUND, (pl.col("first") - pl.col("second")).alias("difference"))
 
 
-def _interval(estimates: list[Reals]) -> tuple[float | None, float | None]:
-    return interval(np.concatenate(estimates)) if estimates else (None, None)
+def _interval(estimates: list[Reals], rounds: int) -> tuple[float | None, float | None]:
+    return interval(np.concatenate(estimates), rounds) if estimates else (None, None)
 
 
 def groups(

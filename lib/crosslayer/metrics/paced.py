@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crosslayer.metrics.intervals import clusters_of, estimates_frame, groups
-from crosslayer.metrics.resampling import MIN_ROUNDS, Counts, Estimate, drawn
+from crosslayer.metrics.resampling import ROUNDS_OF_MOMENTS, Counts, Estimate, Reals, drawn
 
 STATISTICS = ("mean", "variance")
 
@@ -42,6 +42,11 @@ def estimate(
 ) -> Estimate:
     """Mean or variance (unbiased; in the square of the unit) of observations, and in every resample of the rounds.
 
+    Resamples are studentised: each lies on the other side of the value, as many standard errors of the observations as
+    the resample's own statistic is of its own from it, so that their quantiles are the bootstrap-t interval (Efron and
+    Tibshirani 1993, chapter 12; of a variance in its logarithm) also in what is derived from several. A long tail is
+    seldom in few rounds, and without this the interval lies too low.
+
     Parameters
     ----------
     clusters
@@ -52,17 +57,48 @@ def estimate(
     rounds = len(np.unique(clusters))
     value = float(np.mean(values) if statistic == "mean" else np.var(values, ddof=1) if len(values) > 1 else np.nan)
     draws = None
-    if weights is not None and rounds >= MIN_ROUNDS:
-        # Around the mean, so that squares of large and nearly equal numbers are not subtracted.
-        centre = float(np.mean(values))
-        sums = [
-            weights @ np.bincount(clusters, (values - centre) ** power, minlength=weights.shape[1])
-            for power in (0, 1, 2)
-        ]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = sums[1] / sums[0]
-            draws = centre + mean if statistic == "mean" else (sums[2] - sums[0] * mean**2) / (sums[0] - 1)
-    return Estimate(value, len(values), rounds, draws)
+    sparse = rounds < ROUNDS_OF_MOMENTS
+    if weights is not None and not sparse:
+        draws = _studentised(values, clusters, statistic, value, weights)
+    return Estimate(value, len(values), rounds, draws, sparse=sparse)
+
+
+def _studentised(
+    values: NDArray[np.float64], clusters: NDArray[np.intp], statistic: str, value: float, weights: Counts
+) -> Reals:
+    # Around the mean, so that squares of large and nearly equal numbers are not subtracted.
+    centre = float(np.mean(values))
+    sums = [np.bincount(clusters, (values - centre) ** power, minlength=weights.shape[1]) for power in (0, 1, 2)]
+
+    def of(drawn: NDArray[Any]) -> tuple[Reals, Reals]:
+        """The statistic and its standard error by the rounds' influence on it, in each row."""
+        n = drawn @ sums[0]
+        mean = drawn @ sums[1] / n
+        if statistic == "mean":
+            factors = [-mean, np.ones_like(mean)]
+            found = mean
+        else:
+            found = drawn @ sums[2] / n - mean**2
+            factors = [mean**2 - found, -2 * mean, np.ones_like(mean)]
+        square = sum(
+            (
+                one * other * (drawn @ (sums[i] * sums[j]))
+                for i, one in enumerate(factors)
+                for j, other in enumerate(factors)
+            ),
+            start=np.zeros_like(mean),
+        )
+        error = np.sqrt(np.maximum(square, 0)) / n
+        return (found, error) if statistic == "mean" else (np.log(found), error / found)
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        [centred], [error] = of(np.ones((1, weights.shape[1])))
+        found, errors = of(weights)
+        away = (found - centred) / errors * error
+        # Equal observations have no scatter: 0 of 0 standard errors away.
+        away[~np.isfinite(away)] = 0.0 if error == 0 else np.nan
+        draws: Reals = value - away if statistic == "mean" else value * np.exp(-away)
+    return draws
 
 
 def moments(frame: pl.LazyFrame, value: str, by: Sequence[str], statistic: str) -> pl.DataFrame:
@@ -71,7 +107,8 @@ def moments(frame: pl.LazyFrame, value: str, by: Sequence[str], statistic: str) 
     Returns
     -------
     polars.DataFrame
-        by..., n (observations), rounds, value, low, high. The interval (rounds resampled) is null under `MIN_ROUNDS`.
+        by..., n (observations), rounds, value, low, high. The interval (rounds resampled) is null under
+        `ROUNDS_OF_MOMENTS`.
     """
     rows: list[tuple[Any, ...]] = []
     for key, group in groups(frame, [value], by):

@@ -6,7 +6,7 @@ import polars as pl
 
 from crosslayer.metrics.intervals import medians
 from crosslayer.metrics.observations import CELL
-from crosslayer.metrics.resampling import MIN_ROUNDS
+from crosslayer.metrics.resampling import MIN_ROUNDS, reach
 
 _Z95 = 1.959964
 _Z10 = -1.281552
@@ -16,9 +16,9 @@ def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.Da
     """Rounds after which the 95 % interval of the median PLT is as narrow as asked for, from the rows of `combine`.
 
     The pilot's own interval is the bootstrap's; from there on the half-width falls with the square root of the rounds,
-    as that of a median does asymptotically. A pilot knows its own interval only roughly: its width rests on the
-    observations between its ends, about `1.96 sqrt(rounds)` of them, and scatters like a gamma variable of that shape.
-    `rounds_enough` allows for that.
+    as that of a median does asymptotically, and loses what it is longer by for being of few rounds. A pilot knows its
+    own interval only roughly: its width rests on the observations between its ends, about `1.96 sqrt(rounds)` of them,
+    and scatters like a gamma variable of that shape. `rounds_enough` allows for that.
 
     Returns
     -------
@@ -31,9 +31,11 @@ def rounds_needed(combinations: pl.LazyFrame, precision_percent: float) -> pl.Da
     shape = _Z95 * rounds.sqrt()
     # 10th percentile of a gamma variable with mean 1 (Wilson and Hilferty's approximation).
     least = (1 - 1 / (9 * shape) + _Z10 / (3 * shape.sqrt())).pow(3)
-    needed = rounds * (pl.col("half_width_percent") / precision_percent).pow(2)
+    needed = rounds * (pl.col("half_width_percent") / pl.col("longer") / precision_percent).pow(2)
+    pilot = medians(combinations, "plt_ms", [*CELL, "combination"])
+    longer = [reach(max(rounds, MIN_ROUNDS)) / _Z95 for rounds in pilot["rounds"]]
     return (
-        medians(combinations, "plt_ms", [*CELL, "combination"])
+        pilot.with_columns(longer=pl.Series(longer, dtype=pl.Float64))
         .with_columns(half_width_percent=(pl.col("high") - pl.col("low")) / 2 / pl.col("median") * 100)
         .with_columns(median_ms="median", rounds_needed=_whole(needed), rounds_enough=_whole(needed / least.pow(2)))
         .select(*CELL, "combination", "rounds", "median_ms", "half_width_percent", "rounds_needed", "rounds_enough")

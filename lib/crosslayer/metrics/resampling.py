@@ -8,11 +8,13 @@ cancels. Draws come from a seed: the same rounds give the same interval.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,12 @@ from numpy.typing import NDArray
 
 MIN_ROUNDS = 6
 """Fewer rounds give no 95 % interval: even the whole range of five holds the median with 93.75 % only."""
+
+FEWEST_BEYOND = 4.5
+"""Fewer observations beyond a quantile give no interval: resamples hardly ever reach further than the sample does."""
+
+ROUNDS_OF_MOMENTS = 16
+"""Fewer rounds give no interval of a mean, variance or share: their standard error is no better known than they are."""
 
 RESAMPLES = 1000
 LEVEL = 0.95
@@ -67,10 +75,26 @@ def _counted(rounds: int, resamples: int, seed: int, block: int) -> Iterator[Cou
         yield np.bincount(picked.ravel(), minlength=height * rounds).reshape(height, rounds).astype(np.int32)
 
 
-def interval(draws: Reals, level: float = LEVEL) -> tuple[float, float]:
-    """Interval of a statistic, 95 %, from its value in every resample (percentile method)."""
-    low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2])
+def interval(draws: Reals, rounds: int, level: float = LEVEL) -> tuple[float, float]:
+    """Interval of a statistic from its value in every resample of so many rounds (expanded percentile method).
+
+    The bootstrap takes the scatter of few rounds for known: its percentiles are those of a normal distribution and of a
+    variance too small by 1/rounds. They are taken as far out as Student's t is, and the unbiased variance (Hesterberg,
+    The American Statistician 69, 2015, section 5.3).
+    """
+    below = NormalDist().cdf(-reach(rounds, level))
+    low, high = np.nanquantile(draws, [below, 1 - below])
     return float(low), float(high)
+
+
+@cache
+def reach(rounds: int, level: float = LEVEL) -> float:
+    """How many of the bootstrap's standard errors an interval of so many rounds reaches to each side; 1.96 of many."""
+    n, z = rounds - 1, NormalDist().inv_cdf((1 + level) / 2)
+    # Quantile of Student's t (Abramowitz and Stegun, 26.7.5); exact to 0.1 % from 5 degrees of freedom on.
+    t = z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+    t += (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+    return t * math.sqrt(rounds / n)
 
 
 class Sample:
@@ -95,6 +119,8 @@ class Sample:
         """The quantile in each resample, shape (resamples,); NaN where one has none of this sample's rounds.
 
         `weights` is how often each round was drawn, shape (resamples, rounds); as often in all as there are rounds.
+        Ranks are unbiased in the median whatever the distribution (Hyndman and Fan 1996, definition 8): with those of
+        `quantile` an interval of P10 lies too far inside.
         """
         # Ranks of a resample's quantile scatter by at most this much (1 sigma, were the observations of a round equal),
         # so in a large sample it is enough to look around it; should one lie outside, all of it is looked at.
@@ -126,7 +152,7 @@ class Sample:
     ) -> tuple[Reals, bool]:
         """Quantiles looked for among the observations from rank `first` to `last`, and whether all were there."""
         cumulated = weights[:, self.clusters[first:last]].cumsum(axis=1, dtype=np.int32)
-        place = (total - 1) * q
+        place = np.clip((total + 1 / 3) * q - 2 / 3, 0, np.maximum(total - 1, 0))
         low_rank = np.floor(place) + 1 - before
         high_rank = np.ceil(place) + 1 - before
         some = total > 0
@@ -161,11 +187,18 @@ class Estimate:
     """Shape (resamples,); None where there is no interval: too few rounds, or a statistic the bootstrap cannot do."""
     ends: tuple[float, float] | None = None
     """The interval of a statistic the bootstrap cannot do, where there is one; what is derived from it has none."""
+    sparse: bool = False
+    """This statistic takes more for an interval than `MIN_ROUNDS`: `FEWEST_BEYOND` a quantile, `ROUNDS_OF_MOMENTS`."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are rounds and observations enough for an interval, if the statistic has one at all."""
+        return self.rounds >= MIN_ROUNDS and not self.sparse
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval, None where there is none."""
-        return self.ends if self.draws is None else interval(self.draws)
+        return self.ends if self.draws is None else interval(self.draws, self.rounds)
 
 
 def derived(function: Callable[..., Any], *estimates: Estimate) -> Estimate:
@@ -179,4 +212,5 @@ def derived(function: Callable[..., Any], *estimates: Estimate) -> Estimate:
         n=min(e.n for e in estimates),
         rounds=min(e.rounds for e in estimates),
         draws=function(*draws) if len(draws) == len(estimates) else None,
+        sparse=any(e.sparse for e in estimates),
     )

@@ -68,7 +68,7 @@ def equivalence(frame: pl.LazyFrame, by: Sequence[str], margin: float = EQUAL_PE
         low = high = equal = p = None
         if draws:
             medians = np.concatenate(draws)
-            low, high = interval(medians, TEST_LEVEL)
+            low, high = interval(medians, rounds, TEST_LEVEL)
             equal = -margin < low and high < margin
             p = float(max(np.mean(medians <= -margin), np.mean(medians >= margin)))
         apart = kolmogorov_smirnov(group["first"].to_numpy(), group["second"].to_numpy())

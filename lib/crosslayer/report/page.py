@@ -18,6 +18,7 @@ import vl_convert
 from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
+from crosslayer.claims.rules import RULES, VERSION
 from crosslayer.claims.table import CONTRADICTIONS
 from crosslayer.figures import clocks
 from crosslayer.figures.figure import vegalite_version
@@ -83,6 +84,7 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
         compared=_compared(verdicts, beside),
         by_paper=_by_paper(verdicts),
         counted=list(next(iter(_by_paper(verdicts).values()), {})),
+        rules=_rules(),
         headlines=_headlines(dataset, verdicts),
         parts=_parts(figures),
         facts=facts,
@@ -188,6 +190,12 @@ def _compared(verdicts: pl.DataFrame | None, beside: pl.DataFrame | None) -> lis
             }
             found.append({"first": first, "second": second} | verdicts_of | counted)
     return found
+
+
+def _rules() -> dict[str, Any]:
+    """The rules that judge, in words."""
+    date, _, text = RULES[VERSION].partition(". ")
+    return {"version": VERSION, "date": date, "text": " ".join(text.split())}
 
 
 def _headlines(dataset: Dataset, verdicts: pl.DataFrame | None) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from crosslayer.dns import Protocol, Resolver, Resumption
 
@@ -41,6 +41,8 @@ class StubSettings:
     """The upstream connection is closed after this time without a query, seconds."""
     udp_retransmit_s: float = 1.0
     """DoUDP asks again after this time, then after twice as long, and so on, seconds."""
+    connections: Literal["one", "pool", "query"] = "one"
+    """Over DoTCP and DoT: one for all queries, an idle one or another for each, or a new one for each."""
     post_quantum: bool = False
     """Offer the key share X25519MLKEM768, as browsers do: the client's hello then takes two packets."""
 
@@ -61,6 +63,8 @@ class StubSettings:
             words += ["--server-name", self.server_name]
         if self.resumption is not None:
             words += ["--resumption", self.resumption.value]
+        if self.connections != "one":
+            words += ["--connections", self.connections]
         if self.post_quantum:
             words.append("--post-quantum")
         for name, seconds in (

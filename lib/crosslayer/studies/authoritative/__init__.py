@@ -43,7 +43,8 @@ STUDY = Study(
     options=Options,
     sizes={
         "smoke": _WHOLE.resized(rounds=3, links=_LINKS[:2], options=Options(queries=2)),
-        "quick": _WHOLE.resized(rounds=8),
+        # 32 rounds, since the interval of a variance takes that many
+        "quick": _WHOLE.resized(rounds=32),
         # 100 rounds of 4 x 15 queries are the paper's 6,000 data points
         "paper": _WHOLE.resized(rounds=100, options=Options(queries=15)),
     },

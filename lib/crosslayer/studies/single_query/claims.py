@@ -20,7 +20,7 @@ from crosslayer.claims.measures import Asked, Derived, Measure, least, mean, med
 from crosslayer.claims.observed import NotMeasured, Observed
 from crosslayer.claims.rules import ABSOLUTE, BYTES, FRACTION, SHARE
 from crosslayer.metrics.resampling import Estimate
-from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, SIZES, single_queries
+from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, PARTED, SIZES, single_queries
 from crosslayer.studies.single_query.vantage import VANTAGE_POINTS, vantage_point
 
 _DURATIONS = {"handshake": "handshake_ms", "resolve": "query_ms", "exchange": "total_ms"}
@@ -32,7 +32,7 @@ def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
     rows = single_queries(dns_exchanges).filter(pl.col("series").is_in([*PAPER_SERIES, *FURTHER_SERIES]))
     parts = (
         rows.select(*metrics.ROUND, series=pl.format(f"{{}} {part}", "series"), value=pl.col(column).cast(pl.Float64))
-        for part, column in (_DURATIONS | SIZES).items()
+        for part, column in (_DURATIONS | SIZES | {PARTED: PARTED}).items()
     )
     return Observed(pl.concat(parts), rtts_ms=dict(metrics.nominal_rtts(link_checks).collect().iter_rows()))
 
@@ -168,59 +168,29 @@ def of_2022(what: str) -> list[Check]:
 
 # What a reader must know, and why numbers differ
 
-_HELLO = (
-    "Ours: SYN 40, acknowledgements of 32, ClientHello 549 (OpenSSL pads it to 517 bytes), ChangeCipherSpec and "
-    "Finished 96. Published: what SYN and acknowledgements leave is a hello of {hello} bytes and no Finished, which "
-    "must count with the query there."
-)
-_FLIGHT = (
-    "Ours: SYN-ACK 40, acknowledgement 32, and one segment from ServerHello to the session ticket. Published: SYN-ACK "
-    "40 and one segment of 171, room for ServerHello and ChangeCipherSpec: the rest of the flight must count with the "
-    "response there."
-)
-_LATER = "Published: the client's Finished (96) must be in it, see the handshake. Ours: {ours}."
-_REST = "Published: the rest of the server's flight and its tickets must be in it, see the handshake. Ours: {ours}."
 REMARKS = {
     "The RTTs of vantage points and resolvers are a model made to have the paper's median.": "I089 I090 I091 I092",
-    _HELLO.format(hello=415): "I060",
-    _HELLO.format(hello=433): "I059",
-    _FLIGHT: "I063 I064",
-    _LATER.format(ours="query 112, close_notify 56, FIN 32"): "I069",
-    _LATER.format(
-        ours="preface and request 227, SETTINGS acknowledgement 63, close_notify 56, and acknowledgements of 32"
-    ): "I068",
-    _REST.format(ours="acknowledgement 32, answer 131"): "I074",
-    _REST.format(ours="SETTINGS 93, WINDOW_UPDATE 67, SETTINGS acknowledgement 63, HEADERS 123, DATA 138"): "I073",
-    "Ours: query 93, acknowledgements 65, CONNECTION_CLOSE 34.": "I067",
-    "Ours: HANDSHAKE_DONE, session ticket and token 334, answer 119.": "I072",
     "Approximately equal is taken as: nowhere is the slowest transport 10 % above the fastest.": "I097",
     "Checked on the total.": "I106",
     _AUTHORS: " ".join(_OF_2022.values()),
 }
 """Of bytes: message by message (IP payload of packets), where a part is not fixed by the protocol."""
-_SPLIT = (
-    "We end the handshake at other packets than the paper: the sum over its two parts, wherever they are parted, is "
-    "{0} bytes from the {side} against {published} published. Rows have no sizes of single packets, so that to part "
-    "ours as the paper does takes a new measurement."
+_BEYOND = (
+    "{0} % of our rows are parted as the paper's analysis parts them (`crosslayer.dns.parted`). Beyond the handshake "
+    "the client sends {1} and the resolver {2} bytes here, {query} and {response} there. A guess: the paper's proxy "
+    "acknowledged in more packets (of 32 bytes each), and tickets{more} of public resolvers are longer."
 )
 
 
-def split(series: str, parts: tuple[str, str], published: int) -> Cause:
-    """What is in one part here is in another there."""
-    side = "client" if _SENT in parts else "resolver"
-    return Cause(_SPLIT.replace("{side}", side).replace("{published}", str(published)), (size(series, *parts),))
+def beyond(series: str, query: int, response: int, more: str = "") -> Cause:
+    """Bytes of acknowledgements, tickets and header fields, which no protocol fixes."""
+    text = _BEYOND.replace("{query}", str(query)).replace("{response}", str(response)).replace("{more}", more)
+    return Cause(text, (median(f"{series} {PARTED}") * 100, size(series, _QUERY), size(series, _RESPONSE)))
 
 
 CAUSES: dict[Cause | str, str] = {
-    split("DoH", (_SENT, _QUERY), 1148): "I059 I068",
-    split("DoT", (_SENT, _QUERY), 812): "I060 I069",
-    split("DoH", (_RECEIVED, _RESPONSE), 1015): "I063 I073",
-    split("DoT", (_RECEIVED, _RESPONSE), 710): "I064 I074",
-    Cause(
-        "The surplus is the client's: it sends {0} bytes against 812 published, the resolver {1} against 710. A guess: "
-        "OpenSSL pads its ClientHello to 517 bytes, about 100 more than the published parts leave room for.",
-        (size("DoT", _SENT, _QUERY), size("DoT", _RECEIVED, _RESPONSE)),
-    ): "I056",
+    beyond("DoH", 579, 804, " and header fields of HTTP"): "I055 I059 I063 I068 I073",
+    beyond("DoT", 261, 499): "I056 I060 I064 I069 I074",
     Cause(
         "Tickets and tokens are as large as a server makes them: over the paper's resolvers this part goes from 355 "
         "(10th percentile) to 461 (90th); our one server's {0} lie between.",

@@ -43,9 +43,12 @@ RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Options of every resolver (`Server.start`), by the `variant` of its rows."""
 
-SETTINGS = dns.ClientSettings(quic_datagram_bytes=1252, cookie=True, padding_block_bytes=0)
+SETTINGS = dns.ClientSettings(
+    quic_datagram_bytes=1252, cookie=True, padding_block_bytes=0, pad_hello=False, group=dns.Group.X25519
+)
 """As the bytes of the paper's client say it: Initial datagrams of 1252 bytes (quic-go), queries with a DNS cookie and
-without padding, so that answers are not padded either."""
+without padding, so that answers are not padded either; a ClientHello as long as it is, with the key share that
+Go prefers."""
 
 
 @dataclass(frozen=True, slots=True)

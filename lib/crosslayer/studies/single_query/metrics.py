@@ -15,12 +15,15 @@ FURTHER_SERIES = ("DoH3", "DoQ 0-RTT", "DoH3 0-RTT")
 """What it could not have: DoH3 with session resumption, and queries as early data."""
 
 SIZES = {
-    "handshake, client to resolver": "handshake_sent_bytes",
-    "handshake, resolver to client": "handshake_received_bytes",
-    "query": "query_sent_bytes",
-    "response": "query_received_bytes",
+    "handshake, client to resolver": "parted_handshake_sent_bytes",
+    "handshake, resolver to client": "parted_handshake_received_bytes",
+    "query": "parted_query_sent_bytes",
+    "response": "parted_query_received_bytes",
 }
-"""Parts of IMC22 Table 1, and the columns that have them; bytes are IP payload."""
+"""Parts of IMC22 Table 1, and the columns that have them, parted as there; bytes are IP payload."""
+
+PARTED = "parted"
+"""1 where they are, 0 in a campaign that knew the handshake's end alone: there the columns have what lies before it."""
 
 
 def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
@@ -34,15 +37,16 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        The same columns, and `series` (one of those above; null for exchanges that are not in the paper's figures: full
-        TLS handshakes, and resolvers with other options), `vantage` (`eu` of link `eu-1`; other links stand for
-        themselves).
+        The same columns, `parted`, and `series` (one of those above; null for exchanges that are not in the paper's
+        figures: full TLS handshakes, and resolvers with other options), `vantage` (`eu` of link `eu-1`; other
+        links stand for themselves).
     """
     rows = pl.concat(exchanges(table, resumption=name) for name in ("none", "ticket", "early-data"))
     main, early = (pl.col("variant") == name for name in ("main", "early-data"))
     clear = pl.col("protocol").is_in(["DoUDP", "DoTCP"])
     resumed = pl.col("resumption") == "ticket"
-    return rows.with_columns(
+    by_time = [pl.coalesce(name, name.removeprefix("parted_")).alias(name) for name in SIZES.values()]
+    return rows.with_columns(pl.col(SIZES["query"]).is_not_null().cast(pl.Int64).alias(PARTED), *by_time).with_columns(
         series=pl.when(main & (clear | resumed))
         .then(pl.col("protocol"))
         .when(early & (pl.col("resumption") == "early-data"))

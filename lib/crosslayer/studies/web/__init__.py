@@ -1,6 +1,7 @@
 """A browser that resolves by itself over each transport (Kosek et al., IMC 2022, section 3.2)."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from crosslayer.campaign.plan import Plan
 from crosslayer.studies.single_query import IMC22
@@ -13,15 +14,20 @@ class Options:
 
     https_records: bool = False
     """Tell the browser of HTTP/3 by HTTPS records (RFC 9460) instead of a switch."""
+    connections: Literal["one", "paper"] = "one"
+    """The stub's towards the resolver: one, or as the proxy of the paper had them, over DoTCP one for each query and
+    over DoT an idle one or another (dnsproxy of 2022, `upstream_pool.go`)."""
 
 
 _LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
+_FURTHER_LINKS = ("asia", "fiber-loss", "4g-loss")
+"""A vantage point that the paper names with a page, and what a query over UDP waits longest for."""
 _PAGES = (
     "login-form", "encyclopedia", "social-network", "shop", "professional-network", "device-maker", "search-engine",
     "news-portal", "video-portal", "software-maker",
 )  # fmt: skip
 _QUICK_PAGES = ("login-form", "social-network", "search-engine", "video-portal", "software-maker")
-_WHOLE = Plan(study="web", links=_LINKS, pages=_PAGES, options=Options())
+_WHOLE = Plan(study="web", links=(*_LINKS, *_FURTHER_LINKS), pages=_PAGES, options=Options(connections="paper"))
 
 STUDY = Study(
     name="web",

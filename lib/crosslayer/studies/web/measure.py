@@ -10,8 +10,8 @@ from __future__ import annotations
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from crosslayer import dns
 from crosslayer.browser import WARM_UP_HOST, Browser, BrowserError, PageLoad
@@ -27,6 +27,8 @@ from crosslayer.stub import QueryMetrics, Stub, StubError, StubSettings
 from crosslayer.testbed import network, private
 
 _LISTEN = "127.0.0.1"
+_OF_PAPER: Mapping[dns.Protocol, Literal["pool", "query"]] = {dns.Protocol.DOTCP: "query", dns.Protocol.DOT: "pool"}
+"""How the paper's proxy used connections where it did not have one."""
 
 
 class Web(Measurer):
@@ -105,7 +107,8 @@ class Web(Measurer):
 
     def _load(self, browser: Browser, page: PageSpec, protocol: dns.Protocol) -> tuple[PageLoad, list[QueryMetrics]]:
         """The measured load, and every query the stub got from the session reset on."""
-        settings = StubSettings.towards(self._upstream, protocol, listen=f"{_LISTEN}:53")
+        shared = _OF_PAPER.get(protocol, "one") if self.bench.plan.options.connections == "paper" else "one"
+        settings = StubSettings.towards(self._upstream, protocol, listen=f"{_LISTEN}:53", connections=shared)
         with Stub.start(subprocess.Popen, settings, self.bench.folder / "stub") as stub:
 
             def reset() -> None:

@@ -1,0 +1,82 @@
+"""Handshake and query told apart by what packets carry, as the analysis of IMC 2022 does (`single.query.sizes.py`).
+
+Over TCP what is in clear belongs to the handshake: SYN, SYN-ACK, the acknowledgement between them and the first data,
+and TLS records that are no application data, with the TCP header of their packet. From TLS 1.3 on that is little more
+than the hellos: the rest of the handshake is encrypted, and counts with the query or its answer. Over QUIC it is
+every datagram that begins with a long header. Pure: bytes in, numbers out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from crosslayer.dns.capture import Packet
+from crosslayer.dns.model import ENCRYPTED, Protocol
+
+SYN, ACK = 0x02, 0x10
+_FLAGS = 0x3F
+_RECORD_HEADER_BYTES = 5
+_APPLICATION_DATA = 23
+_LONG_HEADER = 0x80
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One direction of a TCP connection."""
+
+    next: int | None = None
+    """Sequence number of what is still to come."""
+    pending: bytes = b""
+    """Of a record that is not complete."""
+
+
+@dataclass(slots=True)
+class Parts:
+    """Counts the handshake's bytes of a connection, packet by packet in the order of their times."""
+
+    tls: bool
+    _streams: dict[bool, _Stream] = field(default_factory=lambda: {True: _Stream(), False: _Stream()})
+    _data: bool = False
+
+    def of_tcp(self, packet: Packet) -> int:
+        """How many bytes of a TCP packet are the handshake's."""
+        stream = self._streams[packet.sent]
+        if packet.flags & SYN:
+            stream.next = (packet.sequence + 1) % 2**32
+            return packet.bytes
+        if not packet.payload:
+            first = packet.flags & _FLAGS == ACK and not self._data
+            return packet.bytes if first else 0
+        self._data = True
+        if not self.tls or packet.sequence != stream.next:
+            return 0  # sent again, or out of order: what was in clear has been counted, or never is
+        stream.next = (packet.sequence + len(packet.payload)) % 2**32
+        clear = self._clear(stream, packet.payload)
+        return clear + packet.bytes - len(packet.payload) if clear else 0
+
+    def _clear(self, stream: _Stream, payload: bytes) -> int:
+        """Bytes of the records in clear that this packet completes."""
+        stream.pending += payload
+        clear = 0
+        while len(stream.pending) >= _RECORD_HEADER_BYTES:
+            size = _RECORD_HEADER_BYTES + int.from_bytes(stream.pending[3:5])
+            if len(stream.pending) < size:
+                break
+            clear += size if stream.pending[0] != _APPLICATION_DATA else 0
+            stream.pending = stream.pending[size:]
+        return clear
+
+
+def of_quic(packet: Packet) -> int:
+    """How many bytes of a QUIC datagram are the handshake's: all or none."""
+    return packet.bytes if packet.payload and packet.payload[0] & _LONG_HEADER else 0
+
+
+def of_handshake(protocol: Protocol) -> Callable[[Packet], int]:
+    """How many bytes of a packet are the handshake's, asked for each packet of one connection in turn."""
+    if protocol is Protocol.DOUDP:
+        return lambda _packet: 0
+    if protocol in (Protocol.DOQ, Protocol.DOH3):
+        return of_quic
+    return Parts(tls=protocol in ENCRYPTED).of_tcp
