@@ -174,7 +174,8 @@ def _check_rows(testbed: Testbed, campaign: str, number: int, page: str | None) 
     """Every check with its verdict, those that failed and were repeated too."""
     where = {"campaign": campaign, "round": number, "page": page}
     return [
-        where | asdict(result) | {"rtt_samples_ms": list(result.rtt_samples_ms)} for result in testbed.take_checks()
+        where | {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(result).items()}
+        for result in testbed.take_checks()
     ]
 
 

@@ -117,11 +117,7 @@ class Testbed:
 
     def _apply(self, delays_ms: tuple[float, float]) -> None:
         assert self.profile is not None
-        if not self.profile.shaped:
-            self.backend.apply(None, None)
-            return
-        down, up = self.profile.qdiscs(down_delay_ms=delays_ms[0], up_delay_ms=delays_ms[1])
-        self.backend.apply(down, up)
+        self.backend.apply(*self.profile.stages(down_delay_ms=delays_ms[0], up_delay_ms=delays_ms[1]))
 
     @contextlib.contextmanager
     def serve(
