@@ -335,6 +335,20 @@ def load_profiles(path: Path | None = None) -> dict[str, Profile]:
     return {name: _profile(table, name, f"{path}, profile '{name}'") for name, table in tables.items()}
 
 
+def own_profiles(path: Path) -> dict[str, Profile]:
+    """Links of a file of one's own, to stand beside the project's.
+
+    Raises
+    ------
+    LinkError
+        For what is not a usable link, and for a name that the project's links have.
+    """
+    own = load_profiles(path)
+    for name in load_profiles().keys() & own.keys():
+        raise LinkError("is a link of the project", where=f"{path}, profile '{name}'", next_step="Call it otherwise.")
+    return own
+
+
 def _profile(table: object, name: str, where: str) -> Profile:
     profile = checked(
         {"name": name, **table} if isinstance(table, dict) else table,
