@@ -18,6 +18,7 @@ _ROOMS = (
     "early_data",
     "key_share",
     "address_token",
+    "loss",
     "web",
 )
 
