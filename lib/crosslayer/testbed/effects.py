@@ -22,6 +22,8 @@ LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 MANAGED_MS = 10.0
 """What a managed queue may add to the delay of others' packets, ms, beside the frames that are leaving."""
 _SIGMAS = 4.0
+_SKEW = 3
+"""Packets beside: small counts are skewed, and farther from their mean than their deviation says."""
 _KOLMOGOROV = 2.2
 """One sample in about ten thousand is farther from its distribution than this over the square root of its size."""
 _FEW_BURSTS = 5
@@ -161,13 +163,13 @@ def loss_deviation(profile: Profile, packets: int) -> float:
 def loss_faults(profile: Profile, packets: int, bursts: Sequence[int], where: str) -> Iterator[str]:
     """Loss and mean length of its bursts against the profile's."""
     expected, lost = packets * profile.loss_percent / 100, sum(bursts)
-    if abs(lost - expected) > _SIGMAS * loss_deviation(profile, packets) + 1:
+    if abs(lost - expected) > _SIGMAS * loss_deviation(profile, packets) + _SKEW:
         yield f"{where} lost {lost} of {packets} packets, profile {profile.loss_percent:g} %"
     if profile.loss_in_burst_percent < 100 or len(bursts) < _FEW_BURSTS:
         return
     length = profile.loss_burst_packets or 1 / (1 - profile.loss_percent / 100)
-    deviation = math.sqrt(length * (length - 1) / len(bursts))
-    if abs(lost / len(bursts) - length) > _SIGMAS * deviation + 1 / len(bursts):
+    deviation = math.sqrt(length * (length - 1) * len(bursts))
+    if abs(lost - length * len(bursts)) > _SIGMAS * deviation + _SKEW:
         yield f"{where} loses {lost / len(bursts):.2f} packets in a row, profile {length:.2f}"
 
 

@@ -9,6 +9,9 @@ from crosslayer.campaign.plan import Plan
 from crosslayer.links import Profile, load_profiles
 from crosslayer.study import Section, Study
 
+KEPT = "kept"
+"""Variant of a query on a connection that has answered another just before."""
+
 _LOSSY = re.compile(r"(.+)-loss-(\d+(?:\.\d+)?)")
 
 
