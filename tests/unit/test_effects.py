@@ -40,9 +40,10 @@ def loss_faults(profile: Profile, bursts: list[int], packets: int = 500) -> list
 
 @pytest.mark.parametrize("profile", [RANDOM, BURSTS], ids=["random", "bursts"])
 def test_the_right_loss_passes_and_another_does_not(profile: Profile) -> None:
-    assert sum(bool(loss_faults(profile, lost(profile, 500, seed))) for seed in range(300)) <= 1
-    assert loss_faults(profile, []) != []
-    assert loss_faults(profile, lost(replace(profile, loss_percent=4 * profile.loss_percent), 500)) != []
+    probes = effects.loss_probes(profile)
+    assert sum(bool(loss_faults(profile, lost(profile, probes, seed), probes)) for seed in range(300)) <= 1
+    assert loss_faults(profile, [], probes) != []
+    assert loss_faults(profile, lost(replace(profile, loss_percent=3 * profile.loss_percent), probes), probes) != []
 
 
 def test_losses_in_a_row_are_no_independent_ones() -> None:

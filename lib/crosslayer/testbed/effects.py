@@ -15,7 +15,8 @@ from typing import Protocol
 
 from crosslayer.links import FRAME_BYTES, Profile, Queue
 
-LOSS_PROBES = 500
+LOSS_PROBES = (500, 4000)
+"""Fewest and most that look for loss; less than 0.5 % only the checks of a campaign together tell from none."""
 JITTER_PROBES = 200
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Of the quantiles of a one-way delay that a check keeps."""
@@ -23,7 +24,7 @@ MANAGED_MS = 10.0
 """What a managed queue may add to the delay of others' packets, ms, beside the frames that are leaving."""
 _SIGMAS = 4.0
 _SKEW = 3
-"""Packets beside: small counts are skewed, and farther from their mean than their deviation says."""
+"""Packets beside: small counts are skewed, and farther above their mean than their deviation says."""
 _KOLMOGOROV = 2.2
 """One sample in about ten thousand is farther from its distribution than this over the square root of its size."""
 _FEW_BURSTS = 5
@@ -120,7 +121,7 @@ def look(
     seen: dict[str, object] = {}
     faults: list[str] = []
     if profile.loss_percent:
-        crossed = prober.crossing(profile.rtt_ms, LOSS_PROBES, interval_s)
+        crossed = prober.crossing(profile.rtt_ms, loss_probes(profile), interval_s)
         runs = {"up": crossed.bursts_up, "down": crossed.bursts_down}
         seen |= {"loss_probes": crossed.sent, "nominal_loss_percent": profile.loss_percent}
         for way, sent in (("up", crossed.sent), ("down", len(crossed.up_ms))):
@@ -148,6 +149,13 @@ def quantiles(delays: Sequence[float]) -> tuple[float, ...]:
     return tuple(cuts[round(level * 100) - 1] for level in LEVELS)
 
 
+def loss_probes(profile: Profile) -> int:
+    """Packets after which a link that loses none is farther from the profile than chance takes it."""
+    share = profile.loss_percent / 100
+    enough = (1.1 * _SIGMAS * loss_deviation(profile, 1) / share) ** 2
+    return max(LOSS_PROBES[0], min(LOSS_PROBES[1], math.ceil(enough)))
+
+
 def loss_deviation(profile: Profile, packets: int) -> float:
     """Standard deviation of the number of packets lost, bursts counted in."""
     share = profile.loss_percent / 100
@@ -163,7 +171,8 @@ def loss_deviation(profile: Profile, packets: int) -> float:
 def loss_faults(profile: Profile, packets: int, bursts: Sequence[int], where: str) -> Iterator[str]:
     """Loss and mean length of its bursts against the profile's."""
     expected, lost = packets * profile.loss_percent / 100, sum(bursts)
-    if abs(lost - expected) > _SIGMAS * loss_deviation(profile, packets) + _SKEW:
+    chance = _SIGMAS * loss_deviation(profile, packets)
+    if not -chance <= lost - expected <= chance + _SKEW:
         yield f"{where} lost {lost} of {packets} packets, profile {profile.loss_percent:g} %"
     if profile.loss_in_burst_percent < 100 or len(bursts) < _FEW_BURSTS:
         return
@@ -176,14 +185,20 @@ def loss_faults(profile: Profile, packets: int, bursts: Sequence[int], where: st
 def jitter_faults(profile: Profile, delay_ms: float, delays: Sequence[float], where: str) -> Iterator[str]:
     """The distribution of one-way delays, in ascending order, against the profile's (Kolmogorov and Smirnov)."""
     table = [max(0.0, delay_ms + profile.quantile_ms((place + 0.5) / _TABLE)) for place in range(_TABLE)]
-    path_ms = statistics.median(delays) - statistics.median(table)  # bridges and the packet's own time
     size = len(delays)
-    farthest = 0.0
-    for rank, delay in enumerate(delays):
-        below = bisect.bisect(table, delay - path_ms) / _TABLE
-        farthest = max(farthest, below - rank / size, (rank + 1) / size - below)
+    # Bridges and the packet's own time come on top, as much as lets the two agree best.
+    cuts = statistics.quantiles(table, n=100, method="inclusive")
+    paths_ms = [found - cuts[round(level * 100) - 1] for level, found in zip(LEVELS, quantiles(delays), strict=True)]
+    farthest = min(_distance(table, [delay - path_ms for delay in delays]) for path_ms in paths_ms)
     if farthest > _KOLMOGOROV / math.sqrt(size):
         yield f"{where} jitter is not the profile's: its distribution is {farthest:.2f} away"
+
+
+def _distance(table: Sequence[float], delays: Sequence[float]) -> float:
+    """Greatest distance between the distribution of delays and that of a table, both in ascending order."""
+    size = len(delays)
+    below = [bisect.bisect(table, delay) / len(table) for delay in delays]
+    return max(max(share - rank / size, (rank + 1) / size - share) for rank, share in enumerate(below))
 
 
 def queue_faults(profile: Profile, queue: Queue, added_ms: float | None, where: str) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import altair as alt
 import polars as pl
 
@@ -9,10 +11,11 @@ from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.sentences import with_interval
 from crosslayer.figures.style import (
-    BLUE,
     COLUMN_WIDTH,
     EARLY_DATA,
     GREEN,
+    PURPLE,
+    SHORT,
     TEXT_WIDTH,
     TRANSPORTS,
     AnyChart,
@@ -24,12 +27,12 @@ _LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
 _OF_P99 = 100
 """Observations that a 99th percentile takes at least."""
 _SPREAD = 0.06
-_NEW = ("DoUDP", "DoTCP", "DoT", "DoH", "DoQ")
+_NEW = ("DoUDP", "DoT", "DoH", "DoQ")
 _EARLY, _KEPT, _EARLY_H3 = "DoQ 0-RTT", "DoQ kept", "DoH3 0-RTT"
 _LOOKS = {
     **{name: TRANSPORTS[name] for name in _NEW},
     _EARLY: EARLY_DATA,
-    _KEPT: Look(BLUE, "stroke", TRANSPORTS["DoT"].dash),
+    _KEPT: Look(PURPLE, "square", SHORT),
 }
 _SAVERS = {"DoQ": ("DoQ", _EARLY), "HTTP/3": ("DoH3", _EARLY_H3)}
 _SAVED_LOOKS = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Look(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
@@ -37,7 +40,11 @@ _AGAINST_UDP = (_KEPT, _EARLY, "DoQ")
 
 
 def _lookups(inputs: Inputs) -> pl.LazyFrame:
-    """Lookups of this study with `series`, `loss_percent` and `total_rtt`; one that did not come in a minute is out."""
+    """Lookups of this study with `series`, `loss_percent` and `total_rtt`.
+
+    A first flight with early data that was lost comes after the handshake. For the server that is none, and the row has
+    its error; here it is what early data costs when packets are lost, and without it 0-RTT would look immune to loss.
+    """
     named = {
         (variant, resumption): pl.concat_str(pl.col("protocol"), pl.lit(ending))
         for variant, resumption, ending in (("main", "early-data", " 0-RTT"), (KEPT, "none", " kept"))
@@ -46,7 +53,10 @@ def _lookups(inputs: Inputs) -> pl.LazyFrame:
     for (variant, resumption), name in named.items():
         series = pl.when(pl.col("variant") == variant, pl.col("resumption") == resumption).then(name).otherwise(series)
     losses = {link: told[1] for link in inputs.links if (told := lossy(link))}
-    rows = pl.concat(metrics.exchanges(inputs.dns_exchanges, resumption=kind) for kind in ("none", "early-data"))
+    early = inputs.dns_exchanges.filter(pl.col("resumption") == "early-data", ~pl.col("warming"))
+    late = early.filter(pl.col("session_resumed"), ~pl.col("early_data_accepted"), pl.col("total_ms").is_not_null())
+    whole = [metrics.exchanges(inputs.dns_exchanges, resumption=kind) for kind in ("none", "early-data")]
+    rows = pl.concat([*whole, late.filter(pl.col("error").is_not_null())])
     shown = rows.filter(pl.col("link").is_in(list(losses))).with_columns(
         series=series, loss_percent=pl.col("link").replace_strict(losses, default=None, return_dtype=pl.Float64)
     )
@@ -73,7 +83,10 @@ def loss_data(inputs: Inputs) -> pl.DataFrame:
             found.append(spared.with_columns(series=pl.lit(name), source=pl.lit(source)))
         parts += [part.with_columns(measure=pl.lit(measure)) for part in found]
     frame = pl.concat(parts, how="diagonal").filter((pl.col("measure") != "P99") | (pl.col("n") >= _OF_P99))
-    return frame.sort(pl.col("measure").replace_strict({name: at for at, name in enumerate(_LEVELS)}), "loss_percent")
+    places = {name: at for at, name in enumerate(_LEVELS)}
+    return frame.sort(
+        pl.col("measure").replace_strict(places, return_dtype=pl.Int64), "source", "series", "loss_percent"
+    )
 
 
 def _plot(frame: pl.DataFrame, looks: dict[str, Look], y_title: str, value: str, scale: alt.Scale) -> AnyChart:
@@ -178,20 +191,24 @@ def saved_verdict(frame: pl.DataFrame) -> str:
     """Where does 0-RTT stop paying?"""
     said = []
     for series in _SAVERS:
+        parts = []
         for measure in _LEVELS:
             places = _from(frame, source="early data", series=series, measure=measure)
-            if not places:
-                continue
-            first, last = places[0], places[-1]
-            stops = [loss for loss, found in places if found["low"] is not None and found["low"] <= 0]
-            ends = f" and is not told from none at {', '.join(f'{loss:g}' for loss in stops)} %" if stops else ""
-            said.append(
-                f"{series}, {_written(measure)}: {with_interval(first[1], 'RTT', 2)} at {first[0]:g} %, "
-                f"{with_interval(last[1], 'RTT', 2)} at {last[0]:g} %{ends}"
-            )
-    if not said:
-        return "Not answered: this dataset lacks lookups with and without early data."
-    return f"What early data spares, by quantile and share of packets lost. {'; '.join(said)}."
+            paying = list(takewhile(lambda place: place[1]["low"] is not None and place[1]["low"] > 0, places))
+            if paying:
+                loss, found = paying[-1]
+                parts.append(f"{_written(measure)} up to {loss:g} %, by {with_interval(found, 'RTT', 2)} there")
+            elif places:
+                parts.append(f"{_written(measure)} at no loss")
+        if parts:
+            said.append(f"{series}: {', '.join(parts)}")
+    if not said or frame["low"].drop_nulls().is_empty():
+        return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
+    return (
+        f"Early data spares time for certain (the whole interval above 0) at the quantiles and losses that follow. "
+        f"{'; '.join(said)}. Beyond, a first flight that is lost takes the early data with it, which then costs a "
+        "round-trip more than a full handshake that was repeated."
+    )
 
 
 FIGURES = (

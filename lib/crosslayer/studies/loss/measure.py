@@ -1,8 +1,7 @@
 """One lookup over every transport on a link that loses packets: on a new connection, with early data, on a kept one.
 
 A lost DoUDP query is asked again after a second; what else is lost is the transport's own affair. HTTP/3 is that of
-DoH3: one small GET, with a full handshake and as early data. That counts also where the server got it late because
-its first flight was lost.
+DoH3: one small GET, with a full handshake and as early data.
 """
 
 from __future__ import annotations
@@ -99,11 +98,7 @@ class Loss(Measurer):
             for resumption, warming in steps
         ]
         events = self.bench.server.events()
-        rows = [exchange_columns(result, events) for result in done]
-        # Early data whose flight was lost comes after the handshake: what that costs is the question, not a fault.
-        if done[-1].error is None and rows[-1].get("early_data_accepted") is False:
-            rows[-1]["error"] = None
-        return rows
+        return [exchange_columns(result, events) for result in done]
 
     def _kept(self, protocol: Protocol, name: str) -> dict[str, Any]:
         """A query on a connection that has answered one; its handshake is over, so it takes none."""
