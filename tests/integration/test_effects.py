@@ -45,15 +45,10 @@ def count(testbed: Testbed, profile: Profile) -> dict[str, Any]:
     """What became of 20,000 packets and of their echoes."""
     check = testbed.set_link(profile)
     # Jitter in order has to be looked at packet by packet: each waits for the one before it.
-    ordered = not profile.jitter_reorders
-    crossing = testbed._prober.crossing(
-        profile.rtt_ms, PACKETS // (10 if ordered else 1), 0.006 if ordered else INTERVAL_S
-    )
-    overtaken = sum(
-        (number * INTERVAL_S * 1e3 + delay) > ((number + 1) * INTERVAL_S * 1e3 + crossing.up_ms[number + 1])
-        for number, delay in crossing.up_ms.items()
-        if number + 1 in crossing.up_ms
-    )
+    packets, interval_s = (PACKETS, INTERVAL_S) if profile.jitter_reorders else (PACKETS // 10, 0.006)
+    crossing = testbed._prober.crossing(profile.rtt_ms, packets, interval_s)
+    up = crossing.up_ms
+    overtaken = sum(up[n] > up[n + 1] + interval_s * 1e3 for n in up if n + 1 in up)
     ways = {"up": (crossing.sent, crossing.bursts_up, crossing.up_ms)}
     ways["down"] = (len(crossing.up_ms), crossing.bursts_down, crossing.down_ms)
     return {

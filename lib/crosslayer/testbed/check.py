@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from crosslayer.links import FRAME_BYTES, Profile, Queue
@@ -131,25 +131,32 @@ class Prober:
         self._reflected.clear()
         far = self._echo.getsockname()
         sent: list[int] = []
+        back: dict[int, int] = {}
+
+        def take(wait_s: float) -> None:
+            self._near.settimeout(wait_s)
+            data, when = receive(self._near)
+            if len(data) == _PROBE.size:
+                number, series = _PROBE.unpack(data)
+                if series == sent[0]:
+                    back[number] = when
+
         begin = time.perf_counter()
         for number in range(probes):
             while (left := begin + number * interval_s - time.perf_counter()) > 0:
                 time.sleep(left)
             sent.append(time.time_ns())
+            self._near.settimeout(None)
             self._near.sendto(_PROBE.pack(number, sent[0]), far)
-        back: dict[int, int] = {}
+            with suppress(BlockingIOError):  # a long series is more than the socket holds
+                while True:
+                    take(0)
         deadline = time.monotonic() + expected_ms / 1e3 + _WAIT_S
         while len(back) < probes and (left := deadline - time.monotonic()) > 0:
-            self._near.settimeout(left)
             try:
-                data, when = receive(self._near)
+                take(left)
             except TimeoutError:
                 break
-            if len(data) != _PROBE.size:
-                continue
-            number, series = _PROBE.unpack(data)
-            if series == sent[0] and number < probes:
-                back[number] = when
         return sent, back
 
     def queueing_ms(self, direction: str, queue: Queue) -> float | None:
