@@ -1,7 +1,8 @@
 """Link profiles: what an access link is, read from `emulation/profiles.toml` (or a file like it) and checked.
 
-A profile becomes two queueing disciplines, one per direction, in the terms of `sch_netem`. Both
-backends of the testbed apply the same description. No network and no clock here.
+A profile becomes queueing disciplines for each direction: one of `sch_netem`, or three stages in a row where a queue is
+managed or jitter reorders what a rate has put in order. Both backends of the testbed apply the same description. No
+network and no clock here. docs/links.md says what each effect is.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from statistics import NormalDist
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
@@ -23,8 +25,16 @@ FRAME_BYTES = 1514
 """A full Ethernet frame as netem counts it: 1500 bytes of IP and the 14-byte header."""
 
 _DEFAULT_LIMIT = 1000
+_IN_ORDER_MBIT = 100_000.0
+"""A rate that takes no time, and yet has netem keep packets in order."""
+_LEAST_QUEUE_FRAMES = 2
+_BURST_MS = 1.0
+_CODEL_FRAMES = 1.5
+"""Target of fq_codel in frames, where that is more than its 5 ms: RFC 8290, section 5.2.1, asks for one at least."""
+_CODEL_TARGET_MS = 5.0
 _RTT_ALONE = re.compile(r"rtt-(\d{1,4}(?:\.\d+)?)")
 
+Distribution = Literal["normal", "pareto", "paretonormal"]
 Amount = Annotated[float, Meta(ge=0)]
 Rate = Annotated[float, Meta(gt=0)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
@@ -36,7 +46,7 @@ class LinkError(CrosslayerError):
 
 @dataclass(frozen=True, slots=True)
 class Qdisc:
-    """One direction of a link, as `sch_netem` applies it."""
+    """A stage of one direction of a link, as `sch_netem` applies it; mostly the only one."""
 
     delay_ms: float
     """One-way delay, ms."""
@@ -45,9 +55,13 @@ class Qdisc:
     limit_packets: int
     """Packets in flight and queued before the tail is dropped."""
     jitter_ms: float = 0.0
-    """Standard deviation of the delay, ms."""
+    """Scale of the delay's distribution, ms."""
     jitter_distribution: str | None = None
     loss_percent: float = 0.0
+    loss_burst_packets: float | None = None
+    """Mean length of a bad state, packets; None for losses that do not depend on each other."""
+    loss_in_burst_percent: float = 100.0
+    """Share of the packets of a bad state that are lost."""
     reorder_percent: float = 0.0
 
     def tc_arguments(self) -> list[str]:
@@ -62,13 +76,58 @@ class Qdisc:
             words += [f"{self.jitter_ms * 1e3:.3f}us"]
             if self.jitter_distribution:
                 words += ["distribution", self.jitter_distribution]
-        if self.loss_percent:
+        if self.loss_percent and self.loss_burst_packets is None:
             words += ["loss", "random", f"{self.loss_percent}%"]
+        elif self.loss_percent and self.loss_burst_packets is not None:
+            bad = self.loss_percent / self.loss_in_burst_percent  # share of the packets that meet the bad state
+            leave = 1 / self.loss_burst_packets
+            enter = leave * bad / (1 - bad)
+            rates = (enter * 100, leave * 100, self.loss_in_burst_percent)
+            words += ["loss", "gemodel", *(f"{rate:.7f}%" for rate in rates)]
         if self.reorder_percent:
             words += ["reorder", f"{self.reorder_percent}%"]
         if self.rate_mbit is not None:
             words += ["rate", f"{round(self.rate_mbit * 1e6)}bit"]
         return words
+
+    def tc_commands(self) -> list[list[str]]:
+        """What follows `tc qdisc add dev DEVICE`, command by command."""
+        return [["root", *self.tc_arguments()]]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The stage of a direction where packets wait for their turn, as its discipline has it."""
+
+    discipline: Literal["fifo", "fq_codel", "cake"]
+    rate_mbit: float
+    limit_bytes: int
+    """Bytes that wait before the tail of a FIFO is dropped; the others manage their length by themselves."""
+
+    @property
+    def longest_ms(self) -> float | None:
+        """What a packet waits in a full FIFO, ms; None where it is managed."""
+        return self.limit_bytes * 8e-3 / self.rate_mbit if self.discipline == "fifo" else None
+
+    def tc_commands(self) -> list[list[str]]:
+        """What follows `tc qdisc add dev DEVICE`, command by command.
+
+        The stage behind it has the same rate and spaces packets exactly, so that the token bucket may let through what
+        a late timer held up: 1 ms, or two frames.
+        """
+        rate = f"{round(self.rate_mbit * 1e6)}bit"
+        if self.discipline == "cake":
+            return [["root", "cake", "bandwidth", rate, "besteffort", "raw"]]
+        burst = max(2 * FRAME_BYTES, round(self.rate_mbit * 1e6 * _BURST_MS / 8e3))
+        limit = self.limit_bytes if self.discipline == "fifo" else _DEFAULT_LIMIT * FRAME_BYTES * 100
+        bucket = ["root", "handle", "1:", "tbf", "rate", rate, "burst", str(burst), "limit", str(limit)]
+        if self.discipline == "fifo":
+            return [bucket]
+        target = max(_CODEL_TARGET_MS, _CODEL_FRAMES * FRAME_BYTES * 8e-3 / self.rate_mbit)
+        return [bucket, ["parent", "1:1", "fq_codel", "target", f"{target * 1e3:.0f}us"]]
+
+
+Stage = Qdisc | Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +151,51 @@ class Profile:
     """Rate towards the server, Mbit/s; None where it is not shaped."""
     queue_packets: Annotated[int, Meta(ge=1)] = _DEFAULT_LIMIT
     """Packets the bottleneck queues beyond the bandwidth-delay product."""
+    queue: Literal["fifo", "fq_codel", "cake"] | None = None
+    """Discipline of the bottleneck's queue; None for netem's own, a FIFO whose limit also counts what is in flight."""
+    queue_bdp: Rate | None = None
+    """Length of the bottleneck's FIFO in bandwidth-delay products, instead of `queue_packets`."""
     jitter_ms: Amount = 0.0
-    """Standard deviation of the one-way delay, ms, on each direction."""
-    jitter_distribution: Literal["normal", "pareto", "paretonormal"] | None = None
+    """Scale of the one-way delay's distribution, ms, on each direction."""
+    jitter_distribution: Distribution | None = None
+    """netem's: its tables have a standard deviation of about 1. None: uniform, as far as `jitter_ms` to either side."""
+    jitter_reorders: bool = True
+    """Packets with less delay overtake others; else each waits for the one before it."""
     loss_percent: Percent = 0.0
-    """Independent loss on each direction, percent."""
+    """Loss on each direction, percent."""
+    loss_burst_packets: Annotated[float, Meta(ge=1)] | None = None
+    """Mean length of a burst of loss, packets (Gilbert-Elliott); None for losses that do not depend on each other."""
+    loss_in_burst_percent: Annotated[float, Meta(gt=0, le=100)] = 100.0
+    """Share of the packets of a burst that are lost."""
     reorder_percent: Percent = 0.0
     """Share of packets that overtake the delayed ones, percent."""
+    cross_traffic: Literal["bulk", "paced"] | None = None
+    """What else goes through the same queue while something is measured: a TCP download or paced UDP."""
+    cross_mbit: Rate | None = None
+    """Of paced cross-traffic, Mbit/s; half of the rate where it is not said."""
+    cross_direction: Literal["down", "up"] = "down"
     source: str = ""
     """Where the values are from."""
 
     def __post_init__(self) -> None:
         if not self.title:
             object.__setattr__(self, "title", self.name)
+        if self.queue_bdp and not (self.rtt_ms and (self.download_mbit or self.upload_mbit)):
+            raise FieldError("has no product of rate and delay", key="queue_bdp", next_step="Give rtt_ms and a rate.")
+        if self.queue and not (self.download_mbit or self.upload_mbit):
+            raise FieldError("has no rate to queue at", key="queue", next_step="Give download_mbit or upload_mbit.")
+        if self.queue in ("fq_codel", "cake") and self.queue_bdp:
+            raise FieldError("manages its length itself", key="queue_bdp", next_step="Leave it out.")
+        if self.loss_burst_packets and not self.loss_percent:
+            raise FieldError("has no loss to come in bursts", key="loss_burst_packets", next_step="Give loss_percent.")
+        if self.loss_in_burst_percent < 100 and not self.loss_burst_packets:
+            raise FieldError("has no bursts", key="loss_in_burst_percent", next_step="Give loss_burst_packets.")
+        if self.loss_burst_packets and self.loss_percent >= self.loss_in_burst_percent:
+            raise FieldError(
+                "is more than a burst has", key="loss_percent", next_step="Give less than loss_in_burst_percent."
+            )
+        if self.cross_traffic == "paced" and not (self.cross_mbit or self.cross_rate_mbit):
+            raise FieldError("has no rate to be a half of", key="cross_traffic", next_step="Give cross_mbit.")
         if self.jitter_distribution and not self.jitter_ms:
             raise FieldError("has no jitter to distribute", key="jitter_distribution", next_step="Give jitter_ms too.")
         if self.reorder_percent and not self.rtt_ms:
@@ -122,8 +213,64 @@ class Profile:
             or self.reorder_percent
         )
 
+    @property
+    def cross_rate_mbit(self) -> float | None:
+        """Rate of paced cross-traffic, Mbit/s."""
+        rate = self.download_mbit if self.cross_direction == "down" else self.upload_mbit
+        return self.cross_mbit or (rate / 2 if rate else None)
+
+    def quantile_ms(self, level: float) -> float:
+        """What jitter adds to the one-way delay of that share of packets at most, ms; level from 0 to 1."""
+        if self.jitter_distribution is None:
+            return self.jitter_ms * (2 * level - 1)
+        return self.jitter_ms * _TABLES[self.jitter_distribution](level)
+
+    def queues(self) -> tuple[Queue | None, Queue | None]:
+        """Downlink's and uplink's stage of waiting; None where netem's own does, or there is no rate."""
+        discipline = self.queue or ("fifo" if self.queue_bdp else None)
+        if discipline is None:
+            return None, None
+        down, up = (
+            None if rate is None else Queue(discipline, rate, self._queue_bytes(rate))
+            for rate in (self.download_mbit, self.upload_mbit)
+        )
+        return down, up
+
+    def _queue_bytes(self, rate_mbit: float) -> int:
+        if self.queue_bdp is None:
+            return self.queue_packets * FRAME_BYTES
+        return max(_LEAST_QUEUE_FRAMES * FRAME_BYTES, round(self.queue_bdp * rate_mbit * self.rtt_ms * 1e3 / 8))
+
+    def stages(
+        self, *, down_delay_ms: float | None = None, up_delay_ms: float | None = None
+    ) -> tuple[tuple[Stage, ...], tuple[Stage, ...]]:
+        """Downlink's and uplink's stages in the order packets meet them; none for a link that shapes nothing.
+
+        One, or three: delay, jitter and loss; the queue; the time a packet takes at the rate.
+        """
+        if not self.shaped:
+            return (), ()
+        down, up = (
+            self._stages(qdisc, queue)
+            for qdisc, queue in zip(
+                self.qdiscs(down_delay_ms=down_delay_ms, up_delay_ms=up_delay_ms), self.queues(), strict=True
+            )
+        )
+        return down, up
+
+    def _stages(self, whole: Qdisc, queue: Queue | None) -> tuple[Stage, ...]:
+        reorders = whole.jitter_ms and self.jitter_reorders
+        if not reorders and whole.jitter_ms and whole.rate_mbit is None:
+            return (replace(whole, rate_mbit=_IN_ORDER_MBIT),)
+        if whole.rate_mbit is None or not (queue or reorders):
+            return (whole,)
+        ordered = None if reorders or not whole.jitter_ms else _IN_ORDER_MBIT
+        path = replace(whole, rate_mbit=ordered, limit_packets=100 * _DEFAULT_LIMIT)
+        queue = queue or Queue("fifo", whole.rate_mbit, self._queue_bytes(whole.rate_mbit))
+        return path, queue, Qdisc(0.0, whole.rate_mbit, 100 * _DEFAULT_LIMIT)
+
     def qdiscs(self, *, down_delay_ms: float | None = None, up_delay_ms: float | None = None) -> tuple[Qdisc, Qdisc]:
-        """Downlink and uplink discipline; the delays are half the RTT unless a calibration gives others."""
+        """Downlink and uplink as netem alone has them; delays are half the RTT unless a calibration gives others."""
         half = self.rtt_ms / 2
         return (
             self._qdisc(self.download_mbit, half if down_delay_ms is None else down_delay_ms),
@@ -141,8 +288,28 @@ class Profile:
             jitter_ms=self.jitter_ms,
             jitter_distribution=self.jitter_distribution,
             loss_percent=self.loss_percent,
+            loss_burst_packets=self.loss_burst_packets,
+            loss_in_burst_percent=self.loss_in_burst_percent,
             reorder_percent=self.reorder_percent,
         )
+
+
+def _normal(level: float) -> float:
+    """netem's table ends at 4."""
+    return 4.0 * (2 * level - 1) if level in (0, 1) else max(-4.0, min(4.0, NormalDist().inv_cdf(level)))
+
+
+def _pareto(level: float) -> float:
+    """Shape 3, mean 0, and cut at 4 like the table (iproute2, netem/pareto.c)."""
+    return 4.0 if level == 1 else min(4.0, ((1 - level) ** (-1 / 3) - 1.5) * 4 / 3)
+
+
+def _paretonormal(level: float) -> float:
+    return 0.25 * _normal(level) + 0.75 * _pareto(level)
+
+
+_TABLES: Final = {"normal": _normal, "pareto": _pareto, "paretonormal": _paretonormal}
+"""Quantile functions of iproute2's tables, whose values are multiples of the scale."""
 
 
 def find_profiles_file() -> Path:
@@ -168,6 +335,20 @@ def load_profiles(path: Path | None = None) -> dict[str, Profile]:
     return {name: _profile(table, name, f"{path}, profile '{name}'") for name, table in tables.items()}
 
 
+def own_profiles(path: Path) -> dict[str, Profile]:
+    """Links of a file of one's own, to stand beside the project's.
+
+    Raises
+    ------
+    LinkError
+        For what is not a usable link, and for a name that the project's links have.
+    """
+    own = load_profiles(path)
+    for name in load_profiles().keys() & own.keys():
+        raise LinkError("is a link of the project", where=f"{path}, profile '{name}'", next_step="Call it otherwise.")
+    return own
+
+
 def _profile(table: object, name: str, where: str) -> Profile:
     profile = checked(
         {"name": name, **table} if isinstance(table, dict) else table,
@@ -181,6 +362,89 @@ def _profile(table: object, name: str, where: str) -> Profile:
             f"is {profile.name!r}", where=f"{where}, key 'name'", next_step=f"Leave it out: [{name}] names it."
         )
     return profile
+
+
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)%?")
+_MS = re.compile(r"(\d+(?:\.\d+)?)(?:ms)?")
+_BDP = re.compile(r"(\d+(?:\.\d+)?)bdp")
+_CROSS = re.compile(r"(bulk|paced)(?::(\d+(?:\.\d+)?))?(?:,(down|up))?")
+
+
+def varied(
+    profile: Profile,
+    *,
+    loss: str | None = None,
+    jitter: str | None = None,
+    queue: str | None = None,
+    cross: str | None = None,
+) -> Profile:
+    """A profile with effects of one's own, in the words of the command line; its name tells them.
+
+    Parameters
+    ----------
+    loss
+        `1%`, or with the mean length of its bursts in packets `1%,3`.
+    jitter
+        `5ms`, with a distribution `5ms,normal`, and with `ordered` where nothing is to be overtaken.
+    queue
+        `10bdp`, `100` packets, `fifo`, `fq_codel` or `cake`.
+    cross
+        `bulk`, `paced`, `paced:20` (Mbit/s); upwards with `,up`.
+
+    Raises
+    ------
+    LinkError
+        For a word that is none of these, or an effect that the link cannot have.
+    """
+    values: dict[str, Any] = {}
+    if loss is not None:
+        share, _, burst = loss.partition(",")
+        values["loss_percent"] = _number(_PERCENT, share, "--loss", "a percentage, like 1% or 1%,3")
+        if burst:
+            values["loss_burst_packets"] = _number(_MS, burst, "--loss", "a length of bursts in packets, like 1%,3")
+    if jitter is not None:
+        scale, *words = jitter.split(",")
+        values["jitter_ms"] = _number(_MS, scale, "--jitter", "a time, like 5ms or 5ms,normal or 5ms,normal,ordered")
+        values["jitter_reorders"] = "ordered" not in words
+        if named := [word for word in words if word != "ordered"]:
+            values["jitter_distribution"] = ",".join(named)
+    if queue is not None:
+        if found := _BDP.fullmatch(queue):
+            values["queue_bdp"] = float(found[1])
+        elif queue.isdigit():
+            values |= {"queue": "fifo", "queue_packets": int(queue)}
+        else:
+            values["queue"] = queue
+    if cross is not None:
+        if (told := _CROSS.fullmatch(cross)) is None:
+            raise LinkError(
+                f"is {cross!r}", where="--with", next_step="Write bulk, paced or paced:20; upwards bulk,up."
+            )
+        values |= {"cross_traffic": told[1], "cross_mbit": told[2] and float(told[2])}
+        values["cross_direction"] = told[3] or "down"
+    if not values:
+        return profile
+    known = {name: getattr(profile, name) for name in profile.__slots__}
+    said = [f"{option} {word}" for option, word in zip(_OPTIONS, (loss, jitter, queue, cross), strict=True) if word]
+    title = f"{profile.title}, {', '.join(said)}"
+    return checked(
+        known
+        | values
+        | {"name": f"{profile.name}+{'+'.join(w for w in (loss, jitter, queue, cross) if w)}", "title": title},
+        Profile,
+        where=f"link {profile.name} with {', '.join(said)}",
+        error=LinkError,
+        next_step="docs/links.md has examples.",
+    )
+
+
+_OPTIONS: Final = ("loss", "jitter", "queue", "with")
+
+
+def _number(pattern: re.Pattern[str], word: str, option: str, expected: str) -> float:
+    if (found := pattern.fullmatch(word)) is None:
+        raise LinkError(f"is {word!r}", where=option, next_step=f"Write {expected}.")
+    return float(found[1])
 
 
 def rtt_alone(name: str) -> Profile | None:

@@ -135,7 +135,7 @@ def test_what_the_host_adds_is_not_calibrated_into_the_link() -> None:
         def __init__(self, path_ms: float) -> None:
             self.path_ms = path_ms
 
-        def rtt_samples_ms(self, _expected_ms: float) -> list[float]:
+        def rtt_samples_ms(self, _expected_ms: float, interval_s: float) -> list[float]:
             return [sum(applied[-1]) + self.path_ms] * check.PROBES
 
     check.calibrated_delays(Late(0.4), profile, applied.append)  # type: ignore[arg-type]

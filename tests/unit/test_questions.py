@@ -13,8 +13,15 @@ from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES
 
-RTT_MS = {"fiber": 14.77, "dsl": 42.36, "dsl-uplink-x4": 42.36, "4g": 91.85}
-UP_MBIT = {"fiber": 109.1, "dsl": 0.842152, "dsl-uplink-x4": 3.368608, "4g": 21.18}
+RTT_MS = {"fiber": 14.77, "dsl": 42.36, "dsl-uplink-x4": 42.36, "4g": 91.85, "4g-loss-0": 91.85, "4g-loss-5": 91.85}
+UP_MBIT = {
+    "fiber": 109.1,
+    "dsl": 0.842152,
+    "dsl-uplink-x4": 3.368608,
+    "4g": 21.18,
+    "4g-loss-0": 21.18,
+    "4g-loss-5": 21.18,
+}
 FIGURES = {figure.name: figure for study in STUDIES.values() for figure in study.figures}
 QUESTIONS = {
     "serialisation": "dsl-serialisation",
@@ -22,6 +29,7 @@ QUESTIONS = {
     "key-share": "key-share-cost",
     "address-token": "token-worth",
     "one-connection": "one-connection-worth",
+    "loss": "loss-early-data",
 }
 ROUNDS = 30
 
@@ -185,6 +193,45 @@ def test_a_key_share_costs_what_it_was_made_to() -> None:
     expected = frame.filter(source="expected", link="dsl", protocol="DoQ")["median"][0]
     assert expected == pytest.approx((1288 + 34) * 8 / 842.152, rel=1e-6)
     assert "of which the bytes are 12.6 ms" in answer("key-share", of)
+
+
+def lookups(late_early_data: int) -> Inputs:
+    """One lookup in six loses a packet at 5 %: repeated after a second, on a kept connection after 1.1 RTTs."""
+    rtt = RTT_MS["4g-loss-0"]
+    kinds = {
+        ("DoUDP", "none", "main"): (1.0, 1000 / rtt),
+        ("DoQ", "none", "main"): (2.0, 1000 / rtt),
+        ("DoH3", "none", "main"): (2.0, 1000 / rtt),
+        ("DoQ", "early-data", "main"): (1.0, 0.0),
+        ("DoH3", "early-data", "main"): (1.0, 0.0),
+        ("DoQ", "none", "kept"): (1.0, 1.1),
+    }
+    rows = [
+        row("loss", link, number)
+        | {"protocol": protocol, "resumption": resumption, "variant": variant, "warming": False}
+        | {"session_resumed": True, "early_data_accepted": not late, "error": "came late" if late else None}
+        | {"total_ms": rtt * (rtts + more * (link == "4g-loss-5" and number % 6 == 0) + 13 * late)}
+        for link in ("4g-loss-0", "4g-loss-5")
+        for (protocol, resumption, variant), (rtts, more) in kinds.items()
+        for number in range(120)
+        for late in [link == "4g-loss-5" and resumption == "early-data" and number < late_early_data]
+    ]
+    return inputs(["4g-loss-0", "4g-loss-5"], dns_exchanges=rows)
+
+
+def test_a_lost_first_flight_is_what_early_data_costs() -> None:
+    frame = FIGURES["loss-lookups"].data(lookups(late_early_data=0))
+    saved = frame.filter(source="early data", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
+    assert saved["median"] == pytest.approx(1 + 1000 / RTT_MS["4g"], abs=0.01)
+    said = draw(FIGURES["loss-lookups"], lookups(0), "").verdict
+    assert "on a kept connection at the 95th percentile from 5 % of loss on" in str(said)
+    assert "on a new connection nowhere" in str(said)
+    frame = FIGURES["loss-lookups"].data(lookups(late_early_data=20))
+    saved = frame.filter(source="early data", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
+    assert saved["n"] == 120
+    assert saved["median"] == pytest.approx(2 + 1000 / RTT_MS["4g"] - 14, abs=0.01)
+    said = draw(FIGURES["loss-early-data"], lookups(20), "").verdict
+    assert "DoQ: median up to 5 %, by 1.00 [1.00, 1.00] RTT there, 95th percentile up to 0 %" in str(said)
 
 
 @pytest.mark.parametrize("study", QUESTIONS)

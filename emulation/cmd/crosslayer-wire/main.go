@@ -101,12 +101,13 @@ func loadModule(file string) error {
 	return nil
 }
 
-// serve runs `tc` with the words of each line; the answer is its output and its exit status.
+// serve runs the words of each line, `tc` or `ip` first; the answer is its output and its exit status.
 func serve() {
-	tc := os.Getenv("TC")
+	programs := map[string]string{"tc": os.Getenv("TC"), "ip": os.Getenv("IP")}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		out, err := exec.Command(tc, strings.Fields(lines.Text())...).CombinedOutput()
+		words := strings.Fields(lines.Text())
+		out, err := exec.Command(programs[words[0]], words[1:]...).CombinedOutput()
 		os.Stdout.Write(out)
 		code := 0
 		if err != nil {

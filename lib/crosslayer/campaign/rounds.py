@@ -6,6 +6,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from crosslayer import pages, places
@@ -37,6 +38,8 @@ class Job:
     profiles: dict[str, Profile]
     """Every link that the plan may name, by name."""
     backend: str
+    own_pages: tuple[Path, ...] = ()
+    """Folders of pages beside the project's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
         Where a round cannot be measured.
     """
     spec_dir = pages.find_spec_dir()
-    specs = pages.load_pages(spec_dir)
+    specs = pages.load_pages(spec_dir, *job.own_pages)
     programs = find_browser()
     versions = provenance.packages() | job.measurer.versions(job.plan)
     server = places.find("server").path
@@ -104,7 +107,9 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
         try:
             with (
                 Testbed(job.backend, congestion_control=job.plan.congestion_control) as testbed,
-                testbed.serve(served, spec_dir=spec_dir, **job.measurer.server_options(job.plan)) as far_end,
+                testbed.serve(
+                    served, spec_dir=spec_dir, own=job.own_pages, **job.measurer.server_options(job.plan)
+                ) as far_end,
                 job.measurer(Bench(job.plan, job.campaign, specs, *far_end, programs, testbed.folder)) as measuring,
             ):
                 over = testbed.backend
@@ -157,22 +162,26 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
     result = testbed.set_link(profile) if changed else testbed.check_link()
     if not result.passed and not changed:
         result = testbed.set_link(profile)
-    rows: dict[str, list[Any]] = {"link_checks": _check_rows(testbed, job.campaign, number, cell.page)}
+    checks = _check_rows(testbed, job.campaign, number, cell.page)
+    rows: dict[str, list[Any]] = {"link_checks": checks}
     failures = 0
     conditions = [*measuring.conditions(cell), *measuring.self_checks(cell, number)]
-    for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
-        if result.passed:
-            found = measuring.measure(condition, cell, number, position)
-        else:
-            why = f"not measured: the link's check failed ({result.verdict})"
-            found = measuring.failed(condition, cell, number, position, why)
-        faults = 0
-        for table, some in found.items():
-            rows.setdefault(table, []).extend(some)
-            faults += sum(row.get("error") is not None for row in some)
-        if faults:
-            testbed.raise_if_dead()  # at once: whatever follows would fail too
-        failures += faults
+    with testbed.cross_traffic() as cross:
+        for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
+            if result.passed:
+                time.sleep(profile.rtt_ms / 1e3)  # or what closes the connection before is still on the link
+                found = measuring.measure(condition, cell, number, position)
+            else:
+                why = f"not measured: the link's check failed ({result.verdict})"
+                found = measuring.failed(condition, cell, number, position, why)
+            faults = 0
+            for table, some in found.items():
+                rows.setdefault(table, []).extend(some)
+                faults += sum(row.get("error") is not None for row in some)
+            if faults:
+                testbed.raise_if_dead()  # at once: whatever follows would fail too
+            failures += faults
+    checks[-1]["cross_mbit"] = cross.mbit
     where = {"campaign": job.campaign, "round": number, "link": cell.link, "study": job.plan.study, "page": cell.page}
     rows["machine"] = [where | asdict(meter.usage())]
     return rows, failures
@@ -182,7 +191,8 @@ def _check_rows(testbed: Testbed, campaign: str, number: int, page: str | None) 
     """Every check with its verdict, those that failed and were repeated too."""
     where = {"campaign": campaign, "round": number, "page": page}
     return [
-        where | asdict(result) | {"rtt_samples_ms": list(result.rtt_samples_ms)} for result in testbed.take_checks()
+        where | {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(result).items()}
+        for result in testbed.take_checks()
     ]
 
 

@@ -33,6 +33,7 @@ def measure(
     backend: str = "auto",
     say: Callable[[str], None] = print,
     source: Source = measured_here,
+    own_pages: tuple[Path, ...] = (),
 ) -> Path:
     """Measure what the plan asks for and is not in the folder yet, then export it.
 
@@ -52,6 +53,8 @@ def measure(
         Takes lines for the user.
     source
         Where the rounds come from: this process, which is in private namespaces then, or guests.
+    own_pages
+        Folders of pages beside the project's.
 
     Returns
     -------
@@ -75,7 +78,7 @@ def measure(
         ]
         if todo:
             _check_room(folder)
-            job = Job(plan, campaign, todo, measurer, dict(profiles), backend)
+            job = Job(plan, campaign, todo, measurer, dict(profiles), backend, own_pages)
             failures = _keep_all(store, job, source, say)
             store.set_fact("ended", _now())
             if failures:

@@ -441,6 +441,9 @@ class Machines(_OfStudy, table="machine"):
     pressure_ms = Column(float, "time in which something waited for a processor (PSI, some)", MACHINE)
 
 
+_LEVELS = "5th, 25th, 50th, 75th and 95th percentile"
+
+
 class LinkChecks(Table, table="link_checks"):
     """A check of the emulated link; one that failed, and the next after a new calibration, are two rows."""
 
@@ -461,6 +464,17 @@ class LinkChecks(Table, table="link_checks"):
     nominal_up_mbit = Column(float, "uplink rate of the profile; null where unshaped", CHECK)
     configured_down_delay_ms = Column(float, "netem delay towards the client, after calibration", CHECK)
     configured_up_delay_ms = Column(float, "netem delay towards the server, after calibration", CHECK)
+    loss_probes = Column(int, "small packets sent up to see loss by; those that arrived were echoed", CHECK)
+    nominal_loss_percent = Column(float, "loss of the profile on each direction, percent; null where none", CHECK)
+    lost_down = Column(int, "of the echoes, those lost on the way to the client", CHECK)
+    lost_up = Column(int, "of the probes, those lost on the way to the server", CHECK)
+    bursts_down = Column(int, "runs of lost packets towards the client", CHECK)
+    bursts_up = Column(int, "runs of lost packets towards the server", CHECK)
+    delay_quantiles_down_ms = Column(list[float], f"one-way delay to the client: {_LEVELS}; null without jitter")
+    delay_quantiles_up_ms = Column(list[float], f"one-way delay to the server: {_LEVELS}; null without jitter")
+    queueing_down_ms = Column(float, "what the downlink's queue adds to others' packets at twice its rate", CHECK)
+    queueing_up_ms = Column(float, "what the uplink's queue adds to others' packets at twice its rate", CHECK)
+    cross_mbit = Column(float, "payload that cross-traffic delivered while the round was measured", CHECK)
     verdict = Column(str, "pass, or what was out of tolerance", CHECK, required=True)
 
 

@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 
 @click.command("link", context_settings={"ignore_unknown_options": True})
 @click.argument("profile")
+@click.option(
+    "--links",
+    "links_file",
+    type=click.Path(path_type=Path),
+    help="A TOML file of links of your own, beside those there are.",
+)
+@click.option("--loss", metavar="1%[,3]", help="Packets lost in each direction, and the mean length of their bursts.")
+@click.option(
+    "--jitter", metavar="5ms[,normal][,ordered]", help="Jitter in each direction; ordered: nothing overtakes."
+)
+@click.option("--queue", metavar="10bdp|100|fifo|fq_codel|cake", help="Length or discipline of the bottleneck's queue.")
+@click.option("--with", "cross", metavar="bulk|paced[:20][,up]", help="Cross-traffic through the same queue.")
 @CLOCK
 @click.option(
     "--writable",
@@ -29,6 +41,11 @@ if TYPE_CHECKING:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def command(
     profile: str,
+    links_file: Path | None,
+    loss: str | None,
+    jitter: str | None,
+    queue: str | None,
+    cross: str | None,
     clock: Clock,
     writable: tuple[Path, ...],
     backend: str,
@@ -46,11 +63,13 @@ def command(
     crosslayer link fiber -- ping -c 3 '$CROSSLAYER_SERVER'
     crosslayer link 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     crosslayer link dsl --no-server -- bash
+    crosslayer link 4g --loss 1% --queue 10bdp --with bulk -- ping -c 20 '$CROSSLAYER_SERVER'
     crosslayer link --clock virtual 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     """
-    from crosslayer.links import choose, load_profiles
+    from crosslayer.links import choose, load_profiles, own_profiles, varied
 
-    chosen = choose(load_profiles(), profile)
+    known = load_profiles() | (own_profiles(links_file) if links_file else {})
+    chosen = varied(choose(known, profile), loss=loss, jitter=jitter, queue=queue, cross=cross)
     words = list(command[1:] if command[0] == "--" else command)
     if not words:
         raise click.UsageError("There is no COMMAND after --.")

@@ -35,8 +35,8 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
     type=click.Path(path_type=Path),
     help="A TOML file whose keys are the plan's, instead of --study and --size.",
 )
-@click.option("--links", help="Link profiles, separated by commas.")
-@click.option("--pages", help="Pages, separated by commas.")
+@click.option("--links", help="Link profiles, separated by commas; FILE.toml stands for all of a file of your own.")
+@click.option("--pages", help="Pages, separated by commas; a folder stands for the page it is, or those in it.")
 @click.option("--rounds", type=int, help="Repetitions of every cell.")
 @click.option("--seed", type=int, help="Draws every random order.")
 @click.option(
@@ -70,10 +70,22 @@ def command(
     The last line of output is the dataset's folder.
     """
     from crosslayer.campaign.plan import changed, check_names
-    from crosslayer.pages import find_spec_dir, load_pages
+    from crosslayer.links import Profile, own_profiles
+    from crosslayer.pages import find_spec_dir, load_pages, own_pages
 
+    own_links: dict[str, Profile] = {}
+    own_folders: tuple[Path, ...] = ()
+    named: dict[str, list[str]] = {"links": [], "pages": []}
+    for name in links.split(",") if links else ():
+        more = own_profiles(Path(name)) if name.endswith(".toml") else {}
+        own_links |= more
+        named["links"] += more or [name]
+    for name in pages.split(",") if pages else ():
+        folders = own_pages(Path(name)) if Path(name).is_dir() else ()
+        own_folders += folders
+        named["pages"] += [folder.name for folder in folders] or [name]
     given: dict[str, Any] = {"rounds": rounds, "seed": seed, "clock": clock}
-    given |= {"links": links.split(",") if links else None, "pages": pages.split(",") if pages else None}
+    given |= {key: names or None for key, names in named.items()}
     plan = changed(
         load_plan(plan_file) if plan_file else sized(study, size),
         {k: v for k, v in given.items() if v is not None},
@@ -81,7 +93,7 @@ def command(
     )
     # A wrong name is told on any machine, also on one that cannot measure.
     chosen = STUDIES[plan.study]
-    profiles, specs = chosen.profiles(plan), load_pages(find_spec_dir())
+    profiles, specs = {**chosen.profiles(plan), **own_links}, load_pages(find_spec_dir(), *own_folders)
     check_names(plan, links=profiles, pages=specs, primes_alias=chosen.primes_alias)
     size = plan_file.stem if plan_file else size
     virtual = "-virtual" if plan.clock == "virtual" else ""
@@ -106,6 +118,7 @@ def command(
             backend=backend,
             say=lambda line: click.echo(line, err=True),
             source=measured_in_guests(of_guest, guests) if of_guest else measured_here,
+            own_pages=own_folders,
         )
     except KeyboardInterrupt:
         click.echo(f"\nStopped. Finished rounds are in {folder}; the same command goes on from there.", err=True)

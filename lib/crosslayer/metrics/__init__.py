@@ -16,7 +16,7 @@ from crosslayer.metrics.combinations import (
     relative_increase,
 )
 from crosslayer.metrics.distributions import MAX_POINTS, curves, summary
-from crosslayer.metrics.intervals import medians, paired, relative_medians
+from crosslayer.metrics.intervals import medians, paired, quantile_differences, relative_medians
 from crosslayer.metrics.lines import line
 from crosslayer.metrics.links import in_force, in_rtts, link_table, nominal_rtts
 from crosslayer.metrics.observations import CELL, ROUND, exchanges, failures, page_loads, resolved_loads, tcp_rtts
@@ -55,6 +55,7 @@ __all__ = [
     "paced",
     "page_loads",
     "paired",
+    "quantile_differences",
     "relative_increase",
     "relative_medians",
     "resolved_loads",

@@ -18,9 +18,20 @@ from crosslayer.metrics.resampling import MIN_ROUNDS, RESAMPLES, Reals, Sample, 
 
 
 def medians(
-    frame: pl.LazyFrame, value: str, by: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
+    frame: pl.LazyFrame,
+    value: str,
+    by: Sequence[str],
+    *,
+    level: float = 0.5,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> pl.DataFrame:
     """Median of each group with its 95 % interval; nulls are left out.
+
+    Parameters
+    ----------
+    level
+        Of another quantile that is to stand in place of the median, from 0 to 1.
 
     Returns
     -------
@@ -31,8 +42,46 @@ def medians(
     for key, group in groups(frame, [value], by):
         clusters, rounds = clusters_of(group)
         sample = Sample(group[value].to_numpy(), clusters)
-        estimates = [sample.quantiles(0.5, weights) for weights in drawn(rounds, sample.size, resamples, seed)]
-        rows.append((*key, sample.size, rounds, sample.quantile(0.5), *_interval(estimates, rounds)))
+        estimates = [sample.quantiles(level, weights) for weights in drawn(rounds, sample.size, resamples, seed)]
+        rows.append((*key, sample.size, rounds, sample.quantile(level), *_interval(estimates, rounds)))
+    return estimates_frame(frame, by, rows, "median")
+
+
+def quantile_differences(
+    frame: pl.LazyFrame,
+    value: str,
+    condition: str,
+    first: str,
+    second: str,
+    by: Sequence[str],
+    *,
+    level: float,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Quantile of one condition minus that of another in each group, with its 95 % interval.
+
+    Both are resampled together. Unlike `paired`, it is about the distributions: what is rare in one condition and
+    common in the other need not happen in the same round.
+
+    Returns
+    -------
+    polars.DataFrame
+        by..., n (observations of the smaller sample), rounds, median (the difference), low, high.
+    """
+    rows = []
+    for key, group in groups(frame.filter(pl.col(condition).is_in([first, second])), [value, condition], by):
+        clusters, rounds = clusters_of(group)
+        chosen = [(group[condition] == name).to_numpy() for name in (first, second)]
+        if not all(some.any() for some in chosen):
+            continue
+        one, other = (Sample(group[value].to_numpy()[some], clusters[some]) for some in chosen)
+        estimates = [
+            one.quantiles(level, weights) - other.quantiles(level, weights)
+            for weights in drawn(rounds, group.height, resamples, seed)
+        ]
+        difference = one.quantile(level) - other.quantile(level)
+        rows.append((*key, min(one.size, other.size), rounds, difference, *_interval(estimates, rounds)))
     return estimates_frame(frame, by, rows, "median")
 
 

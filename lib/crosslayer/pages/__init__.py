@@ -8,7 +8,7 @@ compressed it. Nothing here knows a study, a server, a browser, a clock or a net
 
 from crosslayer.pages._build import BuiltPage, BuiltResource, build
 from crosslayer.pages._errors import PageError
-from crosslayer.pages._spec import SPEC_FILE, PageSpec, ResourceSpec, find_spec_dir, load_pages
+from crosslayer.pages._spec import SPEC_FILE, PageSpec, ResourceSpec, find_spec_dir, load_pages, own_pages
 from crosslayer.pages._wire import fitted
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "find_spec_dir",
     "fitted",
     "load_pages",
+    "own_pages",
 ]

@@ -54,7 +54,7 @@ class BuiltPage:
     """Every body, in the order of the specification's resources."""
 
 
-def build(spec_dir: Path, out_dir: Path) -> dict[str, BuiltPage]:
+def build(spec_dir: Path, out_dir: Path, *own: Path) -> dict[str, BuiltPage]:
     """Build every page of `spec_dir` into `out_dir`, one folder per page.
 
     A page whose sources have not changed since it was built there is left as it is; the folder
@@ -66,6 +66,8 @@ def build(spec_dir: Path, out_dir: Path) -> dict[str, BuiltPage]:
         Folder of the specifications.
     out_dir
         Folder the server reads; made if need be.
+    *own
+        Folders of further pages, one each.
 
     Returns
     -------
@@ -78,7 +80,7 @@ def build(spec_dir: Path, out_dir: Path) -> dict[str, BuiltPage]:
         If a specification is wrong, a body cannot be brought to its stated size, or `out_dir`
         cannot be written.
     """
-    pages = load_pages(spec_dir)
+    pages = load_pages(spec_dir, *own)
     out_dir = Path(out_dir)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)

@@ -159,13 +159,33 @@ def find_spec_dir() -> Path:
     return places.find("sites").path
 
 
-def load_pages(spec_dir: Path) -> dict[str, PageSpec]:
+def own_pages(path: Path) -> tuple[Path, ...]:
+    """Folders of the pages that a folder of one's own is or holds.
+
+    Raises
+    ------
+    PageError
+        Where there is no page.
+    """
+    found = (
+        (path,) if (path / SPEC_FILE).is_file() else tuple(file.parent for file in sorted(path.glob(f"*/{SPEC_FILE}")))
+    )
+    if not found:
+        raise PageError(
+            "is no page and holds none", where=str(path), next_step=f"Add a {SPEC_FILE}, see sites/README.md"
+        )
+    return tuple(folder.resolve() for folder in found)
+
+
+def load_pages(spec_dir: Path, *own: Path) -> dict[str, PageSpec]:
     """Read and check every page specification.
 
     Parameters
     ----------
     spec_dir
         Folder with one folder per page, each holding a `page.toml`; names with a dot or underscore before are no pages.
+    *own
+        Folders of further pages, one each.
 
     Returns
     -------
@@ -190,6 +210,10 @@ def load_pages(spec_dir: Path) -> dict[str, PageSpec]:
             "holds no page", where=str(spec_dir), next_step=f"Add a folder with a {SPEC_FILE}, see sites/README.md"
         )
     pages = {folder.name: _load_page(folder) for folder in folders}
+    for folder in own:
+        if folder.name in pages:
+            raise PageError("is the name of another page", where=str(folder), next_step="Rename the folder")
+        pages[folder.name] = _load_page(folder)
     _check_hosts(pages.values())
     return pages
 

@@ -21,6 +21,7 @@ _ROOMS = (
     "one_connection",
     "certificates",
     "combinations",
+    "loss",
     "web",
 )
 

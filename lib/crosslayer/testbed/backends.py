@@ -1,4 +1,4 @@
-"""Backends of the link: the same netem disciplines in the host's kernel or in a User-Mode Linux guest."""
+"""Backends of the link: the same queueing disciplines in the host's kernel or in a User-Mode Linux guest."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyroute2 import IPRoute
 
 from crosslayer import places
-from crosslayer.links import Qdisc
+from crosslayer.links import Stage
 from crosslayer.process import Process, ProcessDied
 from crosslayer.testbed import network, private
 from crosslayer.testbed.errors import TestbedError
@@ -29,8 +29,33 @@ class Backend:
     version: str
     """Kernel whose netem ran, for the campaign's record."""
 
-    def apply(self, down: Qdisc | None, up: Qdisc | None) -> None:
-        """Shape both directions anew; None takes a direction's discipline away."""
+    _hops: list[tuple[str, str]]
+    """The devices between the bridges, from client to server: what leaves the first of a pair goes to the client, what
+    leaves the second to the server."""
+
+    def apply(self, down: Sequence[Stage], up: Sequence[Stage]) -> None:
+        """Shape both directions anew, stage by stage in the order packets meet them; none takes them away.
+
+        A path has as many hops as the link with most stages had; those that a link does not need pass packets on.
+        """
+        while len(self._hops) < max(len(down), len(up)):
+            self._add_hop()
+        for devices, stages in (
+            ([hop[0] for hop in reversed(self._hops)], down),
+            ([hop[1] for hop in self._hops], up),
+        ):
+            for device in devices:
+                self._tc(["qdisc", "del", "dev", device, "root"], may_fail=True)
+            for device, stage in zip(devices, stages, strict=False):
+                for words in stage.tc_commands():
+                    self._tc(["qdisc", "add", "dev", device, *words])
+
+    def _add_hop(self) -> None:
+        """One more pair of devices, before the server's bridge."""
+        raise NotImplementedError
+
+    def _tc(self, words: list[str], *, may_fail: bool = False) -> None:
+        """Run `tc` where the link is; `TestbedError` where it refuses."""
         raise NotImplementedError
 
     def raise_if_dead(self) -> None:
@@ -47,23 +72,32 @@ class Netem(Backend):
 
     def __init__(self) -> None:
         self.version = os.uname().release
-        _join_bridges()
+        self._hops = []
+        self._add_hop()
 
-    def apply(self, down: Qdisc | None, up: Qdisc | None) -> None:
-        # A discipline acts on what leaves a device: the downlink's on the server's side.
-        for device, qdisc in (("wire-server", down), ("wire-client", up)):
-            delete = private.command_in(network.LINK, ["tc", "qdisc", "del", "dev", device, "root"])
-            subprocess.run(delete, capture_output=True, check=False)
-            if qdisc is not None:
-                add = ["tc", "qdisc", "add", "dev", device, "root", *qdisc.tc_arguments()]
-                words = private.command_in(network.LINK, add)
-                done = subprocess.run(words, capture_output=True, text=True, check=False)
-                if done.returncode != 0:
-                    raise TestbedError(
-                        f"`{' '.join(words)}` failed: {done.stderr.strip()}",
-                        where="netem backend",
-                        next_step="Try --backend uml, or see `crosslayer doctor`.",
-                    )
+    def _add_hop(self) -> None:
+        """A veth pair to the server's bridge, from the client's or from a new one that the last pair then ends at."""
+        number = len(self._hops)
+        client, server = f"wire-client{number or ''}", f"wire-server{number or ''}"
+        with private.namespace(network.LINK), IPRoute() as ip:
+            near = network.bridge_of(network.CLIENT)
+            if self._hops:
+                near = network.bridge_of(f"path{number}")
+                network.bridge(ip, near)
+                last = network.index(ip, self._hops[-1][0])
+                ip.link("set", index=last, master=network.index(ip, near))
+            _veth(ip, client, server, {client: near, server: network.bridge_of(network.SERVER)})
+        self._hops.append((server, client))
+
+    def _tc(self, words: list[str], *, may_fail: bool = False) -> None:
+        command = private.command_in(network.LINK, ["tc", *words])
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0 and not may_fail:
+            raise TestbedError(
+                f"`{' '.join(command)}` failed: {done.stderr.strip()}",
+                where="netem backend",
+                next_step="Try --backend uml, or see `crosslayer doctor`.",
+            )
 
 
 class Plain(Netem):
@@ -71,8 +105,8 @@ class Plain(Netem):
 
     name = "none"
 
-    def apply(self, down: Qdisc | None, up: Qdisc | None) -> None:
-        if down is not None or up is not None:
+    def apply(self, down: Sequence[Stage], up: Sequence[Stage]) -> None:
+        if down or up:
             raise TestbedError("a bare wire cannot shape", where="plain backend", next_step="Use --backend auto.")
 
 
@@ -82,6 +116,7 @@ _ETH_P_ALL = 3
 _BUFFER_BYTES = 1 << 23
 _LOOK_S = 0.1
 _POWER_OFF_S = 5.0
+_MODULES = ("bridge", "veth", "sch_netem", "sch_tbf", "sch_fq_codel", "sch_cake")
 
 
 class Uml(Backend):
@@ -95,6 +130,7 @@ class Uml(Backend):
     def __init__(self) -> None:
         kernel, version, modules, init = find_uml()
         self.version = f"User-Mode Linux {version}"
+        self._hops = [("vec0", "vec1")]
         folder = private.ROOT / "wire"
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "modules").mkdir(parents=True)
@@ -117,12 +153,23 @@ class Uml(Backend):
             way = "Run `crosslayer doctor`; a kernel with sch_netem does without it."
             raise TestbedError(died.what, where="uml backend", next_step=f"{died.next_step} {way}") from died
 
-    def apply(self, down: Qdisc | None, up: Qdisc | None) -> None:
-        # vec0 leads to the client: what leaves it is the downlink.
-        for device, qdisc in (("vec0", down), ("vec1", up)):
-            self._guest.tc(["qdisc", "del", "dev", device, "root"], may_fail=True)
-            if qdisc is not None:
-                self._guest.tc(["qdisc", "add", "dev", device, "root", *qdisc.tc_arguments()])
+    def _add_hop(self) -> None:
+        number = len(self._hops)
+        client, server = f"path{number}-client", f"path{number}-server"
+        device, last = self._hops[-1]  # whose second end is always the card that leads to the server
+        for line in (
+            f"link add br{number} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+            f"link add {client} type veth peer name {server}",
+            f"link set {client} master br{number - 1} txqueuelen 10000 up",
+            f"link set {server} master br{number} txqueuelen 10000 up",
+            f"link set {last} master br{number}",
+            f"link set br{number} up",
+        ):
+            self._guest.run(["ip", *line.split()])
+        self._hops[-1:] = [(device, client), (server, last)]
+
+    def _tc(self, words: list[str], *, may_fail: bool = False) -> None:
+        self._guest.run(["tc", *words], may_fail=may_fail)
 
     def raise_if_dead(self) -> None:
         self._guest.raise_if_dead()
@@ -146,8 +193,8 @@ class _Guest(Process):
         finally:
             os.close(console)
 
-    def tc(self, words: list[str], *, may_fail: bool = False) -> None:
-        """Run `tc` in the guest; `ProcessDied` where that has ended, `TestbedError` where `tc` refuses."""
+    def run(self, words: list[str], *, may_fail: bool = False) -> None:
+        """Run `tc` or `ip` in the guest; `ProcessDied` where that has ended, `TestbedError` where they refuse."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write((" ".join(words) + "\n").encode())
@@ -155,7 +202,7 @@ class _Guest(Process):
         answer = self.read_until("[rc=")
         if "[rc=0]" not in answer and not may_fail:
             raise TestbedError(
-                f"`tc {' '.join(words)}` failed: {answer.strip()}",
+                f"`{' '.join(words)}` failed: {answer.strip()}",
                 where="uml backend",
                 next_step="Check the link profile; see `crosslayer doctor`.",
             )
@@ -239,7 +286,7 @@ def find_uml() -> tuple[Path, str, list[Path], Path]:
             next_step="Reinstall user-mode-linux, or set CROSSLAYER_UML_MODULES.",
         )
     modules = folders[-1].parent
-    return Path(kernel), modules.name, _load_order(modules, ("bridge", "sch_netem")), init
+    return Path(kernel), modules.name, _load_order(modules, _MODULES), init
 
 
 def _load_order(modules: Path, names: tuple[str, ...]) -> list[Path]:
@@ -271,20 +318,14 @@ def _tool(name: str) -> str:
     return os.path.realpath(found)
 
 
-def _join_bridges() -> None:
-    """A veth pair from bridge to bridge; a discipline on one of its ends acts on what leaves there."""
-    with private.namespace(network.LINK), IPRoute() as ip:
-        _veth(ip, "wire-client", "wire-server", {"wire-client": network.CLIENT, "wire-server": network.SERVER})
-
-
 def _veth(ip: IPRoute, one: str, other: str, plugged: Mapping[str, str]) -> None:
-    """A veth pair that is up, its ends plugged into the bridges of sides."""
+    """A veth pair that is up, its ends plugged into bridges."""
     ip.link("add", ifname=one, kind="veth", peer={"ifname": other})
     for end in (one, other):
         network.real_packets(end)
         device = network.index(ip, end)
         if end in plugged:
-            ip.link("set", index=device, master=network.index(ip, network.bridge_of(plugged[end])))
+            ip.link("set", index=device, master=network.index(ip, plugged[end]))
         ip.link("set", index=device, state="up")
 
 
@@ -296,7 +337,7 @@ def _port(side: str) -> int:
     """
     inner = f"guest-{side}"
     with private.namespace(network.LINK), IPRoute() as ip:
-        _veth(ip, f"wire-{side}", inner, {f"wire-{side}": side})
+        _veth(ip, f"wire-{side}", inner, {f"wire-{side}": network.bridge_of(side)})
         port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         port.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # as far as the host's limit lets it

@@ -1,4 +1,7 @@
-"""The link proves itself: idle RTT and rates, measured across it, and the calibration of its delay."""
+"""The link proves itself: idle RTT and rates, measured across it, and the calibration of its delay.
+
+What it shows of loss, jitter and queue is judged in `effects`.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,18 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 
-from crosslayer.links import FRAME_BYTES, Profile
-from crosslayer.sockets import receive, stamp_arrivals
-from crosslayer.testbed import network, private
+from crosslayer.links import FRAME_BYTES, Profile, Queue
+from crosslayer.sockets import arrival_ns, receive, stamp_arrivals
+from crosslayer.testbed import effects, network, private
+from crosslayer.testbed.effects import Crossing, Effects
 from crosslayer.testbed.errors import TestbedError
 
 PROBES = 50
-_INTERVAL_S = 0.002
+PROBE_INTERVAL_S = 0.002
+_PROBE = struct.Struct("!IQ")
 _WAIT_S = 1.0
 RTT_TOLERANCE = 0.01
 RTT_TOLERANCE_MS = 0.15
@@ -30,10 +36,16 @@ _CALIBRATION_STEPS = 4
 _CALIBRATION_ATTEMPTS = 6
 _PATH_MS = 5.0  # a path of its own has 0.2 to 0.6 ms; in a guest by the wall clock ten times that
 _FEW = 10
+_OVERLOAD = 2.0
+_MANAGED_S = 0.3
+_FILLED = 1.3
+_LOADED_SHARE = 0.2
+_PROBE_S = 0.005
+_IDLE_PROBES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class LinkCheck:
+class LinkCheck(Effects):
     """One check of the link: a row of `link_checks` without the campaign's own columns."""
 
     link: str
@@ -72,14 +84,18 @@ class Prober:
             self._far.bind((network.SERVER_ADDRESS, 0))
             self._echo = _socket()
             self._echo.bind((network.SERVER_ADDRESS, 0))
+        self._reflected: dict[tuple[int, int], tuple[int, int]] = {}  # series and number: arrival and departure, ns
         self._reflector = threading.Thread(target=self._reflect, daemon=True, name="udp-echo")
         self._reflector.start()
 
     def _reflect(self) -> None:
         while True:
-            data, sender = self._echo.recvfrom(64)
+            data, ancillary, _flags, sender = self._echo.recvmsg(64, 64)
             if not data:
                 return
+            if len(data) == _PROBE.size:
+                number, series = _PROBE.unpack(data)
+                self._reflected[series, number] = arrival_ns(ancillary), time.time_ns()
             self._echo.sendto(data, sender)
 
     def close(self) -> None:
@@ -89,34 +105,98 @@ class Prober:
         for end in (self._near, self._far, self._echo):
             end.close()
 
-    def rtt_samples_ms(self, expected_ms: float, probes: int = PROBES) -> list[float]:
-        """Idle round-trip times, ms, of the probes that came back (sent one every 2 ms).
+    def rtt_samples_ms(
+        self, expected_ms: float, probes: int = PROBES, interval_s: float = PROBE_INTERVAL_S
+    ) -> list[float]:
+        """Idle round-trip times, ms, of the probes that came back.
 
         The end of each is the kernel's receive timestamp, so a late wake-up of this process does not count.
         """
+        sent, back = self._echoes(expected_ms, probes, interval_s)
+        return [(back[number] - sent[number]) / 1e6 for number in sorted(back)]
+
+    def crossing(self, expected_ms: float, probes: int, interval_s: float) -> Crossing:
+        """What becomes of small packets on the way up, and of their echoes on the way down."""
+        sent, back = self._echoes(expected_ms, probes, interval_s)
+        met = {number: times for (series, number), times in self._reflected.items() if series == sent[0]}
+        return Crossing(
+            probes,
+            {number: (arrived - sent[number]) / 1e6 for number, (arrived, _left) in met.items()},
+            {number: (back[number] - left) / 1e6 for number, (_arrived, left) in met.items() if number in back},
+        )
+
+    def _echoes(self, expected_ms: float, probes: int, interval_s: float) -> tuple[list[int], dict[int, int]]:
+        """When each probe left, and when those came back that did, ns."""
         _drain(self._near)
+        self._reflected.clear()
         far = self._echo.getsockname()
         sent: list[int] = []
+        back: dict[int, int] = {}
+
+        def take(wait_s: float) -> None:
+            self._near.settimeout(wait_s)
+            data, when = receive(self._near)
+            if len(data) == _PROBE.size:
+                number, series = _PROBE.unpack(data)
+                if series == sent[0]:
+                    back[number] = when
+
         begin = time.perf_counter()
         for number in range(probes):
-            while (left := begin + number * _INTERVAL_S - time.perf_counter()) > 0:
+            while (left := begin + number * interval_s - time.perf_counter()) > 0:
                 time.sleep(left)
             sent.append(time.time_ns())
-            self._near.sendto(struct.pack("!IQ", number, sent[0]), far)
-        samples: dict[int, float] = {}
+            self._near.settimeout(None)
+            self._near.sendto(_PROBE.pack(number, sent[0]), far)
+            with suppress(BlockingIOError):  # a long series is more than the socket holds
+                while True:
+                    take(0)
         deadline = time.monotonic() + expected_ms / 1e3 + _WAIT_S
-        while len(samples) < probes and (left := deadline - time.monotonic()) > 0:
-            self._near.settimeout(left)
+        while len(back) < probes and (left := deadline - time.monotonic()) > 0:
             try:
-                data, when = receive(self._near)
+                take(left)
             except TimeoutError:
                 break
-            if len(data) != 12:
-                continue
-            number, series = struct.unpack("!IQ", data)
-            if series == sent[0] and number < probes:
-                samples[number] = (when - sent[number]) / 1e6
-        return [samples[number] for number in sorted(samples)]
+        return sent, back
+
+    def queueing_ms(self, direction: str, queue: Queue) -> float | None:
+        """Delay that a queue adds to small packets of others while twice its rate is offered, ms.
+
+        Median over the last fifth of the load, which lasts until a FIFO is full; None where all of those were lost.
+        """
+        sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
+        _drain(receiver)
+        target = receiver.getsockname()
+        load_s = _MANAGED_S
+        if queue.longest_ms is not None:
+            load_s += queue.longest_ms / 1e3 / (_OVERLOAD - 1) * _FILLED
+        pace_s = FRAME_BYTES * 8 / (queue.rate_mbit * 1e6 * _OVERLOAD)
+        payload = bytes(FRAME_BYTES - _HEADERS)
+        series = time.time_ns()
+        sent: list[int] = []
+
+        def probe() -> None:
+            sent.append(time.time_ns())
+            sender.sendto(_PROBE.pack(len(sent) - 1, series), target)
+
+        with _loading(direction) as (load, sink):
+            for _number in range(_IDLE_PROBES):
+                probe()
+                time.sleep(_PROBE_S)
+            begin, number = time.perf_counter(), 0
+            while (now := time.perf_counter() - begin) < load_s:
+                if now >= (len(sent) - _IDLE_PROBES) * _PROBE_S:
+                    probe()
+                if (left := number * pace_s - now) > 0:
+                    time.sleep(left)
+                load.sendto(payload, sink)
+                number += 1
+            delays = {
+                number: (when - sent[number]) / 1e6 for number, when in _arrivals(receiver, series, queue.longest_ms)
+            }
+        loaded = [delays[i] for i in range(int(len(sent) * (1 - _LOADED_SHARE)), len(sent)) if i in delays]
+        idle = [delays[i] for i in range(_IDLE_PROBES) if i in delays]
+        return statistics.median(loaded) - statistics.median(idle) if loaded and idle else None
 
     def rate_mbit(self, direction: str, nominal_mbit: float) -> float | None:
         """Rate at which a train of full frames leaves the link `down` or `up`, Mbit/s; None where too few arrived.
@@ -166,12 +246,17 @@ def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float
     `delays_ms` are the netem delays that are configured, towards client and server.
     """
     when = time.time()
-    samples = prober.rtt_samples_ms(profile.rtt_ms)
+    samples = prober.rtt_samples_ms(profile.rtt_ms, interval_s=effects.spacing_s(profile, PROBE_INTERVAL_S))
     rtt = statistics.median(samples) if samples else None
     down = prober.rate_mbit("down", profile.download_mbit) if rates and profile.download_mbit else None
     up = prober.rate_mbit("up", profile.upload_mbit) if rates and profile.upload_mbit else None
     faults = list(_faults(profile, len(samples), rtt, down, up, rates=rates))
+    seen = Effects()
+    if rates:
+        seen, more = effects.look(prober, profile, delays_ms, PROBE_INTERVAL_S)
+        faults += more
     return LinkCheck(
+        **asdict(seen),
         link=profile.name,
         when_s=when,
         backend=backend,
@@ -252,7 +337,7 @@ def _undisturbed_rtt_ms(prober: Prober, profile: Profile) -> float:
     """Median idle RTT of the first measurement that is tight enough, else of the tightest."""
     tightest: tuple[float, float] | None = None
     for _attempt in range(_CALIBRATION_ATTEMPTS):
-        samples = prober.rtt_samples_ms(profile.rtt_ms)
+        samples = prober.rtt_samples_ms(profile.rtt_ms, interval_s=effects.spacing_s(profile, PROBE_INTERVAL_S))
         if len(samples) < _FEW:
             continue
         low, middle, high = statistics.quantiles(samples, n=4)
@@ -265,6 +350,32 @@ def _undisturbed_rtt_ms(prober: Prober, profile: Profile) -> float:
             "no packet crosses the link", where=f"link {profile.name}", next_step="Run `crosslayer doctor`."
         )
     return tightest[1]
+
+
+@contextmanager
+def _loading(direction: str) -> Iterator[tuple[socket.socket, tuple[str, int]]]:
+    """A socket to load one direction of the link from, and where to; what arrives there nobody reads."""
+    ends = [(network.CLIENT, network.CLIENT_ADDRESS), (network.SERVER, network.SERVER_ADDRESS)]
+    made = []
+    for side, address in ends if direction == "up" else reversed(ends):
+        with private.namespace(side):
+            made.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        made[-1].bind((address, 0))
+    load, sink = made
+    with load, sink:
+        yield load, sink.getsockname()
+
+
+def _arrivals(receiver: socket.socket, series: int, longest_ms: float | None) -> Iterator[tuple[int, int]]:
+    """Number and arrival, ns, of the probes of a series, until none has come for a while."""
+    receiver.settimeout(_WAIT_S + (longest_ms or 0) / 1e3)
+    while True:
+        try:
+            data, when = receive(receiver)
+        except TimeoutError:
+            return
+        if len(data) == _PROBE.size and _PROBE.unpack(data)[1] == series:
+            yield _PROBE.unpack(data)[0], when
 
 
 def _socket() -> socket.socket:

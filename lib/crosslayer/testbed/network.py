@@ -51,13 +51,10 @@ def build(congestion_control: str | None = None) -> None:
         for side, address in ((CLIENT, CLIENT_ADDRESS), (SERVER, SERVER_ADDRESS)):
             netns.create(side)
             _without_ipv6(side)
-            ip.link(
-                "add", ifname=bridge_of(side), kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0
-            )
+            bridge(ip, bridge_of(side))
             far = SERVER if side == CLIENT else CLIENT
             far_address = SERVER_ADDRESS if side == CLIENT else CLIENT_ADDRESS
             _plug_in(ip, side, side, address=address, mac=_MAC[side], far_address=far_address, far_mac=_MAC[far])
-            _up(ip, bridge_of(side))
             if side == CLIENT:
                 with NetNS(side) as inside:
                     inside.route("add", dst=str(_HOSTS), gateway=SERVER_ADDRESS)
@@ -130,6 +127,12 @@ def add_hosts(names: list[str]) -> dict[str, str]:
         for address in addresses.values():
             inside.addr("add", index=loopback, address=address, prefixlen=32)
     return addresses
+
+
+def bridge(ip: IPRoute, name: str) -> None:
+    """A bridge that forwards at once and says nothing of its own."""
+    ip.link("add", ifname=name, kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0)
+    _up(ip, name)
 
 
 def index(ip: IPRoute, name: str) -> int:

@@ -31,7 +31,11 @@ def run_on_link(profile: Profile, command: list[str], *, backend: str, with_serv
         check = testbed.set_link(profile)
         if not check.passed:
             print(f"crosslayer: the link is not what its profile says: {check.verdict}", file=sys.stderr)
-        return run_command([_expanded(word, environment) for word in command], environment)
+        with testbed.cross_traffic() as cross:
+            status = run_command([_expanded(word, environment) for word in command], environment)
+        if cross.mbit is not None:
+            print(f"crosslayer: beside it, cross-traffic had {cross.mbit:.2f} Mbit/s", file=sys.stderr)
+        return status
 
 
 def _expanded(word: str, environment: dict[str, str]) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ from crosslayer.testbed.server import Server
 
 _PAUSES_S = (0.0, 0.5, 2.0, 5.0)
 """Times before a failed check is repeated, seconds."""
+_CROSS = Path(__file__).with_name("cross.py")
+_SETTLING_S = 1.0
+"""Time that cross-traffic has to find its rate before something is measured beside it, seconds."""
 
 
 class Testbed:
@@ -103,6 +108,42 @@ class Testbed:
         self._checks.append(check(self._prober, self.profile, self.backend.name, delays_ms, rates=rates))
         return self._checks[-1]
 
+    @contextlib.contextmanager
+    def cross_traffic(self) -> Iterator[CrossTraffic]:
+        """Cross-traffic of the link for the time of the block, where its profile has some.
+
+        `TestbedError` where an end of it does not start, or has ended before the block.
+        """
+        cross = CrossTraffic()
+        profile = self.profile
+        if profile is None or profile.cross_traffic is None:
+            yield cross
+            return
+        kind = "tcp" if profile.cross_traffic == "bulk" else "udp"
+        ends = [(network.CLIENT, network.CLIENT_ADDRESS), (network.SERVER, network.SERVER_ADDRESS)]
+        (near, address), (far, _) = ends if profile.cross_direction == "down" else reversed(ends)
+        program = [sys.executable, "-I", str(_CROSS)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with contextlib.ExitStack() as stack:
+            receiver = stack.enter_context(
+                _ended(private.command_in(near, [*program, "receive", kind, address]), **pipes)
+            )
+            assert receiver.stdin is not None
+            assert receiver.stdout is not None
+            port = receiver.stdout.readline().strip()
+            words = [*program, "send", kind, address, port, str(profile.cross_rate_mbit or 0)]
+            sender = stack.enter_context(_ended(private.command_in(far, words)))
+            time.sleep(_SETTLING_S)
+            yield cross
+            alive = sender.poll() is None
+            receiver.stdin.close()
+            told = receiver.stdout.readline().split()
+            if not alive or len(told) != 2 or told[0] == "0":
+                raise TestbedError(
+                    "cross-traffic did not flow", where=f"link {profile.name}", next_step="Run `crosslayer doctor`."
+                )
+            cross.mbit = int(told[0]) * 8e3 / int(told[1])
+
     def take_checks(self) -> list[LinkCheck]:
         """Every check since the last call, those that failed and were repeated among them."""
         taken, self._checks = self._checks, []
@@ -118,23 +159,20 @@ class Testbed:
 
     def _apply(self, delays_ms: tuple[float, float]) -> None:
         assert self.profile is not None
-        if not self.profile.shaped:
-            self.backend.apply(None, None)
-            return
-        down, up = self.profile.qdiscs(down_delay_ms=delays_ms[0], up_delay_ms=delays_ms[1])
-        self.backend.apply(down, up)
+        self.backend.apply(*self.profile.stages(down_delay_ms=delays_ms[0], up_delay_ms=delays_ms[1]))
 
     @contextlib.contextmanager
     def serve(
-        self, specs: Iterable[PageSpec], *, spec_dir: Path, **options: Any
+        self, specs: Iterable[PageSpec], *, spec_dir: Path, own: tuple[Path, ...] = (), **options: Any
     ) -> Iterator[tuple[Server, dict[str, str]]]:
-        """Build the pages of `spec_dir` and serve them, and DNS for their names and aliases, at the far end.
+        """Build and serve the pages of `spec_dir` and `own`, and DNS for their names and aliases, at the far end.
 
         Yields the running server, and the IPv4 address of every host name. `options` are further ones of
         `Server.start`.
         """
-        built = _built_sites(spec_dir)
-        pages.build(spec_dir, built)
+        # Pages of one's own stay out of what the checkout keeps for all.
+        built = private.ROOT / "sites" if own else _built_sites(spec_dir)
+        pages.build(spec_dir, built, *own)
         addresses = network.add_hosts([host for spec in specs for host in spec.hosts])
         with Server.start(
             self.spawn_server, pages_dir=built, addresses=addresses, folder=private.ROOT / "server", **options
@@ -150,6 +188,24 @@ class Testbed:
     def spawn_server(self, arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
         """Start a program in the server's namespace."""
         return subprocess.Popen(private.command_in(network.SERVER, arguments), **options)
+
+
+@dataclass(slots=True)
+class CrossTraffic:
+    """What else went over the link."""
+
+    mbit: float | None = None
+    """Payload that arrived, Mbit/s; None until it has ended, and where there was none."""
+
+
+@contextlib.contextmanager
+def _ended(words: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A program that ends with the block."""
+    with subprocess.Popen(words, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _built_sites(spec_dir: Path) -> Path:

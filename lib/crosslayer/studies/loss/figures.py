@@ -1,0 +1,241 @@
+"""When packets are lost, where does 0-RTT stop paying, and where does DoQ beat DoUDP?"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.sentences import with_interval
+from crosslayer.figures.style import (
+    COLUMN_WIDTH,
+    EARLY_DATA,
+    GREEN,
+    PURPLE,
+    SHORT,
+    TEXT_WIDTH,
+    TRANSPORTS,
+    AnyChart,
+    Look,
+)
+from crosslayer.studies.loss import KEPT, lossy
+
+_LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
+_OF_P99 = 100
+"""Observations that a 99th percentile takes at least."""
+_SPREAD = 0.06
+_NEW = ("DoUDP", "DoT", "DoH", "DoQ")
+_EARLY, _KEPT, _EARLY_H3 = "DoQ 0-RTT", "DoQ kept", "DoH3 0-RTT"
+_LOOKS = {
+    **{name: TRANSPORTS[name] for name in _NEW},
+    _EARLY: EARLY_DATA,
+    _KEPT: Look(PURPLE, "square", SHORT),
+}
+_SAVERS = {"DoQ": ("DoQ", _EARLY), "HTTP/3": ("DoH3", _EARLY_H3)}
+_SAVED_LOOKS = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Look(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
+_AGAINST_UDP = (_KEPT, _EARLY, "DoQ")
+
+
+def _lookups(inputs: Inputs) -> pl.LazyFrame:
+    """Lookups of this study with `series`, `loss_percent` and `total_rtt`.
+
+    A first flight with early data that was lost comes after the handshake. For the server that is none, and the row has
+    its error; here it is what early data costs when packets are lost, and without it 0-RTT would look immune to loss.
+    """
+    named = {
+        (variant, resumption): pl.concat_str(pl.col("protocol"), pl.lit(ending))
+        for variant, resumption, ending in (("main", "early-data", " 0-RTT"), (KEPT, "none", " kept"))
+    }
+    series = pl.col("protocol")
+    for (variant, resumption), name in named.items():
+        series = pl.when(pl.col("variant") == variant, pl.col("resumption") == resumption).then(name).otherwise(series)
+    losses = {link: told[1] for link in inputs.links if (told := lossy(link))}
+    early = inputs.dns_exchanges.filter(pl.col("resumption") == "early-data", ~pl.col("warming"))
+    late = early.filter(pl.col("session_resumed"), ~pl.col("early_data_accepted"), pl.col("total_ms").is_not_null())
+    whole = [metrics.exchanges(inputs.dns_exchanges, resumption=kind) for kind in ("none", "early-data")]
+    rows = pl.concat([*whole, late.filter(pl.col("error").is_not_null())])
+    shown = rows.filter(pl.col("link").is_in(list(losses))).with_columns(
+        series=series, loss_percent=pl.col("link").replace_strict(losses, default=None, return_dtype=pl.Float64)
+    )
+    return metrics.in_rtts(shown, inputs.rtts, ["total_ms"])
+
+
+def loss_data(inputs: Inputs) -> pl.DataFrame:
+    """Quantiles of a lookup by transport and loss, in multiples of the RTT, and what DoQ and early data spare of them.
+
+    Columns loss_percent, measure (`median`, `P95`, `P99`), series, source (`measured`, `early data`, `beside DoUDP`),
+    n, rounds, median, low, high.
+    """
+    lookups = _lookups(inputs)
+    parts = []
+    for measure, level in _LEVELS.items():
+        quantiles = metrics.medians(lookups, "total_rtt", ["loss_percent", "series"], level=level)
+        found = [quantiles.with_columns(source=pl.lit("measured"))]
+        pairs = [("early data", name, *pair) for name, pair in _SAVERS.items()]
+        pairs += [("beside DoUDP", name, "DoUDP", name) for name in _AGAINST_UDP]
+        for source, name, slow, fast in pairs:
+            spared = metrics.quantile_differences(
+                lookups, "total_rtt", "series", slow, fast, ["loss_percent"], level=level
+            )
+            found.append(spared.with_columns(series=pl.lit(name), source=pl.lit(source)))
+        parts += [part.with_columns(measure=pl.lit(measure)) for part in found]
+    frame = pl.concat(parts, how="diagonal").filter((pl.col("measure") != "P99") | (pl.col("n") >= _OF_P99))
+    places = {name: at for at, name in enumerate(_LEVELS)}
+    return frame.sort(
+        pl.col("measure").replace_strict(places, return_dtype=pl.Int64), "source", "series", "loss_percent"
+    )
+
+
+def _plot(frame: pl.DataFrame, looks: dict[str, Look], y_title: str, value: str, scale: alt.Scale) -> AnyChart:
+    """Series against the loss, a plot a quantile; dots stand beside each other, for their bars."""
+    place = {name: (at - (len(looks) - 1) / 2) * _SPREAD for at, name in enumerate(looks)}
+    shown = frame.with_columns(
+        x=pl.col("loss_percent") + pl.col("series").replace_strict(place, return_dtype=pl.Float64)
+    )
+    measures = [name for name in _LEVELS if name in set(shown["measure"])]
+    right = float(shown["loss_percent"].max() or 0) + 0.4  # type: ignore[arg-type]
+    x = alt.X(
+        "x:Q",
+        title="Packets lost in each direction (%)",
+        scale=alt.Scale(domain=[-0.4, right], nice=False),
+        axis=alt.Axis(values=sorted(shown["loss_percent"].unique()), grid=False, format="~g"),
+    )
+    y = alt.Y("median:Q", title=y_title, scale=scale)
+    look = marks.by("series", looks, "color", "shape", columns=len(looks))
+    tooltip = marks.tips("series", "loss_percent", "measure", value=value, counted="lookups")
+    base = alt.Chart(width=(TEXT_WIDTH - 130) // max(len(measures), 1), height=210)
+    colour = {"color": look["color"]}
+    layers = [
+        marks.trend(base, x, y, colour, strokeWidth=1),
+        *marks.intervals(base, x, y, tooltip, look, upright=True),
+    ]
+    if scale["type"] != "log":
+        layers.insert(0, marks.line_at(base, y=0, dashed=True))
+    chart: AnyChart = marks.multiples(layers, column=marks.across("measure", measures), spacing=14)
+    chart.data = shown
+    return chart
+
+
+def lookups(frame: pl.DataFrame) -> AnyChart:
+    """Duration of a lookup against the loss."""
+    shown = frame.filter(pl.col("source") == "measured", pl.col("series").is_in(list(_LOOKS)))
+    if shown.is_empty():
+        return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
+    top = float(shown.select(pl.max_horizontal("high", "median").max()).item())
+    scale = alt.Scale(type="log", domain=[0.9, max(4.0, top * 1.15)], nice=False)
+    return _plot(shown, _LOOKS, "Lookup (multiples of the RTT)", "RTTs", scale)
+
+
+def saved(frame: pl.DataFrame) -> AnyChart:
+    """What early data spares against the loss."""
+    shown = frame.filter(pl.col("source") == "early data")
+    if shown.is_empty():
+        return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
+    return _plot(
+        shown,
+        _SAVED_LOOKS,
+        "Full handshake minus 0-RTT (RTTs)",
+        "spared, RTTs",
+        alt.Scale(domain=marks.reach(shown, least=(-0.5, 2.0), margin=0.2)["domain"], type="linear", nice=False),
+    )
+
+
+def loss_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """measure, source, series, loss_percent, n, median, low, high; multiples of the RTT."""
+    return frame.select("measure", "source", "series", "loss_percent", "n", "median", "low", "high")
+
+
+def _from(frame: pl.DataFrame, *, source: str, series: str, measure: str) -> list[tuple[float, dict[str, float]]]:
+    """Loss and row of a difference, by ascending loss."""
+    some = frame.filter(source=source, series=series, measure=measure).sort("loss_percent")
+    return [(found["loss_percent"], found) for found in some.iter_rows(named=True)]
+
+
+def doq_verdict(frame: pl.DataFrame) -> str:
+    """Where does DoQ beat DoUDP?"""
+    said: list[str] = []
+    for series, name in ((_KEPT, "on a kept connection"), (_EARLY, "with early data"), ("DoQ", "on a new connection")):
+        for measure in _LEVELS:
+            places = _from(frame, source="beside DoUDP", series=series, measure=measure)
+            wins = [(loss, found) for loss, found in places if found["low"] is not None and found["low"] > _CLEAR]
+            if wins:
+                loss, found = wins[0]
+                said.append(
+                    f"{name} at the {_written(measure)} from {loss:g} % of loss on, "
+                    f"by {with_interval(found, 'RTT', 1)} there"
+                )
+                break
+        else:
+            if places:
+                said.append(f"{name} nowhere")
+    if not said:
+        return "Not answered: this dataset lacks one of the kinds of lookup."
+    return (
+        "A lost DoUDP query is repeated after a second, a lost DoQ packet after a probe timeout, which beats it where "
+        f"the loss reaches the quantile: {'; '.join(said)}."
+    )
+
+
+_CLEAR = 0.05
+"""RTTs that count as a difference."""
+
+
+def _written(measure: str) -> str:
+    return {"median": "median", "P95": "95th percentile", "P99": "99th percentile"}[measure]
+
+
+def saved_verdict(frame: pl.DataFrame) -> str:
+    """Where does 0-RTT stop paying?"""
+    said = []
+    for series in _SAVERS:
+        parts = []
+        for measure in _LEVELS:
+            places = _from(frame, source="early data", series=series, measure=measure)
+            paying = list(takewhile(lambda place: place[1]["low"] is not None and place[1]["low"] > 0, places))
+            if paying:
+                loss, found = paying[-1]
+                parts.append(f"{_written(measure)} up to {loss:g} %, by {with_interval(found, 'RTT', 2)} there")
+            elif places:
+                parts.append(f"{_written(measure)} at no loss")
+        if parts:
+            said.append(f"{series}: {', '.join(parts)}")
+    if not said or frame["low"].drop_nulls().is_empty():
+        return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
+    return (
+        f"Early data spares time for certain (the whole interval above 0) at the quantiles and losses that follow. "
+        f"{'; '.join(said)}. Beyond, a first flight that is lost takes the early data with it, which then costs a "
+        "round-trip more than a full handshake that was repeated."
+    )
+
+
+FIGURES = (
+    Figure(
+        name="loss-lookups",
+        title="A lookup when packets are lost",
+        notebook="question_loss",
+        caption="One lookup on a new connection, with early data, and on a kept connection, against the share of "
+        "packets lost independently in each direction; a lost DoUDP query is repeated after a second.",
+        note="Bars: 95 % intervals (rounds resampled). P99 only where there are 100 lookups at least.",
+        data=loss_data,
+        chart=lookups,
+        table=loss_table,
+        width=TEXT_WIDTH,
+        verdict=doq_verdict,
+    ),
+    Figure(
+        name="loss-early-data",
+        title="What early data spares when packets are lost",
+        notebook="question_loss",
+        caption="Quantile of a lookup over DoQ, or of a small GET over HTTP/3 (DoH3), with a full handshake minus the "
+        "same quantile as early data, against the share of packets lost in each direction.",
+        note="Bars: 95 % intervals (rounds resampled). P99 only where there are 100 lookups at least.",
+        data=loss_data,
+        chart=saved,
+        table=loss_table,
+        width=TEXT_WIDTH,
+        verdict=saved_verdict,
+    ),
+)

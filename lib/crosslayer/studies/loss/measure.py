@@ -1,0 +1,119 @@
+"""One lookup over every transport on a link that loses packets: on a new connection, with early data, on a kept one.
+
+A lost DoUDP query is asked again after a second; what else is lost is the transport's own affair. HTTP/3 is that of
+DoH3: one small GET, with a full handshake and as early data.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from crosslayer import dns
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.observe import exchange_columns
+from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.store import Rows
+from crosslayer.dns import Protocol, Resumption
+from crosslayer.dns.timing import PhaseName, collector_paused
+from crosslayer.studies.loss import KEPT
+from crosslayer.testbed import network
+
+SETTINGS = dns.ClientSettings(udp_retransmit_s=1.0, timeout_s=60.0)
+"""A minute, so that the worst of times is a number too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One kind of lookup."""
+
+    protocol: Protocol
+    resumption: Resumption = Resumption.NONE
+    variant: str = "main"
+
+
+CONDITIONS = {
+    **{str(protocol): Condition(protocol) for protocol in Protocol},
+    "DoQ 0-RTT": Condition(Protocol.DOQ, Resumption.EARLY_DATA),
+    "DoH3 0-RTT": Condition(Protocol.DOH3, Resumption.EARLY_DATA),
+    "DoT kept": Condition(Protocol.DOT, variant=KEPT),
+    "DoQ kept": Condition(Protocol.DOQ, variant=KEPT),
+}
+
+
+class Loss(Measurer):
+    """Lookups by the clients of `dns`."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+
+    def close(self) -> None:
+        """Nothing is kept between lookups."""
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """Every kind."""
+        return list(CONDITIONS)
+
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """Table and columns of a condition."""
+        chosen = CONDITIONS[condition]
+        return "dns_exchanges", {
+            "protocol": chosen.protocol.value,
+            "resumption": chosen.resumption.value,
+            "warming": False,
+            "variant": chosen.variant,
+        }
+
+    def warm_up(self) -> None:
+        """One lookup of each kind."""
+        for condition in CONDITIONS.values():
+            self._lookups(condition, self.bench.pages[self.bench.plan.pages[0]].host)
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """The measured lookup, and before it the one that fetches its ticket; both are rows."""
+        row = self.row(condition, cell, round_number, position)
+        *warming, measured = self._lookups(CONDITIONS[condition], self.bench.pages[cell.page].host)
+        first = {"resumption": Resumption.NONE.value, "warming": True}
+        return {"dns_exchanges": [*(row | first | columns for columns in warming), row | measured]}
+
+    def _lookups(self, condition: Condition, name: str) -> list[dict[str, Any]]:
+        if condition.variant == KEPT:
+            return [self._kept(condition.protocol, name)]
+        sessions = dns.SessionStore()
+        steps = [(condition.resumption, False)]
+        if condition.resumption is not Resumption.NONE:
+            steps.insert(0, (Resumption.NONE, True))
+        done = [
+            dns.exchange(
+                self._resolver,
+                dns.Question(name),
+                condition.protocol,
+                resumption,
+                sessions=sessions,
+                settings=SETTINGS,
+                warming=warming,
+            )
+            for resumption, warming in steps
+        ]
+        events = self.bench.server.events()
+        return [exchange_columns(result, events) for result in done]
+
+    def _kept(self, protocol: Protocol, name: str) -> dict[str, Any]:
+        """A query on a connection that has answered one; its handshake is over, so it takes none."""
+        queries = [dns.build_query(dns.Question(name), protocol, SETTINGS) for _ in range(2)]
+        found: dict[str, Any] = {"started_s": time.time(), "handshake_ms": 0.0}
+        with collector_paused(), dns.client_for(protocol, self._resolver, SETTINGS) as client:
+            try:
+                client.connect(queries[0])
+                client.query(queries[0])
+                answer = dns.check_answer(client.query(queries[1]), queries[1])
+            except dns.DnsError as error:
+                return found | {"error": error.what}
+        asked = client.timeline.phases[PhaseName.QUERY]
+        found |= {"started_s": asked.started_at_ns / 1e9, "error": answer.error}
+        return found | {"query_ms": asked.duration_ms, "total_ms": asked.duration_ms}
+
+
+MEASURER = Loss

@@ -1,0 +1,64 @@
+"""The two ends of cross-traffic, run as a file of its own: nothing but the standard library here.
+
+cross.py receive tcp|udp ADDRESS            says its port; at end of input, payload bytes and ns since the first came
+cross.py send tcp|udp ADDRESS PORT MBIT     until it is killed; TCP as fast as it goes
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import sys
+import time
+
+_CHUNK_BYTES = 1 << 16
+_DATAGRAM_BYTES = 1200
+_KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
+
+
+def receive(kind: str, address: str) -> None:
+    """Take what comes until standard input ends."""
+    end = socket.socket(socket.AF_INET, _KINDS[kind])
+    end.bind((address, 0))
+    if kind == "tcp":
+        end.listen()
+    print(end.getsockname()[1], flush=True)
+    taken, first = 0, None
+    while True:
+        ready, _, _ = select.select([end, sys.stdin], [], [])
+        if sys.stdin in ready:
+            break
+        if kind == "tcp" and first is None:
+            end, _sender = end.accept()
+        else:
+            taken += len(end.recv(_CHUNK_BYTES))
+        first = first or time.monotonic_ns()
+    print(taken, time.monotonic_ns() - (first or 0), flush=True)
+
+
+def send(kind: str, address: str, port: int, mbit: float) -> None:
+    """Send without end."""
+    end = socket.socket(socket.AF_INET, _KINDS[kind])
+    end.connect((address, port))
+    if kind == "tcp":
+        while True:
+            end.sendall(bytes(_CHUNK_BYTES))
+    begin, number = time.monotonic(), 0
+    while True:
+        if (left := begin + number * _DATAGRAM_BYTES * 8 / (mbit * 1e6) - time.monotonic()) > 0:
+            time.sleep(left)
+        with contextlib.suppress(ConnectionRefusedError):
+            end.send(bytes(_DATAGRAM_BYTES))
+        number += 1
+
+
+if __name__ == "__main__":
+    role, kind, address, *more = sys.argv[1:]
+    if role == "receive":
+        receive(kind, address)
+    else:
+        with contextlib.suppress(ConnectionError):
+            send(kind, address, int(more[0]), float(more[1]))
+    os._exit(0)

@@ -1,0 +1,180 @@
+"""Loss, jitter, queues and cross-traffic of the link are those asked for, counted over 20,000 packets.
+
+Measured once a backend, by this file run as a program in private namespaces; the tests read what it printed. In the
+guest by the virtual clock here, where packets cost no time; over the User-Mode Linux wire in tests/long.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from crosslayer.errors import CrosslayerError
+from crosslayer.guest import find_kernel, run_attached
+from crosslayer.links import Profile
+from crosslayer.testbed import Testbed, private
+from crosslayer.testbed.effects import LEVELS
+
+PACKETS = 20_000
+INTERVAL_S = 0.001
+
+RANDOM = Profile("random", 20.0, loss_percent=5, jitter_ms=2, jitter_distribution="normal")
+BURSTS = Profile("bursts", 20.0, loss_percent=10, loss_burst_packets=2, jitter_ms=2, jitter_distribution="paretonormal")
+ORDERED = Profile("ordered", 20.0, jitter_ms=1, jitter_distribution="pareto", jitter_reorders=False)
+OVERTAKING = Profile("overtaking", 20.0, download_mbit=50, upload_mbit=50, jitter_ms=3)
+_RATES = {"rtt_ms": 20.0, "download_mbit": 20.0, "upload_mbit": 5.0}
+FIFO = Profile("fifo", **_RATES, queue_bdp=10, cross_traffic="bulk")
+SHORT = Profile("short", **_RATES, queue_bdp=1, cross_traffic="paced", cross_mbit=5)
+FQ_CODEL = Profile("fq_codel", **_RATES, queue="fq_codel", cross_traffic="bulk")
+CAKE = Profile("cake", **_RATES, queue="cake", cross_traffic="bulk")
+UPWARDS = Profile("upwards", **_RATES, queue_bdp=10, cross_traffic="bulk", cross_direction="up")
+COUNTED = {link.name: link for link in (RANDOM, BURSTS, ORDERED, OVERTAKING)}
+LOADED = {link.name: link for link in (FIFO, SHORT, FQ_CODEL, CAKE, UPWARDS)}
+
+
+def count(testbed: Testbed, profile: Profile) -> dict[str, Any]:
+    """What became of 20,000 packets and of their echoes."""
+    check = testbed.set_link(profile)
+    # Jitter in order has to be looked at packet by packet: each waits for the one before it.
+    packets, interval_s = (PACKETS, INTERVAL_S) if profile.jitter_reorders else (PACKETS // 10, 0.006)
+    crossing = testbed._prober.crossing(profile.rtt_ms, packets, interval_s)
+    up = crossing.up_ms
+    overtaken = sum(up[n] > up[n + 1] + interval_s * 1e3 for n in up if n + 1 in up)
+    ways = {"up": (crossing.sent, crossing.bursts_up, crossing.up_ms)}
+    ways["down"] = (len(crossing.up_ms), crossing.bursts_down, crossing.down_ms)
+    return {
+        "verdict": check.verdict,
+        "overtaken": overtaken,
+        **{way: [sent, bursts, sorted(delays.values())] for way, (sent, bursts, delays) in ways.items()},
+    }
+
+
+def load(testbed: Testbed, profile: Profile) -> dict[str, Any]:
+    """How long small packets take beside cross-traffic, and how much that delivers."""
+    check = testbed.set_link(profile)
+    samples = []
+    with testbed.cross_traffic() as cross:
+        for _ in range(10):
+            time.sleep(0.2)
+            samples += testbed._prober.rtt_samples_ms(1000, 10)
+    return asdict(check) | {"verdict": check.verdict, "mbit": cross.mbit, "beside_ms": statistics.median(samples)}
+
+
+def measure(backend: str) -> dict[str, Any]:
+    """All of it, on one backend."""
+    with Testbed(backend) as testbed:
+        found: dict[str, Any] = {"backend": testbed.backend.name}
+        found |= {name: count(testbed, profile) for name, profile in COUNTED.items()}
+        found |= {name: load(testbed, profile) for name, profile in LOADED.items()}
+        return found
+
+
+def run(backend: str, where: str) -> dict[str, Any]:
+    """This file as a program: `here`, or `virtual` in a guest by that clock."""
+    words = [sys.executable, "-m", __spec__.name if __spec__ else __name__, backend, where]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert found["backend"] == backend
+    return found
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, Any]:
+    """What was seen in a guest; skips where there is none."""
+    try:
+        find_kernel()
+    except CrosslayerError as error:
+        pytest.skip(f"{error.what}: {error.next_step}")
+    return run("netem", "virtual")
+
+
+@pytest.mark.parametrize("name", [*COUNTED, *LOADED])
+def test_the_link_proves_itself(seen: dict[str, Any], name: str) -> None:
+    assert seen[name]["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("name", ["random", "bursts"])
+def test_loss_is_within_a_tenth_over_20_000_packets(seen: dict[str, Any], name: str) -> None:
+    sent, lost = (
+        sum(part(seen[name][way]) for way in ("up", "down")) for part in (lambda w: w[0], lambda w: sum(w[1]))
+    )
+    assert sent > PACKETS
+    assert lost / sent == pytest.approx(COUNTED[name].loss_percent / 100, rel=0.1)
+
+
+@pytest.mark.parametrize(("name", "mean"), [("random", 1 / 0.95), ("bursts", 2.0)])
+def test_bursts_are_as_long_as_chance_has_them(seen: dict[str, Any], name: str, mean: float) -> None:
+    """Chi-squared against the geometric distribution; one sample in ten thousand is beyond."""
+    counts = Counter(length for way in ("up", "down") for length in seen[name][way][1])
+    total, stays = counts.total(), 1 - 1 / mean
+    cells, length = [], 1
+    while (expected := total * (1 - stays) * stays ** (length - 1)) >= 5:
+        cells.append((counts[length], expected))
+        length += 1
+    cells.append((total - sum(seen for seen, _ in cells), total * stays ** (length - 1)))
+    degrees = len(cells) - 1
+    chi_squared = sum((counted - expected) ** 2 / expected for counted, expected in cells)
+    # Wilson and Hilferty: the cube root of chi-squared is nearly normal.
+    limit = degrees * (1 - 2 / (9 * degrees) + 3.72 * math.sqrt(2 / (9 * degrees))) ** 3
+    assert chi_squared < limit, cells
+
+
+@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_quantiles_of_jitter_are_within_a_twentieth(seen: dict[str, Any], name: str, way: str) -> None:
+    profile, delays = COUNTED[name], seen[name][way][2]
+    cuts = statistics.quantiles(delays, n=100, method="inclusive")
+    middle, expected_middle = statistics.median(delays), profile.quantile_ms(0.5)
+    for level in (level for level in LEVELS if level != 0.5):
+        found, expected = cuts[round(level * 100) - 1] - middle, profile.quantile_ms(level) - expected_middle
+        # A quantile of a sample has an error of its own, which a thin tail makes large.
+        spread = (profile.quantile_ms(level + 0.01) - profile.quantile_ms(level - 0.01)) / 0.02
+        chance = 3 * spread * math.sqrt(level * (1 - level) / len(delays))
+        assert found == pytest.approx(expected, rel=0.05, abs=0.02 + chance * (name == "ordered")), level
+
+
+def test_jitter_overtakes_where_it_may_and_only_there(seen: dict[str, Any]) -> None:
+    assert seen["overtaking"]["overtaken"] > 0.1 * PACKETS
+    assert seen["ordered"]["overtaken"] == 0
+
+
+def test_fq_codel_and_cake_keep_the_delay_under_10_ms_where_a_long_fifo_does_not(seen: dict[str, Any]) -> None:
+    added = {name: seen[name]["beside_ms"] - LOADED[name].rtt_ms for name in LOADED}
+    assert added["fq_codel"] < 10
+    assert added["cake"] < 10
+    assert added["fifo"] > 50
+    assert added["upwards"] > 50
+    assert added["short"] < 2  # paced traffic below the rate leaves the queue empty
+
+
+def test_a_full_fifo_is_as_long_as_it_was_asked_for(seen: dict[str, Any]) -> None:
+    for name, bdp in (("fifo", 10), ("short", 1)):
+        for way in ("down", "up"):
+            assert seen[name][f"queueing_{way}_ms"] == pytest.approx(bdp * 20.0, rel=0.1, abs=5)
+
+
+def test_cross_traffic_has_what_the_link_gives(seen: dict[str, Any]) -> None:
+    assert seen["short"]["mbit"] == pytest.approx(5, rel=0.03)
+    for name in ("fifo", "fq_codel", "cake"):
+        assert seen[name]["mbit"] == pytest.approx(20, rel=0.15)
+    assert seen["upwards"]["mbit"] == pytest.approx(5, rel=0.2)
+
+
+if __name__ == "__main__":
+    _backend, _where = sys.argv[1:]
+    if _where == "virtual":
+        sys.exit(
+            run_attached([sys.executable, "-m", "tests.integration.test_effects", _backend, "here"], clock="virtual")
+        )
+    private.enter([sys.executable, "-m", "tests.integration.test_effects", _backend, "here"])
+    print(json.dumps(measure(_backend)))
