@@ -15,7 +15,7 @@ from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, Table
 if TYPE_CHECKING:
     import pyarrow
 
-_FACTS = ("plan", "options_changed", "started", "ended", "backend", "host", "versions", "git", "notes")
+_FACTS = ("plan", "options_changed", "started", "ended", "backend", "host", "hosts", "versions", "git", "notes")
 
 
 def export(store: Store, folder: Path) -> Path:

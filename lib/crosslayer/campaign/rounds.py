@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from crosslayer import pages, places
-from crosslayer.browser import find_browser
+from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign import provenance
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.measurer import Bench, Measurer
@@ -52,6 +52,8 @@ class Part:
     backend: str
     versions: dict[str, str]
     """Of everything that took part in it, by name."""
+    host: provenance.Host | None = None
+    """The machine it was measured on; None for this one."""
 
 
 Source = Callable[[Job, Callable[[str], None]], Generator[Part, None, None]]
@@ -85,17 +87,7 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
     spec_dir = pages.find_spec_dir()
     specs = pages.load_pages(spec_dir)
     programs = find_browser()
-    versions = provenance.packages() | job.measurer.versions(job.plan)
-    server = places.find("server").path
-    versions |= {
-        "chromium": programs.browser_version,
-        "chromedriver": programs.driver_version,
-        "server": provenance.server_version(server),
-        "quic-go": provenance.quic_go_version(server),
-        "tcp_congestion_control": provenance.congestion_control(),
-    }
-    with contextlib.suppress(PlaceError):  # most studies need none
-        versions["stub"] = stub_version()
+    versions = versions_here(job, programs)
     served = [specs[name] for name in (*job.plan.pages, "warmup")]
     todo = deque(job.todo)
     measured = False
@@ -135,6 +127,28 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                     next_step="Mend the fault and give the same command again: it goes on from there.",
                 ) from died
             say(f"{died} The testbed is made anew and the round in flight measured again.")
+
+
+def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:
+    """Versions of everything that takes part where this process runs, by name.
+
+    Raises
+    ------
+    PlaceError
+        Where there is no server.
+    """
+    server = places.find("server").path
+    versions = provenance.packages() | job.measurer.versions(job.plan)
+    versions |= {
+        "chromium": programs.browser_version,
+        "chromedriver": programs.driver_version,
+        "server": provenance.server_version(server),
+        "quic-go": provenance.quic_go_version(server),
+        "tcp_congestion_control": provenance.congestion_control(),
+    }
+    with contextlib.suppress(PlaceError):  # most studies need none
+        versions["stub"] = stub_version()
+    return versions
 
 
 def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Iterator[LinkCheck]:
