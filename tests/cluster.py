@@ -68,9 +68,10 @@ class Cluster:
         words = ("-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(self._port))
         self._start("scheduler", *words, "--no-dashboard", "--no-show")
 
-    def worker(self, name: str, **environment: str) -> None:
-        words = ("-m", "distributed.cli.dask_worker", self.address, "--nthreads", "1", "--resources", "testbed=1")
-        self._start(name, *words, "--no-nanny", "--no-dashboard", CROSSLAYER_HOST=name, **environment)
+    def worker(self, name: str, testbeds: int = 1, **environment: str) -> None:
+        words = ("-m", "distributed.cli.dask_worker", self.address, "--nthreads", str(testbeds))
+        words += ("--resources", f"testbed={testbeds}", "--no-nanny", "--no-dashboard", "--memory-limit", "0")
+        self._start(name, *words, CROSSLAYER_HOST=name, **environment)
 
     def starter(self) -> None:
         words = ("-m", "tests.sleeping", self.address, str(self.dataset), str(self._rounds), str(self._batch))

@@ -1,4 +1,4 @@
-"""A testbed that sleeps instead of measuring, for what a cluster does around it: rows as large as real ones, no browser."""
+"""A testbed that sleeps instead of measuring, for what a cluster does around it: real rows' size, and no browser."""
 
 from __future__ import annotations
 

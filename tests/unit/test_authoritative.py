@@ -176,7 +176,7 @@ def test_a_missing_bind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def frame(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema()).with_columns(host=pl.lit(""))
 
 
 def queries(*, authority_ms: float = 0.3, noise_ms: float = 0.1) -> pl.LazyFrame:

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests import sleeping
 
 from crosslayer.campaign import cluster, run
 from crosslayer.campaign.cluster import batches, measured_on
@@ -16,7 +17,6 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.links import load_profiles
 from crosslayer.testbed.errors import TestbedError
-from tests import sleeping
 
 distributed = pytest.importorskip("distributed")
 
@@ -75,16 +75,17 @@ def test_every_round_is_there_once_with_its_host(lent: Any, tmp_path: Path) -> N
 
 def test_what_was_interrupted_goes_on(lent: Any, tmp_path: Path) -> None:
     campaign(tmp_path / "whole", lent)
+    source = measured_on(lent, clock="virtual", batch=2, hands=sleeping.HANDS)
+
+    def dying(*words: Any) -> Iterator[Any]:
+        parts = source(*words)
+        yield from (next(parts) for _ in range(8))
+        parts.close()
+        raise RuntimeError("the starter dies")
+
+    nobody: Any = None
     with pytest.raises(RuntimeError, match="the starter dies"):
-        source = measured_on(lent, clock="virtual", batch=2, hands=sleeping.HANDS)
-
-        def dying(*words: Any) -> Iterator[Any]:
-            parts = source(*words)
-            yield from (next(parts) for _ in range(8))
-            parts.close()
-            raise RuntimeError("the starter dies")
-
-        run.measure(PLAN, tmp_path / "cut", Any, load_profiles(), say=lambda _: None, source=dying)  # type: ignore[arg-type]
+        run.measure(PLAN, tmp_path / "cut", nobody, load_profiles(), say=lambda _: None, source=dying)
     campaign(tmp_path / "cut", lent, batch=2)
     assert loads(tmp_path / "cut").equals(loads(tmp_path / "whole"))
 
@@ -101,7 +102,7 @@ def test_workers_without_a_testbed_are_told_how_to_be_started(tmp_path: Path) ->
     with (
         distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as made,
         distributed.Client(made) as client,
-        pytest.raises(CampaignError, match="offers a testbed.*--resources testbed=1"),
+        pytest.raises(CampaignError, match=r"offers a testbed.*--resources testbed=1"),
     ):
         campaign(tmp_path, client)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
-from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crosslayer.campaign import crate
 from crosslayer.campaign.errors import CampaignError
@@ -15,6 +16,8 @@ from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, Table
 if TYPE_CHECKING:
     import pyarrow
 
+_CHUNK_ROWS = 20_000
+"""As Python values some 100 MB: what a table of any size takes."""
 _FACTS = ("plan", "options_changed", "started", "ended", "backend", "host", "hosts", "versions", "git", "notes")
 
 
@@ -47,23 +50,30 @@ def _write_table(store: Store, folder: Path, table: type[Table]) -> int:
     """Returns how many rows there are."""
     import pyarrow as pa
 
-    by_link: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in store.rows(table.table):
-        by_link[row["link"]].append(row)
+    schema, total = table.arrow_schema(), 0
     fresh = folder / f".{table.table}.new"
     shutil.rmtree(fresh, ignore_errors=True)
-    for link, rows in by_link.items():
-        write_part(pa.Table.from_pylist(rows, schema=table.arrow_schema()), fresh, link)
+    for link in store.links(table.table):
+        rows = store.rows(table.table, link)
+        chunks = iter(lambda rows=rows: list(itertools.islice(rows, _CHUNK_ROWS)), [])
+        total += write_part((pa.Table.from_pylist(chunk, schema=schema) for chunk in chunks), fresh, link)
     shutil.rmtree(folder / table.table, ignore_errors=True)
-    if by_link:
+    if total:
         fresh.rename(folder / table.table)
-    return sum(map(len, by_link.values()))
+    return total
 
 
-def write_part(rows: pyarrow.Table, folder: Path, link: str) -> None:
-    """The rows of a link as a part of the table that `folder` holds."""
+def write_part(chunks: Iterable[pyarrow.Table], folder: Path, link: str) -> int:
+    """The rows of a link, one chunk at least, as a part of the table that `folder` holds; returns how many."""
     import pyarrow.parquet as pq
 
     part = folder / f"link={link}" / "part-0.parquet"
     part.parent.mkdir(parents=True)
-    pq.write_table(rows, part, compression="zstd")
+    chunks = iter(chunks)
+    first = next(chunks)
+    total = 0
+    with pq.ParquetWriter(part, first.schema, compression="zstd") as writer:
+        for chunk in itertools.chain((first,), chunks):
+            writer.write_table(chunk)
+            total += chunk.num_rows
+    return total

@@ -142,4 +142,10 @@ def command(
         except KeyboardInterrupt:
             click.echo(f"\nStopped. Finished rounds are in {folder}; the same command goes on from there.", err=True)
             sys.exit(130)
+    if on_cluster and plan.clock == "virtual":
+        from crosslayer import metrics
+        from crosslayer.campaign.dataset import Dataset
+
+        if said := metrics.disagreement(Dataset.open(folder).table("page_loads")):
+            say(said)
     click.echo(str(folder))

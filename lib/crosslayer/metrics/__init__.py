@@ -2,7 +2,8 @@
 
 `observations` says which rows count, `combinations` joins DNS exchanges and page loads to PLTs, `distributions`
 has CDF curves and quantiles, `intervals` medians with their uncertainty, `lines` what grows along a line, `paced`
-means and variances of paced queries, `resampling` the bootstrap behind them all, `links` the emulated link itself.
+means and variances of paced queries, `hosts` the machines beside each other, `resampling` the bootstrap behind them
+all, `links` the emulated link itself.
 Everything that need not be resampled is lazy, so that a campaign of any size streams.
 """
 
@@ -15,26 +16,32 @@ from crosslayer.metrics.combinations import (
     relative_increase,
 )
 from crosslayer.metrics.distributions import MAX_POINTS, curves, summary
-from crosslayer.metrics.intervals import medians, paired, relative_medians
+from crosslayer.metrics.hosts import AGREED_PERCENT, disagreeing, disagreement, spread
+from crosslayer.metrics.intervals import clusters_of, medians, paired, relative_medians
 from crosslayer.metrics.lines import line
 from crosslayer.metrics.links import in_force, in_rtts, link_table, nominal_rtts
-from crosslayer.metrics.observations import CELL, ROUND, exchanges, failures, page_loads, tcp_rtts
+from crosslayer.metrics.observations import CELL, CLUSTER, ROUND, exchanges, failures, page_loads, tcp_rtts
 from crosslayer.metrics.paced import estimate, moments, paced
 from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Sample, derived, drawn
 
 __all__ = [
+    "AGREED_PERCENT",
     "BASELINE",
     "CELL",
+    "CLUSTER",
     "COMBINATIONS",
     "MAX_POINTS",
     "MIN_ROUNDS",
     "ROUND",
     "Estimate",
     "Sample",
+    "clusters_of",
     "combination",
     "combine",
     "curves",
     "derived",
+    "disagreeing",
+    "disagreement",
     "drawn",
     "estimate",
     "exchanges",
@@ -52,6 +59,7 @@ __all__ = [
     "paired",
     "relative_increase",
     "relative_medians",
+    "spread",
     "summary",
     "tcp_rtts",
 ]

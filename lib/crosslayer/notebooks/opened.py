@@ -13,6 +13,7 @@ from crosslayer.campaign.dataset import Campaign, Dataset
 from crosslayer.campaign.tables import TABLES
 from crosslayer.claims import Verdict
 from crosslayer.figures import Figure, FigureError, Inputs, draw
+from crosslayer.figures.hosts import HOSTS
 from crosslayer.notebooks import session, shown
 from crosslayer.notebooks.errors import NotebookError
 from crosslayer.notebooks.measuring import measured_or_committed
@@ -112,7 +113,7 @@ class Opened:
 
     @cached_property
     def figures(self) -> tuple[str, ...]:
-        """Names of its study's figures, in the order of the paper."""
+        """Names of its study's figures, in the order of the paper; `hosts` where several machines measured it."""
         return tuple(self._figures)
 
     def figure(self, name: str) -> ShownFigure:
@@ -180,7 +181,8 @@ class Opened:
     @cached_property
     def _figures(self) -> dict[str, Figure]:
         study = STUDIES.get(self.campaign.study)
-        return {figure.name: figure for figure in (study.figures if study else ())}
+        beside = (HOSTS,) if len(self.campaign.hosts) > 1 else ()
+        return {figure.name: figure for figure in (*(study.figures if study else ()), *beside)}
 
     @cached_property
     def _inputs(self) -> Inputs:
