@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -30,14 +31,18 @@ class Cluster:
         Of the campaign and of a task.
     environment
         Of every process.
+    host
+        Address of the scheduler.
     """
 
-    def __init__(self, folder: Path, *, rounds: int, batch: int, environment: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, *, rounds: int, batch: int, environment: dict[str, str], host: str = "127.0.0.1"
+    ) -> None:
         self.folder, self._rounds, self._batch = folder, rounds, batch
         self._environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "lib"), str(ROOT)])} | environment
-        with socket.create_server(("127.0.0.1", 0)) as free:
+        with socket.create_server((host, 0)) as free:
             self._port = free.getsockname()[1]
-        self.address = f"tcp://127.0.0.1:{self._port}"
+        self._host, self.address = host, f"tcp://{host}:{self._port}"
         self.dataset = folder / "dataset"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -48,10 +53,10 @@ class Cluster:
         for name in list(self.running):
             self.kill(name)
 
-    def _start(self, name: str, *words: str, **environment: str) -> None:
+    def _start(self, name: str, *words: str, before: Sequence[str] = (), **environment: str) -> None:
         with self.log(name).open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [sys.executable, *words],
+                [*before, sys.executable, *words],
                 cwd=self.folder,
                 env=self._environment | environment,
                 stdin=subprocess.DEVNULL,
@@ -65,13 +70,13 @@ class Cluster:
         return self.folder / f"{name}.log"
 
     def scheduler(self) -> None:
-        words = ("-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(self._port))
+        words = ("-m", "distributed.cli.dask_scheduler", "--host", self._host, "--port", str(self._port))
         self._start("scheduler", *words, "--no-dashboard", "--no-show")
 
-    def worker(self, name: str, testbeds: int = 1, **environment: str) -> None:
+    def worker(self, name: str, testbeds: int = 1, *, before: Sequence[str] = (), **environment: str) -> None:
         words = ("-m", "distributed.cli.dask_worker", self.address, "--nthreads", str(testbeds))
         words += ("--resources", f"testbed={testbeds}", "--no-nanny", "--no-dashboard", "--memory-limit", "0")
-        self._start(name, *words, CROSSLAYER_HOST=name, **environment)
+        self._start(name, *words, before=before, CROSSLAYER_HOST=name, **environment)
 
     def starter(self) -> None:
         words = ("-m", "tests.sleeping", self.address, str(self.dataset), str(self._rounds), str(self._batch))

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from tests import sleeping
 
-from crosslayer.campaign import cluster, run
+from crosslayer.campaign import cluster, run, task
 from crosslayer.campaign.cluster import batches, measured_on
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, Plan
@@ -96,6 +96,12 @@ def test_a_cluster_that_cannot_measure_says_the_doctors_words(
     monkeypatch.setenv(sleeping.UNABLE, "there is no browser")
     with pytest.raises(TestbedError, match="no worker of the cluster can measure: there is no browser"):
         campaign(tmp_path, lent)
+
+
+def test_who_was_left_out_of_a_campaign_is_asked_again_by_the_next(lent: Any, tmp_path: Path) -> None:
+    lent.submit(task.withdraw, resources={"testbed": 1}, pure=False).result()
+    said = campaign(tmp_path, lent)
+    assert any(line.startswith("Measuring on a cluster of 2 testbeds") for line in said)
 
 
 def test_workers_without_a_testbed_are_told_how_to_be_started(tmp_path: Path) -> None:

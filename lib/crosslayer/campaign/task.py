@@ -96,16 +96,13 @@ _known: dict[tuple[type[Measurer], Clock], tuple[str, dict[str, str]]] = {}
 _LOCK = threading.Lock()
 
 
-async def offer() -> None:
+async def offer(dask_worker: Any) -> None:
     """What an earlier campaign refused, this one may take."""
-    from distributed import get_worker
-
-    worker = get_worker()
-    if number := _withdrawn.pop(worker.address, 0):
-        await worker.set_resources(**{RESOURCE: number})
+    if number := _withdrawn.pop(dask_worker.address, 0):
+        await dask_worker.set_resources(**{RESOURCE: number})
 
 
-def _withdraw() -> None:
+def withdraw() -> None:
     """Offer no testbed any more, so that the scheduler has no task for this worker."""
     from distributed import get_worker
     from distributed.utils import sync
@@ -162,7 +159,7 @@ def measure(request: bytes) -> Answer:
             f"{key} ({told.identity[key]} instead of {asked.expected[key]})" for key in other
         )
     if refused:
-        _withdraw()
+        withdraw()
         return Answer(told.host, [], _named(told.host, refused))
     abandoned = _abandonment()
     parts: list[Part] = []
@@ -173,7 +170,7 @@ def measure(request: bytes) -> Answer:
                 if abandoned():
                     break
     except CrosslayerError as error:
-        _withdraw()
+        withdraw()
         return Answer(told.host, parts, _named(told.host, str(error)), not isinstance(error, TestbedError))
     return Answer(told.host, parts)
 

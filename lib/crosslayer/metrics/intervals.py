@@ -97,7 +97,7 @@ def groups(
     frame: pl.LazyFrame, columns: Sequence[str], by: Sequence[str]
 ) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
     """Each group's observations, in an order that does not depend on the order of the frame."""
-    wanted = frame.filter(pl.col(columns[0]).is_not_null()).select(dict.fromkeys((*by, *CLUSTER, *columns)))
+    wanted = frame.filter(pl.col(columns[0]).is_not_null()).select(*dict.fromkeys((*by, *CLUSTER, *columns)))
     rows = wanted.collect(engine="streaming").sort(*by, *CLUSTER, columns[0])
     if by:
         yield from rows.group_by(by, maintain_order=True)
