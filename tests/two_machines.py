@@ -13,7 +13,7 @@ from pathlib import Path
 from tests import sleeping
 from tests.cluster import Cluster, check_whole
 
-ROUNDS = 250
+ROUNDS = 400
 MACHINES = ("left", "right")
 HOST = "10.9.0.1"
 
@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
     inside = {name: machine(place, name) for place, name in enumerate(MACHINES)}
     environment = {
         sleeping.ROUND_S: "0.1",
-        "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "3s",
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "12s",
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "5s",
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crosslayer.campaign import crate
 from crosslayer.campaign.errors import CampaignError
@@ -54,13 +54,17 @@ def _write_table(store: Store, folder: Path, table: type[Table]) -> int:
     fresh = folder / f".{table.table}.new"
     shutil.rmtree(fresh, ignore_errors=True)
     for link in store.links(table.table):
-        rows = store.rows(table.table, link)
-        chunks = iter(lambda rows=rows: list(itertools.islice(rows, _CHUNK_ROWS)), [])
+        chunks = _chunks(store.rows(table.table, link))
         total += write_part((pa.Table.from_pylist(chunk, schema=schema) for chunk in chunks), fresh, link)
     shutil.rmtree(folder / table.table, ignore_errors=True)
     if total:
         fresh.rename(folder / table.table)
     return total
+
+
+def _chunks(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
+        yield chunk
 
 
 def write_part(chunks: Iterable[pyarrow.Table], folder: Path, link: str) -> int:
