@@ -47,10 +47,10 @@ def main(folder: Path) -> None:
     ip("address", "add", f"{HOST}/24", "dev", "switch")
     inside = {name: machine(place, name) for place, name in enumerate(MACHINES)}
     environment = {
-        sleeping.ROUND_S: "0.1",
+        sleeping.ROUND_S: "0.2",
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "12s",
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
-        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "5s",
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "15s",
     }
     with Cluster(folder, rounds=ROUNDS, batch=3, environment=environment, host=HOST) as cluster:
         cluster.scheduler()

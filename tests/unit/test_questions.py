@@ -97,6 +97,7 @@ def test_a_line_has_the_slope_of_the_medians_within_its_interval() -> None:
             {
                 "campaign": "c",
                 "round": number,
+                "host": "",
                 "group": group,
                 "x": float(group),
                 "y": 2.0 * group + 1 + noise.normal(0, 0.5),

@@ -216,23 +216,7 @@ class _Campaign:
 
     def _prepare(self) -> int:
         """How many testbeds there are, when there are any; settles what all have to be like."""
-        said = False
-        while not (workers := _workers(self._client)):
-            if not said:
-                self._say("Waiting for the first worker of the cluster.")
-            said = True
-            self._raise_if_lost()
-            time.sleep(1)
-        self._client.run(offer, on_error="return")
-        request = pickle.dumps(self._request)
-        found = self._client.run(about, request, on_error="return")
-        told = {worker: one for worker, one in found.items() if isinstance(one, Told)}
-        if not told:
-            raise CampaignError(
-                f"none of {len(workers)} workers can be asked: {next(iter(found.values()), 'all are gone')}",
-                where=_address(self._client),
-                next_step="They need this very crosslayer installed.",
-            )
+        told = self._ask()
         able = [one for one in told.values() if not one.unable]
         if not able:
             raise TestbedError(
@@ -251,6 +235,28 @@ class _Campaign:
             most = Counter(tuple(sorted(one.items())) for one in same).most_common(1)[0][0]
             self._request = replace(self._request, expected=dict(most) | ours)
         return testbeds
+
+    def _ask(self) -> dict[str, Told]:
+        """What the first workers that answer say of themselves, by their addresses."""
+        said = False
+        while True:
+            while not (workers := _workers(self._client)):
+                if not said:
+                    self._say("Waiting for the first worker of the cluster.")
+                said = True
+                self._raise_if_lost()
+                time.sleep(1)
+            self._client.run(offer, on_error="return")
+            found = self._client.run(about, pickle.dumps(self._request), on_error="return")
+            if told := {worker: one for worker, one in found.items() if isinstance(one, Told)}:
+                return told
+            # Of one that is gone there may be no word at all, or that its connection is closed.
+            if broken := [one for one in found.values() if not isinstance(one, OSError)]:
+                raise CampaignError(
+                    f"none of {len(workers)} workers can be asked: {broken[0]}",
+                    where=_address(self._client),
+                    next_step="They need this very crosslayer installed.",
+                )
 
     def _send(self, batch: Batch) -> None:
         request = replace(self._request, job=replace(self._request.job, todo=batch))
