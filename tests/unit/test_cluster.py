@@ -9,12 +9,14 @@ from typing import Any
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 from tests import sleeping
 
 from crosslayer.campaign import cluster, run, task
 from crosslayer.campaign.cluster import batches, measured_on
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.cli import cli
 from crosslayer.links import load_profiles
 from crosslayer.testbed.errors import TestbedError
 
@@ -117,3 +119,16 @@ def test_without_dask_there_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(CampaignError, match=r"pip install 'crosslayer\[cluster\]'"), cluster.connected(None, "local"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--scheduler", "tcp://192.0.2.1:8786", "--cluster", "local"], "A campaign has one cluster"),
+        (["--mixed"], "are for a cluster"),
+    ],
+)
+def test_what_a_command_says_of_a_cluster_fits_together(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(cli, ["measure", *words])
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())

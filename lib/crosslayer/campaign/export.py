@@ -16,8 +16,8 @@ from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, Table
 if TYPE_CHECKING:
     import pyarrow
 
-_CHUNK_ROWS = 20_000
-"""As Python values some 100 MB: what a table of any size takes."""
+_CHUNK_ROWS = 10_000
+"""As Python values some 50 MB: what a table of any size takes."""
 _FACTS = ("plan", "options_changed", "started", "ended", "backend", "host", "hosts", "versions", "git", "notes")
 
 

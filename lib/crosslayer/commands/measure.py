@@ -116,6 +116,8 @@ def command(
     on_cluster = bool(scheduler or cluster)
     if scheduler and cluster:
         raise click.UsageError("A campaign has one cluster: leave --scheduler or --cluster out.")
+    if (hosts or batch or mixed) and not on_cluster:
+        raise click.UsageError("--hosts, --batch and --mixed are for a cluster: name one by --scheduler or --cluster.")
     if jobs and plan.clock == "wall" and not on_cluster:
         raise click.UsageError(
             "By the wall clock rounds measured side by side would disturb each other: leave --jobs out."

@@ -30,7 +30,7 @@ def data(inputs: Inputs) -> pl.DataFrame:
 
 def chart(frame: pl.DataFrame) -> AnyChart:
     """A row for each host, a column for what it is held against."""
-    hosts = frame["host"].unique().sort().to_list()
+    hosts = sorted(set(frame["host"]), key=lambda host: (len(host), host))  # host-10 after host-9
     if not hosts:
         return marks.empty_plot("this campaign has no page loads", COLUMN_WIDTH - 60, 80)
     scale = marks.reach(frame, least=(-1.0, 1.0), margin=0.1)
