@@ -34,7 +34,7 @@ def measure(
     Parameters
     ----------
     plan
-        What to measure, e.g. `crosslayer.studies.sized("coalescing", "smoke").resized(clock="virtual")`.
+        What to measure, e.g. `crosslayer.studies.sized(STUDY, "smoke").resized(clock="virtual")`.
     client
         Any `dask.distributed.Client` whose workers offer a resource `testbed` (docs/cluster.md).
     out
