@@ -34,7 +34,7 @@ in
 
     # The analysis notebooks run on the committed campaigns, cell by cell.
     notebooks = inTree "notebooks" [ ] ''
-      pytest -p no:cacheprovider --nbval $(find notebooks -name '*.ipynb' ! -name run_all.ipynb)
+      pytest -p no:cacheprovider --nbval $(find notebooks -name '*.ipynb' ! -name run_all.ipynb ! -name cluster.ipynb)
     '';
   };
 

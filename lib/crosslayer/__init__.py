@@ -1,6 +1,7 @@
 """crosslayer: what encrypted DNS costs a web user, and what sharing QUIC between DNS and HTTP/3 gives back.
 
-`open` is the way in to a measured campaign; whatever else is needed is imported from its room.
+`open` is the way in to a measured campaign, `measure` to one on a cluster; whatever else is needed is imported from
+its room.
 """
 
 from __future__ import annotations
@@ -9,16 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crosslayer.notebooks import open_campaign as open  # noqa: A004
+    from crosslayer.notebooks.cluster import measure
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "open"]
+__all__ = ["__version__", "measure", "open"]
 
 
 def __getattr__(name: str) -> Any:
-    """`open`, when it is first used: the command and the testbed need neither frames nor charts."""
-    if name != "open":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from crosslayer.notebooks import open_campaign
+    """What notebooks call, when it is first used: the command and the testbed need neither frames nor charts."""
+    if name == "open":
+        from crosslayer.notebooks import open_campaign
 
-    return open_campaign
+        return open_campaign
+    if name == "measure":
+        from crosslayer.notebooks.cluster import measure
+
+        return measure
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

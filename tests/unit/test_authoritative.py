@@ -177,7 +177,7 @@ def test_a_missing_bind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def frame(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema()).with_columns(host=pl.lit(""))
 
 
 def queries(*, authority_ms: float = 0.3, noise_ms: float = 0.1) -> pl.LazyFrame:
@@ -220,7 +220,7 @@ def test_means_and_variances_are_those_of_the_rows_within_their_intervals() -> N
     random = np.random.default_rng(5)
     values = random.normal(248, 2, 640)
     rows = pl.LazyFrame(
-        {"campaign": ["c"] * 640, "round": [n // 20 for n in range(640)], "group": ["g"] * 640, "value": values}
+        {"campaign": "c", "host": "", "round": [n // 20 for n in range(640)], "group": ["g"] * 640, "value": values}
     )
     for statistic, true, exact in (("mean", 248, values.mean()), ("variance", 4, values.var(ddof=1))):
         found = metrics.moments(rows, "value", ["group"], statistic).row(0, named=True)

@@ -194,7 +194,9 @@ def test_curves_start_at_zero_and_end_at_one(whole: Inputs) -> None:
 
 
 def curve(values: list[float]) -> pl.DataFrame:
-    rows = pl.LazyFrame({"campaign": "c", "round": range(len(values)), "panel": "p", "series": "DoQ", "x_ms": values})
+    rows = pl.LazyFrame(
+        {"campaign": "c", "round": range(len(values)), "host": "", "panel": "p", "series": "DoQ", "x_ms": values}
+    )
     return cdf.measured(rows, "x_ms", points=200)
 
 

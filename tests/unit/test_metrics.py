@@ -20,9 +20,7 @@ LINK, PAGE = "fiber", "example.org"
 def frame(values: dict[str, Any]) -> pl.LazyFrame:
     """Observations of one cell, one per round."""
     height = len(next(iter(values.values())))
-    return pl.LazyFrame(
-        {"campaign": ["c"] * height, "round": range(height), "link": [LINK] * height, "page": [PAGE] * height} | values
-    )
+    return pl.LazyFrame({"campaign": "c", "round": range(height), "host": "", "link": LINK, "page": PAGE} | values)
 
 
 def dns_rows(protocol: str, total_ms: list[float | None], **more: Any) -> pl.LazyFrame:
@@ -159,6 +157,7 @@ def test_link_table_has_the_extremes_of_all_checks_and_counts_failed_ones() -> N
     checks = pl.LazyFrame(
         {
             "campaign": ["c"] * 4,
+            "host": [""] * 4,
             "round": [0, 1, 1, 2],
             "page": ["p"] * 4,
             "link": ["dsl"] * 4,
@@ -267,6 +266,7 @@ def test_intervals_of_medians_hold_the_true_median_as_often_as_they_say(distribu
     rows = pl.LazyFrame(
         {
             "campaign": "c",
+            "host": "",
             "trial": np.repeat(np.arange(trials), rounds),
             "round": np.tile(np.arange(rounds), trials),
             "x_ms": values,

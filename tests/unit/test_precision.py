@@ -27,6 +27,7 @@ def pilots(rounds: int, trials: int, seed: int, distribution: str = "normal") ->
     return pl.LazyFrame(
         {
             "campaign": "c",
+            "host": "",
             "round": np.tile(np.arange(rounds), trials),
             "link": "fiber",
             "page": np.repeat(np.arange(trials), rounds).astype(str),

@@ -35,7 +35,7 @@ ROUNDS = 30
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema()).with_columns(host=pl.lit(""))
 
 
 def inputs(links: list[str], **tables: list[dict[str, Any]]) -> Inputs:
@@ -109,6 +109,7 @@ def test_a_line_has_the_slope_of_the_medians_within_its_interval() -> None:
             {
                 "campaign": "c",
                 "round": number,
+                "host": "",
                 "group": group,
                 "x": float(group),
                 "y": 2.0 * group + 1 + noise.normal(0, 0.5),
@@ -128,7 +129,7 @@ def test_a_line_has_the_slope_of_the_medians_within_its_interval() -> None:
 
 
 def test_a_line_needs_two_places() -> None:
-    frame = pl.LazyFrame({"campaign": ["c"] * 8, "round": list(range(8)), "g": 1, "x": [1.0] * 8, "y": [2.0] * 8})
+    frame = pl.LazyFrame({"campaign": "c", "round": list(range(8)), "host": "", "g": 1, "x": [1.0] * 8, "y": [2.0] * 8})
     assert metrics.line(frame, "x", "y", ["g"]) is None
 
 

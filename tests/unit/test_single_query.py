@@ -120,7 +120,7 @@ def exchanges(links: dict[str, float], seed: int = 1, *, own_bytes: float = 1.0)
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema()).with_columns(host=pl.lit(""))
 
 
 def tables(rows: list[dict[str, Any]], links: dict[str, float]) -> dict[str, pl.LazyFrame]:

@@ -45,17 +45,17 @@ def test_a_finished_round_is_kept_and_known(tmp_path: Path) -> None:
         store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
     with Store(tmp_path, PLAN) as store:
         assert store.done() == {("fiber", "example.org", 0)}
-        assert store.rows("tcp_rtts")[0]["rtt_ms"] == 14.8
+        assert next(store.rows("tcp_rtts", "fiber"))["rtt_ms"] == 14.8
 
 
 def test_a_round_with_a_bad_row_leaves_nothing(tmp_path: Path) -> None:
     with Store(tmp_path, PLAN) as store:
         with pytest.raises(CampaignError):
             store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0), _rtt(0, campaign=None)]})
-        assert store.rows("tcp_rtts") == []
+        assert list(store.rows("tcp_rtts", "fiber")) == []
         assert store.done() == set()
         store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
-        assert len(store.rows("tcp_rtts")) == 1
+        assert len(list(store.rows("tcp_rtts", "fiber"))) == 1
 
 
 def test_a_round_cannot_be_written_twice(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_round_cannot_be_written_twice(tmp_path: Path) -> None:
         store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
         with pytest.raises(CampaignError):
             store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
-        assert len(store.rows("tcp_rtts")) == 1
+        assert len(list(store.rows("tcp_rtts", "fiber"))) == 1
 
 
 def test_killed_in_the_middle_of_a_round_loses_only_that_round(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ store.add_round(Cell("fiber", "example.org"), 1, {{"tcp_rtts": rows()}})
     assert done.returncode == -9, done.stderr
     with Store(tmp_path, PLAN) as store:
         assert store.done() == {("fiber", "example.org", 0)}
-        assert [row["round"] for row in store.rows("tcp_rtts")] == [0]
+        assert [row["round"] for row in list(store.rows("tcp_rtts", "fiber"))] == [0]
 
 
 def test_another_plan_is_refused_and_more_rounds_of_the_same_are_welcome(tmp_path: Path) -> None:
@@ -201,4 +201,4 @@ def test_a_store_that_is_older_than_a_column_gets_it(tmp_path: Path) -> None:
         db.execute("ALTER TABLE dns_exchanges DROP COLUMN variant")
     with Store(tmp_path, PLAN) as store:
         assert store.done() == {("fiber", "example.org", 0)}
-        assert store.rows("dns_exchanges") == []
+        assert list(store.rows("dns_exchanges", "fiber")) == []

@@ -29,7 +29,7 @@ FIGURES = {figure.name: figure for figure in STUDIES["web"].figures}
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
-    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema())
+    return pl.LazyFrame(rows, schema=TABLES[name].polars_schema()).with_columns(host=pl.lit(""))
 
 
 def loads(

@@ -41,6 +41,12 @@ _OPTIONS_OF_1 = {
     "proxy": "crosslayer",
 }
 
+_UNTOLD = {
+    "clock": pl.col("clock").fill_null("wall"),
+    "host": pl.col("host").fill_null("").cast(pl.Categorical),  # four bytes a row, though it is part of every key
+}
+"""What rows have that are older than the column."""
+
 
 class DatasetError(CrosslayerError):
     """A dataset folder that cannot be analysed."""
@@ -98,6 +104,8 @@ class Campaign:
     backend: str
     """netem or uml."""
     host: Host
+    hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Every machine it ran on, by its name in the column `host`: what `host` says of one, and versions of its own."""
     versions: dict[str, Any] = field(default_factory=dict)
     git: Git = Git()
     notes: tuple[str, ...] = ()
@@ -288,6 +296,9 @@ class Dataset:
             for name, value in self.campaign.options_changed.items()
         )
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
+        if len(self.campaign.hosts) > 1:
+            processors = sorted({str(one.get("cpu")) for one in self.campaign.hosts.values()})
+            machine = f"{len(self.campaign.hosts)} hosts ({', '.join(processors)})"
         return (
             f"Campaign {self.campaign.campaign}, {rounds} {plural} per cell, {disturbed}"
             f"link by {self.campaign.backend}, "
@@ -345,7 +356,7 @@ def _scan(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:
         missing_columns="insert",
         extra_columns="ignore",
         hive_partitioning=False,  # `link` is also in the files
-    ).select(pl.col(name).fill_null("wall") if name == "clock" else name for name in schema)
+    ).select(_UNTOLD.get(name, pl.col(name)) for name in schema)
 
 
 def _conditions(table: type[Table], paths: Iterable[Path]) -> pl.DataFrame:

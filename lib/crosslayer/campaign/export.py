@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
-from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, Table
 if TYPE_CHECKING:
     import pyarrow
 
-_FACTS = ("plan", "options_changed", "started", "ended", "backend", "host", "versions", "git", "notes")
+_CHUNK_ROWS = 10_000
+"""As Python values some 50 MB: what a table of any size takes."""
+_FACTS = ("plan", "options_changed", "started", "ended", "backend", "host", "hosts", "versions", "git", "notes")
 
 
 def export(store: Store, folder: Path) -> Path:
@@ -47,23 +50,34 @@ def _write_table(store: Store, folder: Path, table: type[Table]) -> int:
     """Returns how many rows there are."""
     import pyarrow as pa
 
-    by_link: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in store.rows(table.table):
-        by_link[row["link"]].append(row)
+    schema, total = table.arrow_schema(), 0
     fresh = folder / f".{table.table}.new"
     shutil.rmtree(fresh, ignore_errors=True)
-    for link, rows in by_link.items():
-        write_part(pa.Table.from_pylist(rows, schema=table.arrow_schema()), fresh, link)
+    for link in store.links(table.table):
+        chunks = _chunks(store.rows(table.table, link))
+        total += write_part((pa.Table.from_pylist(chunk, schema=schema) for chunk in chunks), fresh, link)
     shutil.rmtree(folder / table.table, ignore_errors=True)
-    if by_link:
+    if total:
         fresh.rename(folder / table.table)
-    return sum(map(len, by_link.values()))
+    return total
 
 
-def write_part(rows: pyarrow.Table, folder: Path, link: str) -> None:
-    """The rows of a link as a part of the table that `folder` holds."""
+def _chunks(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
+        yield chunk
+
+
+def write_part(chunks: Iterable[pyarrow.Table], folder: Path, link: str) -> int:
+    """The rows of a link, one chunk at least, as a part of the table that `folder` holds; returns how many."""
     import pyarrow.parquet as pq
 
     part = folder / f"link={link}" / "part-0.parquet"
     part.parent.mkdir(parents=True)
-    pq.write_table(rows, part, compression="zstd")
+    chunks = iter(chunks)
+    first = next(chunks)
+    total = 0
+    with pq.ParquetWriter(part, first.schema, compression="zstd") as writer:
+        for chunk in itertools.chain((first,), chunks):
+            writer.write_table(chunk)
+            total += chunk.num_rows
+    return total

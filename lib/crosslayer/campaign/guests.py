@@ -9,7 +9,6 @@ import selectors
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell
@@ -51,10 +50,22 @@ def shares(todo: list[tuple[int, Cell]], guests: int) -> list[list[tuple[int, Ce
     ]
 
 
+def news(part: Part, checked: set[str]) -> bool:
+    """Whether a campaign keeps these checks: each guest looks at its links; one of each is kept, and all that failed.
+
+    `checked` has the links of which one is kept.
+    """
+    links = {row["link"] for row in part.rows["link_checks"]}
+    passed = all(row["verdict"] == "pass" for row in part.rows["link_checks"])
+    known = links <= checked
+    checked |= links
+    return not (known and passed)
+
+
 def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -> Generator[Part, None, None]:
     kernel = find_kernel().as_versions()
     cores = sorted(os.sched_getaffinity(0))
-    checked: set[Any] = set()
+    checked: set[str] = set()
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as ready:
         for place, todo in enumerate(shares(job.todo, guests)):
             core = cores[place % len(cores)] if clock == "virtual" else None
@@ -63,13 +74,8 @@ def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -
         while ready.get_map():
             key, _events = ready.select()[0]  # one at a time: what is done for it may close others
             for part in key.data(say):
-                if part.cell is None:
-                    # Each guest looks at its links; the campaign keeps one check of each, and all that failed.
-                    links = {row["link"] for row in part.rows["link_checks"]}
-                    if links <= checked and all(row["verdict"] == "pass" for row in part.rows["link_checks"]):
-                        continue
-                    checked |= links
-                yield replace(part, versions=part.versions | kernel)
+                if part.cell is not None or news(part, checked):
+                    yield replace(part, versions=part.versions | kernel)
 
 
 class _Worker:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import platform
 import re
 import ssl
 import subprocess
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from crosslayer import places
+from crosslayer.campaign.errors import CampaignError
 
 _PACKAGES = (
     "aioquic",
@@ -25,6 +29,50 @@ _PACKAGES = (
     "pyroute2",
     "selenium",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine that measures."""
+
+    mark: str
+    """Tells it from the others of a campaign, and nobody which machine it is."""
+    name: str
+    """What CROSSLAYER_HOST calls it; empty where the campaign numbers it."""
+    machine: dict[str, Any]
+    """As `host` describes it."""
+
+
+def this_host(campaign: str) -> Host:
+    """The machine this process runs on.
+
+    Its mark is a hash, since neither name nor identifier of a machine is anybody else's business.
+
+    Raises
+    ------
+    CampaignError
+        Where CROSSLAYER_HOST is no word.
+    """
+    name = os.environ.get("CROSSLAYER_HOST", "")
+    if not re.fullmatch(r"[\w.-]{0,40}", name, re.ASCII):
+        raise CampaignError(
+            f"cannot be the name of a host: {name!r}",
+            where="CROSSLAYER_HOST",
+            next_step="Take letters, digits, '.', '-' and '_', 40 at most.",
+        )
+    identifier = Path("/etc/machine-id")
+    known = identifier.read_text(encoding="ascii").strip() if identifier.is_file() else ""
+    told = "/".join((campaign, name or f"{known}/{platform.node()}"))
+    return Host(hashlib.sha256(told.encode()).hexdigest()[:16], name, host())
+
+
+@cache
+def code_sha256() -> str:
+    """Hash of this package's modules: it tells also what was changed and not committed, and needs no checkout."""
+    root = Path(__file__).parents[1]
+    files = sorted(root.rglob("*.py"))
+    lines = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(root)}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def host() -> dict[str, Any]:

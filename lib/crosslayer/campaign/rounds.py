@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crosslayer import pages, places
-from crosslayer.browser import find_browser
+from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign import provenance
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.measurer import Bench, Measurer
@@ -56,6 +57,8 @@ class Part:
     backend: str
     versions: dict[str, str]
     """Of everything that took part in it, by name."""
+    host: provenance.Host | None = None
+    """The machine it was measured on; None for this one."""
 
 
 Source = Callable[[Job, Callable[[str], None]], Generator[Part, None, None]]
@@ -89,16 +92,7 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
     spec_dir = pages.find_spec_dir()
     specs = pages.load_pages(spec_dir, *job.own_pages)
     programs = find_browser()
-    versions = provenance.packages() | job.measurer.versions(job.plan)
-    server = places.find("server").path
-    versions |= {
-        "chromium": programs.browser_version,
-        "chromedriver": programs.driver_version,
-        "server": provenance.server_version(server),
-        "quic-go": provenance.quic_go_version(server),
-    }
-    with contextlib.suppress(PlaceError):  # most studies need none
-        versions["stub"] = stub_version()
+    versions = versions_here(job, programs)
     served = [specs[name] for name in (*job.plan.pages, "warmup")]
     todo = deque(job.todo)
     measured = False
@@ -144,6 +138,27 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                     next_step="Mend the fault and give the same command again: it goes on from there.",
                 ) from died
             say(f"{died} The testbed is made anew and the round in flight measured again.")
+
+
+def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:
+    """Versions of everything that takes part where this process runs, by name.
+
+    Raises
+    ------
+    PlaceError
+        Where there is no server.
+    """
+    server = places.find("server").path
+    versions = provenance.packages() | job.measurer.versions(job.plan)
+    versions |= {
+        "chromium": programs.browser_version,
+        "chromedriver": programs.driver_version,
+        "server": provenance.server_version(server),
+        "quic-go": provenance.quic_go_version(server),
+    }
+    with contextlib.suppress(PlaceError):  # most studies need none
+        versions["stub"] = stub_version()
+    return versions
 
 
 def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Iterator[LinkCheck]:

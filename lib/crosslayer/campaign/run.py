@@ -6,9 +6,11 @@ import contextlib
 import itertools
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from tqdm.auto import tqdm
 
@@ -82,31 +84,34 @@ def measure(
             failures = _keep_all(store, job, source, say)
             store.set_fact("ended", _now())
             if failures:
-                say(f"{failures} observations failed; they are rows with their error, and figures count them.")
+                on = ", ".join(f"{number} on {host}" for host, number in failures.most_common())
+                where = f" ({on})" if len(store.fact("hosts")) > 1 else ""
+                total = failures.total()
+                say(f"{total} observations failed{where}; they are rows with their error, and figures count them.")
         else:
             say("Every round of this plan is measured already; exporting again.")
         export(store, folder)
     return folder
 
 
-def _keep_all(store: Store, job: Job, source: Source, say: Callable[[str], None]) -> int:
-    """Every part into the store when it comes, one transaction each; how many observations failed."""
-    failures, known = 0, None
+def _keep_all(store: Store, job: Job, source: Source, say: Callable[[str], None]) -> Counter[str]:
+    """Every part into the store when it comes, one transaction each; how many observations failed on which host."""
+    failures: Counter[str] = Counter()
+    hosts = _Hosts(store, job.campaign)
     with contextlib.closing(source(job, say)) as parts:
         first = next(parts)  # before there is a bar: what is missing is one line
         with tqdm(total=len(job.todo), unit="round", smoothing=0.05, dynamic_ncols=True) as bar:
             for part in itertools.chain((first,), parts):
-                rows = {table: [{"clock": job.plan.clock, **row} for row in some] for table, some in part.rows.items()}
-                if (part.backend, part.versions) != known:
-                    known = part.backend, part.versions
-                    _note(store, part)
+                beside = {"clock": job.plan.clock, "host": hosts.named(part)}
+                rows = {table: [{**beside, **row} for row in some] for table, some in part.rows.items()}
                 if part.cell is None:
                     store.add_rows(rows)
                     continue
                 store.add_round(part.cell, part.number, rows)
-                failures += part.failures
                 at = f"{part.cell.link}, {part.cell.page}"
-                bar.set_postfix_str(f"{at}, {failures} failed" if failures else at)
+                if part.failures:
+                    failures[beside["host"]] += part.failures
+                bar.set_postfix_str(f"{at}, {failures.total()} failed" if failures else at)
                 bar.update()
     return failures
 
@@ -118,20 +123,57 @@ def _identify(store: Store, plan: Plan) -> str:
         known = f"{plan.study}-{now:%Y%m%dT%H%M%S}-{plan.seed}"
         store.set_fact("campaign", known)
         store.set_fact("started", _now())
-        store.set_fact("host", provenance.host())
         store.set_fact("git", provenance.revision())
     return str(known)
 
 
-def _note(store: Store, part: Part) -> None:
-    """Keep the backend and every version that takes part; a campaign continued with others says so in its notes."""
-    store.set_fact("backend", part.backend)
-    before = store.fact("versions")
-    if before is not None and before != part.versions:
-        differing = sorted(key for key in part.versions | before if before.get(key) != part.versions.get(key))
-        notes = store.fact("notes") or []
-        store.set_fact("notes", [*notes, f"continued on {_now()} with other versions of: {', '.join(differing)}"])
-    store.set_fact("versions", part.versions)
+class _Hosts:
+    """The machines that measure: their names in rows, and with what each of them does.
+
+    A campaign that is continued with other versions, or measured with several side by side, says so in its notes.
+    """
+
+    def __init__(self, store: Store, campaign: str) -> None:
+        self._store = store
+        self._here = provenance.this_host(campaign)
+        self._hosts: dict[str, dict[str, Any]] = store.fact("hosts") or {}
+        self._names: dict[str, str] = store.fact("host_marks") or {}
+        self._seen: dict[str, tuple[str, dict[str, str]]] = {}
+
+    def named(self, part: Part) -> str:
+        """The name of the host of a part."""
+        host = part.host or self._here
+        name = self._names.get(host.mark) or host.name or f"host-{len(self._names) + 1}"
+        if self._seen.get(name) != (part.backend, part.versions):
+            self._seen[name] = part.backend, part.versions
+            self._note(host, name, part)
+        return name
+
+    def _note(self, host: provenance.Host, name: str, part: Part) -> None:
+        campaign = self._store.fact("versions") or {}
+        before = campaign | self._hosts.get(name, {}).get("other_versions", {})
+        alone = not campaign or set(self._hosts) <= {name}
+        if campaign and (changed := _differing(before, part.versions)):
+            on = "" if alone else f", on {name},"
+            notes = self._store.fact("notes") or []
+            note = f"continued on {_now()}{on} with other versions of: {', '.join(changed)}"
+            self._store.set_fact("notes", [*notes, note])
+        if alone:
+            campaign = part.versions
+            self._store.set_fact("versions", campaign)
+            self._store.set_fact("backend", part.backend)
+        if self._store.fact("host") is None:
+            self._store.set_fact("host", host.machine)
+        self._names[host.mark] = name
+        self._hosts[name] = host.machine | {
+            "other_versions": {key: part.versions.get(key) for key in _differing(campaign, part.versions)}
+        }
+        self._store.set_fact("host_marks", self._names)
+        self._store.set_fact("hosts", self._hosts)
+
+
+def _differing(some: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+    return sorted(key for key in {**some, **others} if some.get(key) != others.get(key))
 
 
 def _check_room(folder: Path) -> None:

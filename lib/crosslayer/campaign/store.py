@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -174,12 +174,17 @@ class Store:
                 self._db.execute("ROLLBACK")
             raise self._failure(error) from error
 
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        """Every row of a table as Python values, in the order of (round, link)."""
+    def links(self, table: str) -> list[str]:
+        """The links that a table has rows of, by name."""
+        return [link for (link,) in self._db.execute(f'SELECT DISTINCT "link" FROM "{table}" ORDER BY 1')]
+
+    def rows(self, table: str, link: str) -> Iterator[dict[str, Any]]:
+        """Every row of a link in a table as Python values, in the order of rounds."""
         columns = TABLES[table].columns
         names = ", ".join(f'"{c.name}"' for c in columns)
-        found = self._db.execute(f'SELECT {names} FROM "{table}" ORDER BY "round", "link", rowid')
-        return [{c.name: _typed(c, value) for c, value in zip(columns, row, strict=True)} for row in found]
+        found = self._db.execute(f'SELECT {names} FROM "{table}" WHERE "link" = ? ORDER BY "round", rowid', (link,))
+        for row in found:
+            yield {c.name: _typed(c, value) for c, value in zip(columns, row, strict=True)}
 
     def _failure(self, error: sqlite3.Error) -> CampaignError:
         text = str(error)

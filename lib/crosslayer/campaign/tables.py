@@ -195,6 +195,9 @@ class _OfStudy(Table):
     link = Column(str, "name of the link profile", required=True, key=True)
     study = Column(str, "study the row belongs to: that of the campaign", required=True, key=True)
     clock = Column(Clock, "clock of the campaign; a file without it is by the wall clock", present=False)
+    host = Column(
+        str, "machine it was measured on, as `campaign.json` calls it; a file without it is of one", present=False
+    )
 
 
 class DnsExchanges(_OfStudy, table="dns_exchanges"):
@@ -451,6 +454,7 @@ class LinkChecks(Table, table="link_checks"):
     round = Column(int, "round before which the link was checked; -1 before the campaign", required=True)
     link = _OfStudy.link
     clock = _OfStudy.clock
+    host = _OfStudy.host
     page = Column(str, "page of the cell about to be measured; null for the check before the campaign")
     when_s = Column(float, "time of the check, seconds since the Unix epoch", CHECK, required=True)
     backend = Column(str, "netem or uml", CHECK, required=True)

@@ -75,13 +75,15 @@ class Observed:
         self.tables = tables or {}
         self._rtts_ms, self._published_rtts_ms = rtts_ms, published_rtts_ms or {}
         found = rows.filter(pl.col("value").is_not_null()).collect(engine="streaming")
-        rounds = found.select("campaign", "round").unique().sort("campaign", "round").with_row_index("cluster")
+        rounds = found.select(metrics.CLUSTER).unique().sort(metrics.CLUSTER).with_row_index("cluster")
         self.rounds = rounds.height
         self.weights: Counts | None = None
         if self.rounds >= MIN_ROUNDS:
-            self.weights = np.concatenate(list(metrics.drawn(self.rounds, self.rounds)))
+            self.weights = np.concatenate(
+                list(metrics.drawn(self.rounds, self.rounds, hosts=metrics.clusters_of(rounds)[2]))
+            )
         self._cells: dict[tuple[str, str, str], _Observations] = {}
-        numbered = found.join(rounds, on=["campaign", "round"]).sort("cluster")
+        numbered = found.join(rounds, on=metrics.CLUSTER).sort("cluster")
         for (series, link, page), cell in numbered.partition_by(["series", "link", "page"], as_dict=True).items():
             self._cells[series, link, page] = (cell["value"].to_numpy(), cell["cluster"].to_numpy().astype(np.intp))
         self._with_rows = {link for _, link, _ in self._cells}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,27 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
     help="virtual stands still while anything computes, so results do not depend on the machine. Needs `make guest`."
     "  [default: the plan's, which is wall if it does not say]",
 )
-@click.option("--jobs", type=click.IntRange(min=1), help="Guests side by side, by the virtual clock.  [default: cores]")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Guests side by side, by the virtual clock; with --cluster its workers.  [default: cores]",
+)
+@click.option(
+    "--scheduler",
+    envvar="CROSSLAYER_SCHEDULER",
+    metavar="ADDRESS",
+    help="Measure on the workers of this Dask scheduler: tcp://HOST:8786, tls://HOST:8786, or a scheduler file.",
+)
+@click.option(
+    "--cluster",
+    type=click.Choice(["local", "ssh", "slurm"]),
+    help="Measure on a Dask cluster made for this campaign: of processes here, over SSH, of SLURM jobs.",
+)
+@click.option("--hosts", help="For --cluster ssh: machines separated by commas; the first has the scheduler too.")
+@click.option(
+    "--batch", type=click.IntRange(min=1), help="Rounds of a task on a cluster, at most.  [default: up to 20]"
+)
+@click.option("--mixed", is_flag=True, help="Take workers with other commits or versions too; the campaign says so.")
 @BACKEND
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Folder of the dataset.  [default: data/raw/STUDY-SIZE[-virtual]]"
@@ -61,10 +83,15 @@ def command(
     seed: int | None,
     clock: str | None,
     jobs: int | None,
+    scheduler: str | None,
+    cluster: str | None,
+    hosts: str | None,
+    batch: int | None,
+    mixed: bool,
     backend: str,
     out: Path | None,
 ) -> None:
-    """Measure a campaign on this machine, or go on with one that was interrupted.
+    """Measure a campaign on this machine or a cluster, or go on with one that was interrupted.
 
     Every finished round is safe in OUT/campaign.sqlite: stop it any way you like and give the same command again.
     The last line of output is the dataset's folder.
@@ -98,29 +125,50 @@ def command(
     size = plan_file.stem if plan_file else size
     virtual = "-virtual" if plan.clock == "virtual" else ""
     folder = out or Path("data/raw") / f"{plan.study}-{size}{virtual}"
-    if jobs and plan.clock == "wall":
+    on_cluster = bool(scheduler or cluster)
+    if scheduler and cluster:
+        raise click.UsageError("A campaign has one cluster: leave --scheduler or --cluster out.")
+    if (hosts or batch or mixed) and not on_cluster:
+        raise click.UsageError("--hosts, --batch and --mixed are for a cluster: name one by --scheduler or --cluster.")
+    if jobs and plan.clock == "wall" and not on_cluster:
         raise click.UsageError(
             "By the wall clock rounds measured side by side would disturb each other: leave --jobs out."
         )
-    if (of_guest := guest_clock(plan.clock)) is None:
+    if on_cluster:
+        of_guest = None
+    elif (of_guest := guest_clock(plan.clock)) is None:
         enter()
     from crosslayer.campaign.guests import measured_in_guests
     from crosslayer.campaign.rounds import measured_here
     from crosslayer.campaign.run import measure as run
 
     guests = 1 if plan.clock == "wall" else jobs or len(os.sched_getaffinity(0))
-    try:
-        run(
-            plan,
-            folder,
-            chosen.measurer,
-            profiles,
-            backend=backend,
-            say=lambda line: click.echo(line, err=True),
-            source=measured_in_guests(of_guest, guests) if of_guest else measured_here,
-            own_pages=own_folders,
-        )
-    except KeyboardInterrupt:
-        click.echo(f"\nStopped. Finished rounds are in {folder}; the same command goes on from there.", err=True)
-        sys.exit(130)
+    say = partial(click.echo, err=True)
+    with contextlib.ExitStack() as around:
+        source = measured_in_guests(of_guest, guests) if of_guest else measured_here
+        if on_cluster:
+            from crosslayer.campaign.cluster import connected, measured_on
+
+            client = around.enter_context(connected(scheduler, cluster, workers=jobs, hosts=hosts, clock=plan.clock))
+            source = measured_on(client, clock=plan.clock, batch=batch, mixed=mixed)
+        try:
+            run(
+                plan,
+                folder,
+                chosen.measurer,
+                profiles,
+                backend=backend,
+                say=say,
+                source=source,
+                own_pages=own_folders,
+            )
+        except KeyboardInterrupt:
+            click.echo(f"\nStopped. Finished rounds are in {folder}; the same command goes on from there.", err=True)
+            sys.exit(130)
+    if on_cluster and plan.clock == "virtual":
+        from crosslayer import metrics
+        from crosslayer.campaign.dataset import Dataset
+
+        if said := metrics.disagreement(Dataset.open(folder).table("page_loads")):
+            say(said)
     click.echo(str(folder))

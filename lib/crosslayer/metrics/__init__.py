@@ -2,7 +2,8 @@
 
 `observations` says which rows count, `combine` joins DNS exchanges and page loads to PLTs, `distributions`
 has CDF curves and quantiles, `intervals` medians with their uncertainty, `lines` what grows along a line, `paced`
-means and variances of paced queries, `self_check` loads that should be equal, `resampling` the bootstrap behind them
+means and variances of paced queries, `self_check` loads that should be equal, `hosts` the machines beside each other,
+`resampling` the bootstrap behind them
 all, `links` the emulated link itself.
 Everything that need not be resampled is lazy, so that a campaign of any size streams.
 """
@@ -16,17 +17,29 @@ from crosslayer.metrics.combinations import (
     relative_increase,
 )
 from crosslayer.metrics.distributions import MAX_POINTS, curves, summary
-from crosslayer.metrics.intervals import medians, paired, quantile_differences, relative_medians
+from crosslayer.metrics.hosts import AGREED_PERCENT, disagreeing, disagreement, spread
+from crosslayer.metrics.intervals import clusters_of, medians, paired, quantile_differences, relative_medians
 from crosslayer.metrics.lines import line
 from crosslayer.metrics.links import in_force, in_rtts, link_table, nominal_rtts
-from crosslayer.metrics.observations import CELL, ROUND, exchanges, failures, page_loads, resolved_loads, tcp_rtts
+from crosslayer.metrics.observations import (
+    CELL,
+    CLUSTER,
+    ROUND,
+    exchanges,
+    failures,
+    page_loads,
+    resolved_loads,
+    tcp_rtts,
+)
 from crosslayer.metrics.paced import estimate, moments, paced
 from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Sample, derived, drawn
 from crosslayer.metrics.self_check import EQUAL_PERCENT, SELF_CHECKS, equivalence, self_checked
 
 __all__ = [
+    "AGREED_PERCENT",
     "BASELINE",
     "CELL",
+    "CLUSTER",
     "COMBINATIONS",
     "EQUAL_PERCENT",
     "MAX_POINTS",
@@ -35,10 +48,13 @@ __all__ = [
     "SELF_CHECKS",
     "Estimate",
     "Sample",
+    "clusters_of",
     "combination",
     "combine",
     "curves",
     "derived",
+    "disagreeing",
+    "disagreement",
     "drawn",
     "equivalence",
     "estimate",
@@ -60,6 +76,7 @@ __all__ = [
     "relative_medians",
     "resolved_loads",
     "self_checked",
+    "spread",
     "summary",
     "tcp_rtts",
 ]

@@ -210,7 +210,7 @@ def beside(wall: pl.DataFrame, virtual: pl.DataFrame) -> pl.DataFrame:
 
 def _medians(rows: pl.DataFrame, by: Sequence[str], seed: int) -> Iterator[tuple[tuple[str, ...], Estimate]]:
     for key, group in groups(rows.lazy(), ["value"], by):
-        clusters, rounds = clusters_of(group)
+        clusters, rounds, hosts = clusters_of(group)
         sample = Sample(group["value"].to_numpy(), clusters)
-        draws = [sample.quantiles(0.5, weights) for weights in drawn(rounds, sample.size, seed=seed)]
+        draws = [sample.quantiles(0.5, weights) for weights in drawn(rounds, sample.size, seed=seed, hosts=hosts)]
         yield key, Estimate(sample.quantile(0.5), sample.size, rounds, np.concatenate(draws) if draws else None)

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from crosslayer.metrics.combinations import BASELINE
-from crosslayer.metrics.observations import CELL, ROUND
-from crosslayer.metrics.resampling import MIN_ROUNDS, RESAMPLES, Reals, Sample, drawn, interval
+from crosslayer.metrics.observations import CELL, CLUSTER, ROUND
+from crosslayer.metrics.resampling import MIN_ROUNDS, RESAMPLES, Clusters, Reals, Sample, drawn, interval
 
 
 def medians(
@@ -40,9 +39,9 @@ def medians(
     """
     rows = []
     for key, group in groups(frame, [value], by):
-        clusters, rounds = clusters_of(group)
+        clusters, rounds, hosts = clusters_of(group)
         sample = Sample(group[value].to_numpy(), clusters)
-        estimates = [sample.quantiles(level, weights) for weights in drawn(rounds, sample.size, resamples, seed)]
+        estimates = [sample.quantiles(level, weights) for weights in drawn(rounds, sample.size, resamples, seed, hosts)]
         rows.append((*key, sample.size, rounds, sample.quantile(level), *_interval(estimates, rounds)))
     return estimates_frame(frame, by, rows, "median")
 
@@ -71,14 +70,14 @@ def quantile_differences(
     """
     rows = []
     for key, group in groups(frame.filter(pl.col(condition).is_in([first, second])), [value, condition], by):
-        clusters, rounds = clusters_of(group)
+        clusters, rounds, hosts = clusters_of(group)
         chosen = [(group[condition] == name).to_numpy() for name in (first, second)]
         if not all(some.any() for some in chosen):
             continue
         one, other = (Sample(group[value].to_numpy()[some], clusters[some]) for some in chosen)
         estimates = [
             one.quantiles(level, weights) - other.quantiles(level, weights)
-            for weights in drawn(rounds, group.height, resamples, seed)
+            for weights in drawn(rounds, group.height, resamples, seed, hosts)
         ]
         difference = one.quantile(level) - other.quantile(level)
         rows.append((*key, min(one.size, other.size), rounds, difference, *_interval(estimates, rounds)))
@@ -101,7 +100,7 @@ def relative_medians(
     """
     rows = []
     for cell, group in groups(combinations, ["plt_ms", "combination"], CELL):
-        clusters, rounds = clusters_of(group)
+        clusters, rounds, hosts = clusters_of(group)
         samples = {
             str(name): Sample(group["plt_ms"].to_numpy()[chosen], clusters[chosen])
             for name in group["combination"].unique().sort()
@@ -110,7 +109,7 @@ def relative_medians(
         if baseline not in samples:
             continue
         estimates: dict[str, list[Reals]] = {name: [] for name in samples}
-        for weights in drawn(rounds, group.height, resamples, seed):
+        for weights in drawn(rounds, group.height, resamples, seed, hosts):
             base = samples[baseline].quantiles(0.5, weights)
             for name, sample in samples.items():
                 estimates[name].append((sample.quantiles(0.5, weights) / base - 1) * 100)
@@ -131,7 +130,7 @@ def paired(frame: pl.LazyFrame, value: str, condition: str, first: str, second: 
     Returns
     -------
     polars.LazyFrame
-        campaign, round, link, page, difference (unit of the value); rounds that have both.
+        The columns of `ROUND`, difference (unit of the value); rounds that have both.
     """
     one, other = (
         frame.filter(pl.col(condition) == name).select(*ROUND, pl.col(value).alias(column))
@@ -148,18 +147,24 @@ def groups(
     frame: pl.LazyFrame, columns: Sequence[str], by: Sequence[str]
 ) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
     """Each group's observations, in an order that does not depend on the order of the frame."""
-    wanted = frame.filter(pl.col(columns[0]).is_not_null()).select(*by, "campaign", "round", *columns)
-    rows = wanted.collect(engine="streaming").sort(*by, "campaign", "round", columns[0])
+    wanted = frame.filter(pl.col(columns[0]).is_not_null()).select(*dict.fromkeys((*by, *CLUSTER, *columns)))
+    rows = wanted.collect(engine="streaming").sort(*by, *CLUSTER, columns[0])
     if by:
         yield from rows.group_by(by, maintain_order=True)
     elif rows.height:
         yield (), rows
 
 
-def clusters_of(group: pl.DataFrame) -> tuple[NDArray[np.intp], int]:
-    """Number of the round each observation belongs to, and how many rounds there are."""
-    numbers = group.select(pl.struct("campaign", "round").rank("dense") - 1).to_series().to_numpy()
-    return numbers.astype(np.intp), int(numbers.max()) + 1
+def clusters_of(frame: pl.DataFrame) -> tuple[Clusters, int, Clusters]:
+    """Number of the round each observation belongs to, how many rounds there are, and the number of each one's host."""
+    host = frame["host"].cast(pl.String)
+    several = frame.height > 0 and host.n_unique() > 1
+    key = ["campaign", "round", host] if several else ["campaign", "round"]
+    numbers = frame.select(pl.struct(key).rank("dense") - 1).to_series().to_numpy().astype(np.intp)
+    hosts = np.zeros(int(numbers.max(initial=-1)) + 1, np.intp)
+    if several:
+        hosts[numbers] = host.rank("dense").to_numpy() - 1
+    return numbers, len(hosts), hosts
 
 
 def estimates_frame(

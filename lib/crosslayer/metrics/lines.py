@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from crosslayer.metrics.intervals import clusters_of
+from crosslayer.metrics.observations import CLUSTER
 from crosslayer.metrics.resampling import RESAMPLES, Estimate, Reals, Sample, drawn
 
 
@@ -29,21 +31,20 @@ def line(
     """
     rows = (
         frame.filter(pl.col(x).is_not_null(), pl.col(y).is_not_null())
-        .select(*by, "campaign", "round", x=pl.col(x), y=pl.col(y))
+        .select(*by, *CLUSTER, x=pl.col(x), y=pl.col(y))
         .collect(engine="streaming")
-        .with_columns(cluster=pl.struct("campaign", "round").rank("dense") - 1)
-        .sort(*by, "cluster", "y")
     )
+    clusters, rounds, hosts = clusters_of(rows)
+    rows = rows.with_columns(cluster=clusters).sort(*by, "cluster", "y")
     groups = list(rows.group_by(by, maintain_order=True))
     places = np.array([float(np.median(group["x"].to_numpy())) for _, group in groups])
     if len(np.unique(places)) < 2:
         return None
     samples = [Sample(group["y"].to_numpy(), group["cluster"].to_numpy().astype(np.intp)) for _, group in groups]
-    rounds = int(rows["cluster"].max()) + 1  # type: ignore[arg-type]
     # The last row is the line through the medians themselves, the others those of the resamples.
     blocks = [
         np.stack([sample.quantiles(0.5, weights) for sample in samples], axis=1)
-        for weights in drawn(rounds, rows.height, resamples, seed)
+        for weights in drawn(rounds, rows.height, resamples, seed, hosts)
     ]
     medians = np.concatenate([*blocks, np.array([[sample.quantile(0.5) for sample in samples]])])
     slopes, intercepts = _through(places, medians)

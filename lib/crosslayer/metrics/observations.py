@@ -9,8 +9,11 @@ from crosslayer.campaign.dataset import busy
 CELL = ("link", "page")
 """Columns that name a cell."""
 
-ROUND = ("campaign", "round", "link", "page")
-"""Columns that name one round of a cell: rows with equal values are paired."""
+ROUND = ("campaign", "round", "host", "link", "page")
+"""Columns that name one round of a cell: rows with equal values are paired. A round is whole on one host."""
+
+CLUSTER = ROUND[:3]
+"""Columns that name what is resampled: what a host measured in a round."""
 
 # Where no server was asked at all (an imported campaign), both are null, and the condition asked for has to do.
 _UNPROVEN = (pl.col("h3") == "0-rtt") & ~pl.col("early_data_accepted").fill_null(pl.col("session_resumed").is_null())

@@ -112,8 +112,8 @@ def moments(frame: pl.LazyFrame, value: str, by: Sequence[str], statistic: str) 
     """
     rows: list[tuple[Any, ...]] = []
     for key, group in groups(frame, [value], by):
-        clusters, rounds = clusters_of(group)
-        drawings = list(drawn(rounds, group.height))
+        clusters, rounds, hosts = clusters_of(group)
+        drawings = list(drawn(rounds, group.height, hosts=hosts))
         weights = np.concatenate(drawings) if drawings else None
         found = estimate(group[value].to_numpy(), clusters, statistic, weights)
         rows.append((*key, found.n, found.rounds, found.value, *(found.interval or (None, None))))

@@ -1,9 +1,10 @@
 """The bootstrap by round: resample whole rounds, and compute a statistic in every resample.
 
 Observations of one round share what the machine did at that moment, so the round is what is drawn again, with all
-its observations. An `Estimate` keeps a statistic's value in every resample; whatever is computed from estimates that
-were drawn together (a ratio of medians, the greatest of 15 cells) keeps its uncertainty, and what they have in common
-cancels. Draws come from a seed: the same rounds give the same interval.
+its observations. Rounds of one host share the host: where there are several, hosts are drawn first, then rounds of
+these. An `Estimate` keeps a statistic's value in every resample; whatever is computed from estimates that were drawn
+together (a ratio of medians, the greatest of 15 cells) keeps its uncertainty, and what they have in common cancels.
+Draws come from a seed: the same rounds give the same interval.
 """
 
 from __future__ import annotations
@@ -43,16 +44,20 @@ Counts = NDArray[np.int32]
 Clusters = NDArray[np.intp]
 
 
-def drawn(rounds: int, observations: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Counts]:
+def drawn(
+    rounds: int, observations: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Clusters | None = None
+) -> Iterator[Counts]:
     """How often each round is drawn, in blocks of shape (resamples of the block, rounds); none for too few rounds.
 
     As many rounds are drawn, with replacement, as there are. A block fits in memory for samples of so many
-    observations.
+    observations. `hosts` is the number of the host of each round, shape (rounds,); None where there is one.
     """
     if rounds < MIN_ROUNDS:
         return
     block = max(1, _CELLS_IN_MEMORY // max(rounds, observations))
-    if rounds * resamples <= _CELLS_KEPT:
+    if hosts is not None and hosts.max() > 0:
+        yield from _counted_by_host(hosts, resamples, seed, block)
+    elif rounds * resamples <= _CELLS_KEPT:
         counts = _kept(rounds, resamples, seed)
         yield from (counts[start : start + block] for start in range(0, resamples, block))
     else:
@@ -73,6 +78,19 @@ def _counted(rounds: int, resamples: int, seed: int, block: int) -> Iterator[Cou
         height = min(block, resamples - start)
         picked = draw.integers(0, rounds, (height, rounds)) + np.arange(height)[:, None] * rounds
         yield np.bincount(picked.ravel(), minlength=height * rounds).reshape(height, rounds).astype(np.int32)
+
+
+def _counted_by_host(hosts: Clusters, resamples: int, seed: int, block: int) -> Iterator[Counts]:
+    """As many hosts as there are, with replacement; then as many rounds as there are, among all of the drawn hosts."""
+    draw = np.random.default_rng(seed)
+    rounds, number = len(hosts), int(hosts.max()) + 1
+    of_host = [np.flatnonzero(hosts == host) for host in range(number)]
+    for start in range(0, resamples, block):
+        counts = np.empty((min(block, resamples - start), rounds), np.int32)
+        for row in counts:
+            there = np.concatenate([of_host[host] for host in draw.integers(0, number, number)])
+            row[:] = np.bincount(there[draw.integers(0, len(there), rounds)], minlength=rounds)
+        yield counts
 
 
 def interval(draws: Reals, rounds: int, level: float = LEVEL) -> tuple[float, float]:

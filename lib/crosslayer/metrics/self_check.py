@@ -62,9 +62,9 @@ def equivalence(frame: pl.LazyFrame, by: Sequence[str], margin: float = EQUAL_PE
     """
     rows = []
     for key, group in groups(frame, ["difference", "first", "second"], by):
-        clusters, rounds = clusters_of(group)
+        clusters, rounds, hosts = clusters_of(group)
         sample = Sample(group["difference"].to_numpy(), clusters)
-        draws = [sample.quantiles(0.5, weights) for weights in drawn(rounds, sample.size, RESAMPLES)]
+        draws = [sample.quantiles(0.5, weights) for weights in drawn(rounds, sample.size, RESAMPLES, hosts=hosts)]
         low = high = equal = p = None
         if draws:
             medians = np.concatenate(draws)

@@ -111,7 +111,7 @@ class Opened:
 
     @cached_property
     def figures(self) -> tuple[str, ...]:
-        """Names of its study's figures, in the order of the paper."""
+        """Names of its study's figures, in the order of the paper; `hosts` where several machines measured it."""
         return tuple(self._figures)
 
     def figure(self, name: str) -> ShownFigure:

@@ -12,6 +12,7 @@ from pathlib import Path
 from crosslayer import published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.figures import Drawing, Figure, FigureError, Inputs, clocks, draw
+from crosslayer.figures.hosts import HOSTS
 from crosslayer.report import page
 from crosslayer.report.files import save_drawing, save_failure
 from crosslayer.studies import STUDIES
@@ -51,9 +52,11 @@ class Drawer:
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
-        """Those of its study, and with another clock beside it those that have both."""
+        """Those of its study; with another clock beside it those that have both, with several hosts the one of them."""
         study = STUDIES.get(self.dataset.campaign.study)
-        return (*(study.figures if study else ()), *(clocks.figures(study.name) if study and self.beside else ()))
+        of_study = study.figures if study else ()
+        of_clocks = clocks.figures(study.name) if study and self.beside else ()
+        return (*of_study, *of_clocks, *((HOSTS,) if len(self.dataset.campaign.hosts) > 1 else ()))
 
     def draw(self, figure: Figure) -> Drawing:
         """Draw a figure.

@@ -15,6 +15,7 @@ from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset, dataset_sha256
 from crosslayer.errors import CrosslayerError
 from crosslayer.figures import Drawing, Figure, FigureError, clocks
+from crosslayer.figures.hosts import HOSTS
 from crosslayer.studies import STUDIES
 from crosslayer.study import Study
 
@@ -133,7 +134,7 @@ def saved_figures(folder: Path) -> list[Saved]:
     """
     found = []
     for study in STUDIES.values():
-        for figure in (*study.figures, *clocks.figures(study.name)):
+        for figure in (*study.figures, *clocks.figures(study.name), HOSTS):
             path = folder / study.name / f"{figure.name}.json"
             if not path.is_file():
                 continue

@@ -22,6 +22,7 @@ from crosslayer.claims.rules import RULES, VERSION
 from crosslayer.claims.table import CONTRADICTIONS
 from crosslayer.figures import clocks
 from crosslayer.figures.figure import vegalite_version
+from crosslayer.figures.hosts import HOSTS
 from crosslayer.figures.style import COLUMN_WIDTH
 from crosslayer.report import facts
 from crosslayer.report.answer import answer, in_words
@@ -34,6 +35,7 @@ _CLOCKS = Section(
     "Two clocks",
     "What the network takes of each time, by the virtual clock, and what computing adds by the wall's.",
 )
+_HOSTS = Section(HOSTS.notebook, "Hosts", "The machines that measured this campaign, beside each other.")
 
 
 def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
@@ -214,6 +216,6 @@ def _headlines(dataset: Dataset, verdicts: pl.DataFrame | None) -> list[dict[str
 
 def _parts(figures: list[Saved]) -> list[tuple[Section, list[Saved]]]:
     """The parts of the page that have figures."""
-    sections = [*(section for study in STUDIES.values() for section in study.sections), _CLOCKS]
+    sections = [*(section for study in STUDIES.values() for section in study.sections), _CLOCKS, _HOSTS]
     parts = [(part, [saved for saved in figures if saved.figure.notebook == part.notebook]) for part in sections]
     return [(part, of_part) for part, of_part in parts if of_part]

@@ -40,7 +40,7 @@ def observed(paced_queries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
     `DoT new` is 1 for a query that set a connection up and 0 for the others, `idle RTT` that of the links, ms.
     """
     rows = metrics.paced(paced_queries).filter(pl.col("link").is_not_null())
-    where = ("campaign", "round", "link")
+    where = (*metrics.CLUSTER, "link")
     parts = (
         rows.select(*where, series="protocol", value="between_ms"),
         rows.select(*where, series=pl.format("{} new", "protocol"), value=pl.col("new_connection").cast(pl.Float64)),

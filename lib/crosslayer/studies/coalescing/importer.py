@@ -305,7 +305,7 @@ def _write(table: type[Table], rows: pl.DataFrame, folder: Path) -> None:
     )
     for (link,), part in given.group_by(["link"], maintain_order=True):
         ordered = part.sort("round", maintain_order=True).to_arrow()
-        write_part(ordered.cast(table.arrow_schema()), folder / table.table, str(link))
+        write_part([ordered.cast(table.arrow_schema())], folder / table.table, str(link))
 
 
 def _description(

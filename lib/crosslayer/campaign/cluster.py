@@ -1,0 +1,363 @@
+"""The rounds of a plan, measured by workers that Dask lends. Rows come back here, and only here is a store.
+
+A task (`campaign.task`) is a batch of rounds of one cell and takes one `testbed` of its worker's resources. Dask
+decides who measures what; nothing here schedules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import queue
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.guests import news
+from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.rounds import Job, Part, Source
+from crosslayer.campaign.task import (
+    RESOURCE,
+    Answer,
+    Hands,
+    Request,
+    Told,
+    about,
+    differing,
+    examined,
+    measure,
+    offer,
+    shared,
+)
+from crosslayer.campaign.task import source as measured_there
+from crosslayer.guest import Clock
+from crosslayer.testbed.errors import TestbedError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+MOST_ROUNDS: Final = 20
+"""Of a task, unless told otherwise: a few minutes, beside which the start of a testbed is little."""
+
+_PER_TESTBED = 2
+"""Tasks at the scheduler for each testbed: the one that is measured, and the next. More would only be memory."""
+_POLL_S = 5.0
+_VAIN = 3
+_AGAIN = "Finished rounds are safe: give the same command again, it goes on from there."
+
+Batch = list[tuple[int, Cell]]
+
+
+def measured_on(
+    client: Client, *, clock: Clock, batch: int | None = None, mixed: bool = False, hands: Hands | None = None
+) -> Source:
+    """A source of rounds: the workers of a Dask cluster that offer a `testbed`.
+
+    Workers may come and go. One that cannot measure, or has another commit or other versions than most, is left out and
+    told of. A worker that ends costs its batch, which another measures.
+
+    Parameters
+    ----------
+    client
+        Of the cluster; it stays open.
+    clock
+        By which they measure.
+    batch
+        Rounds of a task, at most; None for a size that gives each testbed work.
+    mixed
+        Take workers with other commits and versions too; the campaign's notes say so.
+    hands
+        What workers measure with; None for testbeds as on a machine of one's own.
+    """
+    with_ = hands or Hands(examined, measured_there)
+
+    def source(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
+        return _Campaign(client, Request(job, clock, with_, None), say, mixed).measured(batch)
+
+    return source
+
+
+@contextlib.contextmanager
+def connected(
+    scheduler: str | None,
+    kind: str | None,
+    *,
+    workers: int | None = None,
+    hosts: str | None = None,
+    clock: Clock = "wall",
+) -> Iterator[Client]:
+    """A client of a scheduler that there is, or of a cluster made by what Dask has and ended with the block.
+
+    Parameters
+    ----------
+    scheduler
+        Address, or the path of a scheduler file; None makes a cluster.
+    kind
+        `local`, `ssh` or `slurm`.
+    workers
+        How many: processes here, jobs of SLURM, testbeds on each machine by SSH; None for one, by the virtual clock
+        here one for each core.
+    hosts
+        Machines for `ssh`, separated by commas.
+    clock
+        By which they are to measure.
+
+    Raises
+    ------
+    CampaignError
+        Without Dask, where nothing answers, or where Dask cannot make such a cluster.
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise CampaignError(
+            "measuring on a cluster takes Dask, which is not installed",
+            next_step="Install the extra: `pip install 'crosslayer[cluster]'`; docs/cluster.md.",
+        ) from None
+    with contextlib.ExitStack() as around:
+        try:
+            if kind is None and scheduler and Path(scheduler).is_file():
+                client = distributed.Client(scheduler_file=scheduler)
+            elif kind is None:
+                client = distributed.Client(scheduler)
+            else:
+                cluster = around.enter_context(_made(kind, workers, hosts, clock))
+                client = distributed.Client(cluster)
+        except (OSError, TimeoutError, ValueError, RuntimeError, ImportError) as error:
+            raise CampaignError(
+                f"there is no such cluster: {str(error) or type(error).__name__}",
+                where=f"--scheduler {scheduler}" if scheduler else f"--cluster {kind}",
+                next_step="See docs/cluster.md.",
+            ) from error
+        yield around.enter_context(client)
+
+
+def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> Any:
+    """A cluster by what Dask has, each worker with a testbed."""
+    import distributed
+
+    cores = len(os.sched_getaffinity(0))
+    if kind == "local":
+        number = (workers or cores) if clock == "virtual" else 1
+        return distributed.LocalCluster(n_workers=number, threads_per_worker=1, resources={RESOURCE: 1})
+    number = workers or 1
+    if kind == "ssh":
+        if not hosts:
+            raise ValueError("it takes --hosts")
+        first, *others = hosts.split(",")
+        options = {"nthreads": number, "resources": {RESOURCE: number}}
+        return distributed.SSHCluster([first, first, *others], worker_options=options)
+    import dask
+    from dask_jobqueue import SLURMCluster
+
+    told = dask.config.get("jobqueue.slurm", {})
+    usual = {"cores": 2, "processes": 1, "memory": "4GB"}
+    given = {key: value for key, value in usual.items() if told.get(key) is None}
+    testbeds = 1 if clock == "wall" else given.get("cores") or told["cores"]
+    further = [*(told.get("worker-extra-args") or []), "--resources", f"{RESOURCE}={testbeds}"]
+    cluster = SLURMCluster(**given, worker_extra_args=further)
+    cluster.scale(jobs=number)
+    return cluster
+
+
+def batches(todo: Batch, size: int) -> Iterator[Batch]:
+    """Rounds of one cell each, in the order of their first rounds, so that every cell is spread over the whole time."""
+    open_: dict[Cell, Batch] = {}
+    for number, cell in todo:
+        one = open_.setdefault(cell, [])
+        one.append((number, cell))
+        if len(one) == size:
+            yield open_.pop(cell)
+    yield from open_.values()
+
+
+class _Campaign:
+    """What the one who started it keeps: which batches are away, who was left out."""
+
+    def __init__(self, client: Client, request: Request, say: Callable[[str], None], mixed: bool) -> None:
+        self._client, self._request, self._say, self._mixed = client, request, say, mixed
+        self._todo: deque[Batch] = deque()
+        self._away: dict[Future, Batch] = {}
+        self._back: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        self._vain: Counter[tuple[int, Cell]] = Counter()
+        self._refused: list[str] = []
+        self._checked: dict[str, set[Any]] = {}
+        self._measured = False
+
+    def measured(self, size: int | None) -> Generator[Part, None, None]:
+        testbeds = self._prepare()
+        job = self._request.job
+        size = size or min(MOST_ROUNDS, max(1, -(-len(job.todo) // testbeds)))
+        self._todo.extend(batches(job.todo, size))
+        self._say(
+            f"Measuring on a cluster of {testbeds} testbeds: {len(self._todo)} tasks of up to {size} rounds of a cell. "
+            f"Dashboard: {self._client.dashboard_link}"
+        )
+        looked = time.monotonic()
+        try:
+            while self._todo or self._away:
+                while self._todo and len(self._away) < _PER_TESTBED * max(1, testbeds):
+                    self._send(self._todo.popleft())
+                with contextlib.suppress(queue.Empty):
+                    yield from self._receive(self._back.get(timeout=_POLL_S))
+                if time.monotonic() - looked > _POLL_S:
+                    looked, testbeds = time.monotonic(), self._testbeds()
+        except OSError as error:  # of the connection to the scheduler
+            raise self._lost() from error
+        finally:
+            with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to forget
+                self._client.cancel(list(self._away), force=True)
+
+    def _prepare(self) -> int:
+        """How many testbeds there are, when there are any; settles what all have to be like."""
+        told = self._ask()
+        able = [one for one in told.values() if not one.unable]
+        if not able:
+            raise TestbedError(
+                f"no worker of the cluster can measure: {next(iter(told.values())).unable}",
+                where=_address(self._client),
+            )
+        if not (testbeds := self._testbeds()):
+            raise CampaignError(
+                f"no worker of the cluster offers a {RESOURCE}",
+                where=_address(self._client),
+                next_step=f"Start them as `dask worker ADDRESS --nthreads 1 --resources {RESOURCE}=1`.",
+            )
+        ours = shared()
+        if not self._mixed:
+            same = [one.identity for one in able if differing(one.identity, ours) == []] or [able[0].identity]
+            most = Counter(tuple(sorted(one.items())) for one in same).most_common(1)[0][0]
+            self._request = replace(self._request, expected=dict(most) | ours)
+        return testbeds
+
+    def _ask(self) -> dict[str, Told]:
+        """What the first workers that answer say of themselves, by their addresses."""
+        said = False
+        while True:
+            while not (workers := _workers(self._client)):
+                if not said:
+                    self._say("Waiting for the first worker of the cluster.")
+                said = True
+                self._raise_if_lost()
+                time.sleep(1)
+            self._client.run(offer, on_error="return")
+            found = self._client.run(about, pickle.dumps(self._request), on_error="return")
+            if told := {worker: one for worker, one in found.items() if isinstance(one, Told)}:
+                return told
+            # Of one that is gone there may be no word at all, or that its connection is closed.
+            if broken := [one for one in found.values() if not isinstance(one, OSError)]:
+                raise CampaignError(
+                    f"none of {len(workers)} workers can be asked: {broken[0]}",
+                    where=_address(self._client),
+                    next_step="They need this very crosslayer installed.",
+                )
+
+    def _send(self, batch: Batch) -> None:
+        request = replace(self._request, job=replace(self._request.job, todo=batch))
+        number, cell = batch[0]
+        future = self._client.submit(
+            measure, pickle.dumps(request), resources={RESOURCE: 1}, pure=False, key=_key(cell, number)
+        )
+        self._away[future] = batch
+        future.add_done_callback(self._back.put)
+
+    def _receive(self, future: Future) -> Generator[Part, None, None]:
+        batch = self._away.pop(future, None)
+        if batch is None:
+            return
+        try:
+            answer: Answer = future.result()
+        except (Exception, asyncio.CancelledError) as error:
+            self._raise_if_lost()
+            self._again(batch, self._why(error), vain=True)
+            return
+        future.release()
+        left = set(batch)
+        for part in answer.parts:
+            mine = replace(part, host=answer.host)
+            if part.cell is None:
+                # A task looks at its link; the campaign keeps one check of each by a host, and all that failed.
+                if news(part, self._checked.setdefault(answer.host.mark, set())):
+                    yield mine
+            elif (entry := (part.number, part.cell)) in left:
+                left.remove(entry)
+                self._measured = True
+                yield mine
+        if answer.refused:
+            self._refused.append(answer.refused)
+            self._say(f"A worker is left out: {answer.refused}")
+            self._testbeds()
+        if left:
+            why = answer.refused or "the worker did not measure it"
+            self._again([entry for entry in batch if entry in left], why, vain=answer.fault or not answer.refused)
+
+    def _again(self, batch: Batch, why: str, *, vain: bool) -> None:
+        """Back to those that wait, in front; not for ever."""
+        self._vain[batch[0]] += vain
+        if self._vain[batch[0]] >= _VAIN:
+            raise CampaignError(
+                f"a round cannot be measured: {why}", where=self._request.job.campaign, next_step=_AGAIN
+            )
+        self._todo.appendleft(batch)
+
+    def _why(self, error: BaseException) -> str:
+        """What became of a task without an answer.
+
+        Raises
+        ------
+        CampaignError
+            Where no other worker would do better.
+        """
+        from distributed import KilledWorker
+
+        if not isinstance(error, (KilledWorker, asyncio.CancelledError)):
+            raise CampaignError(
+                f"a worker failed: {type(error).__name__}: {error}",
+                where=_address(self._client),
+                next_step=f"Has it this very crosslayer? {_AGAIN}",
+            ) from error
+        why = "every worker that had it ended" if isinstance(error, KilledWorker) else "it was cancelled"
+        self._say(f"A task came back without an answer ({why}); it is measured again.")
+        return why
+
+    def _testbeds(self) -> int:
+        """How many there are now.
+
+        Raises
+        ------
+        TestbedError, CampaignError
+            Where every worker there is has been left out.
+        """
+        self._raise_if_lost()
+        workers = _workers(self._client)
+        offered = int(sum(worker["resources"].get(RESOURCE, 0) for worker in workers.values()))
+        if workers and not offered and self._refused:
+            kind = CampaignError if self._measured else TestbedError
+            raise kind(f"no worker is left that measures: {self._refused[-1]}", where=_address(self._client))
+        return offered
+
+    def _raise_if_lost(self) -> None:
+        if self._client.status != "running":
+            raise self._lost()
+
+    def _lost(self) -> CampaignError:
+        return CampaignError("Dask's scheduler is gone", where=_address(self._client), next_step=_AGAIN)
+
+
+def _workers(client: Client) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+    return found
+
+
+def _address(client: Client) -> str:
+    return str(client.scheduler.address) if client.scheduler else ""
+
+
+def _key(cell: Cell, number: int) -> str:
+    return f"{cell.link} {cell.page}-{number}-{os.urandom(4).hex()}"  # the dashboard sums up by what is before the '-'

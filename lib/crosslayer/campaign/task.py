@@ -1,0 +1,249 @@
+"""A task of a cluster's worker: rounds of one cell, measured on its machine by the code that measures anywhere.
+
+What runs here is called by pickle, by its name. `campaign.cluster` sends the tasks and takes what comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from crosslayer import doctor
+from crosslayer.browser import find_browser
+from crosslayer.campaign import provenance
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.guests import measured_in_guests
+from crosslayer.campaign.measurer import Measurer
+from crosslayer.campaign.plan import Plan
+from crosslayer.campaign.rounds import Job, Part, Source, versions_here
+from crosslayer.campaign.worker import WORDS, from_json
+from crosslayer.errors import CrosslayerError
+from crosslayer.guest import Clock, find_kernel
+from crosslayer.testbed import private
+from crosslayer.testbed.errors import TestbedError
+
+RESOURCE: Final = "testbed"
+"""What a worker offers: one on a machine by the wall clock, one for each core by the virtual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a worker says of its machine."""
+
+    host: provenance.Host
+    identity: dict[str, str]
+    """What has to be the same on all: commit, code, versions, and by the wall clock the kernel."""
+    unable: str
+    """Why it cannot measure, in the doctor's words; empty where it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What a worker measures with: functions that pickle finds by name. A benchmark has a testbed that sleeps."""
+
+    examined: Callable[[type[Measurer], Plan, Clock], tuple[str, dict[str, str]]]
+    """Why its machine cannot measure (empty where it can), and what has to be the same on all."""
+    source: Callable[[Clock], Source]
+    """Where the rounds of a task come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    job: Job
+    clock: Clock
+    hands: Hands
+    expected: dict[str, str] | None
+    """The identity to have; None for any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    host: provenance.Host
+    parts: list[Part]
+    refused: str = ""
+    """Why the rest of the batch was not measured: this worker is to get no other."""
+    fault: bool = False
+    """Not the machine was at fault, as far as one can tell, but the round."""
+
+
+def shared() -> dict[str, str]:
+    """What whoever starts a campaign has in common with those who measure it."""
+    return {"commit": str(provenance.revision()["revision"] or ""), "code": provenance.code_sha256()}
+
+
+def differing(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+    """What both say and not the same."""
+    return sorted(key for key in some.keys() & others if some[key] and others[key] and some[key] != others[key])
+
+
+_withdrawn: dict[str, float] = {}
+"""Testbeds of workers of this process that offer none any more, by their addresses."""
+
+
+_known: dict[tuple[type[Measurer], Clock], tuple[str, dict[str, str]]] = {}
+_LOCK = threading.Lock()
+
+
+async def offer(dask_worker: Any) -> None:
+    """What an earlier campaign refused, this one may take."""
+    if number := _withdrawn.pop(dask_worker.address, 0):
+        await dask_worker.set_resources(**{RESOURCE: number})
+
+
+def withdraw() -> None:
+    """Offer no testbed any more, so that the scheduler has no task for this worker."""
+    from distributed import get_worker
+    from distributed.utils import sync
+
+    worker = get_worker()
+    if number := worker.state.total_resources.get(RESOURCE, 0):
+        _withdrawn[worker.address] = number
+        sync(worker.loop, worker.set_resources, **{RESOURCE: 0})
+
+
+async def about(request: bytes) -> Told:
+    """What the starter asks first; a worker's loop goes on meanwhile."""
+    asked: Request = pickle.loads(request)
+    return await asyncio.to_thread(_told, asked)
+
+
+def _told(request: Request) -> Told:
+    job = request.job
+    unable, identity = request.hands.examined(job.measurer, job.plan, request.clock)
+    return Told(provenance.this_host(job.campaign), identity, unable)
+
+
+def examined(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
+    """By the doctor, once in a process."""
+    with _LOCK:
+        if (measurer, clock) not in _known:
+            _known[measurer, clock] = _examination(measurer, plan, clock)
+        return _known[measurer, clock]
+
+
+def _examination(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
+    try:
+        identity = shared() | versions_here(Job(plan, "", [], measurer, {}, ""), find_browser())
+        if clock == "virtual":
+            del identity["tcp_congestion_control"]  # the guest has its own, as its kernel says
+            identity |= find_kernel().as_versions()
+        else:
+            identity |= {"kernel": os.uname().release}
+    except CrosslayerError as error:
+        return f"{error} {doctor.verdict(doctor.examine())}", {}
+    found = doctor.examine()
+    if clock == "virtual":  # the guest has these
+        found = [one for one in found if one.item not in ("namespaces", "netem", "uml")]
+    return "" if doctor.can_measure(found) else doctor.verdict(found), identity
+
+
+def measure(request: bytes) -> Answer:
+    """A task: the rounds of a batch, or why not."""
+    asked: Request = pickle.loads(request)
+    told = _told(asked)
+    refused = told.unable
+    if not refused and asked.expected is not None and (other := differing(told.identity, asked.expected)):
+        refused = "it differs from the others in " + ", ".join(
+            f"{key} ({told.identity[key]} instead of {asked.expected[key]})" for key in other
+        )
+    if refused:
+        withdraw()
+        return Answer(told.host, [], _named(told.host, refused))
+    abandoned = _abandonment()
+    parts: list[Part] = []
+    try:
+        with _place(asked.clock), contextlib.closing(asked.hands.source(asked.clock)(asked.job, _log)) as measuring:
+            for part in measuring:
+                parts.append(part)
+                if abandoned():
+                    break
+    except CrosslayerError as error:
+        withdraw()
+        return Answer(told.host, parts, _named(told.host, str(error)), not isinstance(error, TestbedError))
+    return Answer(told.host, parts)
+
+
+def _named(host: provenance.Host, why: str) -> str:
+    from distributed import get_worker
+
+    return f"{host.name or get_worker().address}: {why}"
+
+
+def _log(line: str) -> None:
+    """What is said on a worker stays in its log."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _abandonment() -> Callable[[], bool]:
+    """Tells whether nobody waits for the task of this thread any more; it would hold its testbed in vain."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def abandoned() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is None or task.state == "cancelled"
+
+    return abandoned
+
+
+def source(clock: Clock) -> Source:
+    """As on a machine of one's own; a guest by the wall clock is for those that refuse namespaces."""
+    if clock == "virtual":
+        return measured_in_guests(clock, 1)
+    unshare = shutil.which("unshare")
+    return measured_in_guests(clock, 1) if unshare and private.refused(unshare) else _measured_beside
+
+
+def _measured_beside(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
+    """Measure in a process of its own, since namespaces are entered by a whole process."""
+    words = ["setpriv", "--pdeathsig", "TERM", "--", *WORDS]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # its fault is what it writes
+                pipe.write(pickle.dumps(job))
+            yield from map(from_json, process.stdout)
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode:
+        raise CampaignError(f"the measuring process ended with status {process.returncode}", where=job.campaign)
+
+
+@contextlib.contextmanager
+def _place(clock: Clock) -> Iterator[None]:
+    """Where to measure: by the wall clock the machine for itself, by the virtual clock a core."""
+    cores = os.sched_getaffinity(0)
+    with contextlib.ExitStack() as held:
+        if clock == "wall":
+            fcntl.flock(held.enter_context(_lock_file("machine")), fcntl.LOCK_EX)
+        else:
+            for core in cores:
+                file = held.enter_context(_lock_file(f"core-{core}"))
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.sched_setaffinity(0, {core})  # of this thread; the guest is put on the first it finds
+                    break
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, cores)
+
+
+def _lock_file(name: str) -> Any:
+    return (Path(tempfile.gettempdir()) / f"crosslayer-{os.getuid()}-{name}.lock").open("w")

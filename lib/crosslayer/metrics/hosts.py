@@ -1,0 +1,43 @@
+"""The machines of a campaign beside each other: do they measure the same?"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from crosslayer.metrics.intervals import medians
+
+AGREED_PERCENT = 0.5
+"""By the virtual clock hosts agree within this: times vary there by steps of 0.1 ms, in loads of 20 ms and more."""
+
+
+def spread(loads: pl.LazyFrame) -> pl.DataFrame:
+    """How far each host's page loads are from those of all hosts in the same condition.
+
+    Returns
+    -------
+    polars.DataFrame
+        host, n (loads), rounds, median, low, high: the median deviation of its PLTs from the median of their condition,
+        percent, with its 95 % interval (rounds resampled; null under `MIN_ROUNDS`).
+    """
+    condition = ("link", "page", "h3", "coupling", "dns_protocol", "variant")
+    level = pl.col("plt_ms").median().over(condition)
+    deviations = loads.filter(pl.col("error").is_null()).with_columns(percent=100 * (pl.col("plt_ms") / level - 1))
+    return medians(deviations, "percent", ["host"]).with_columns(pl.col("host").cast(pl.String))
+
+
+def disagreeing(spread: pl.DataFrame, *, within_percent: float = AGREED_PERCENT) -> list[str]:
+    """Hosts whose whole interval is further from 0 than that."""
+    away = (pl.col("low") > within_percent) | (pl.col("high") < -within_percent)
+    return spread.filter(away)["host"].to_list()
+
+
+def disagreement(loads: pl.LazyFrame) -> str:
+    """A sentence that names the hosts that do not agree by the virtual clock; empty where all do, or there is one."""
+    found = spread(loads)
+    if found.height < 2 or not (away := disagreeing(found)):
+        return ""
+    of = dict(found.select("host", "median").iter_rows())
+    named = ", ".join(f"{host} ({of[host]:+.1f} %)" for host in away)
+    return (
+        f"By the virtual clock all hosts measure the same, and these do not: {named}. Look at them before the numbers."
+    )

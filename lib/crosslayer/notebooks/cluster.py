@@ -1,0 +1,64 @@
+"""Measuring from a notebook on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crosslayer import metrics
+from crosslayer.campaign.cluster import measured_on
+from crosslayer.campaign.plan import Plan, check_names
+from crosslayer.campaign.run import measure as run
+from crosslayer.notebooks import session
+from crosslayer.notebooks.opened import Opened, open_campaign
+from crosslayer.notebooks.paths import fresh
+from crosslayer.pages import find_spec_dir, load_pages
+from crosslayer.studies import STUDIES
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+def measure(
+    plan: Plan,
+    *,
+    client: Client,
+    out: str | Path | None = None,
+    batch: int | None = None,
+    mixed: bool = False,
+) -> Opened:
+    """Measure a campaign on a cluster, or go on with it: `crosslayer.measure(plan, client=client)`.
+
+    Stop it any way you like; the same call goes on with the rounds that are missing.
+
+    Parameters
+    ----------
+    plan
+        What to measure, e.g. `crosslayer.studies.sized(STUDY, "smoke").resized(clock="virtual")`.
+    client
+        Any `dask.distributed.Client` whose workers offer a resource `testbed` (docs/cluster.md).
+    out
+        Folder of the dataset; `data/raw/STUDY-cluster` where None.
+    batch, mixed
+        As `crosslayer measure --batch` and `--mixed`.
+
+    Returns
+    -------
+    Opened
+        As `crosslayer.open` gives it.
+
+    Raises
+    ------
+    CrosslayerError
+        Where no worker can measure, or measuring broke; finished rounds are safe.
+    """
+    session.begin()
+    study = STUDIES[plan.study]
+    profiles = study.profiles(plan)
+    check_names(plan, links=profiles, pages=load_pages(find_spec_dir()), primes_alias=study.primes_alias)
+    folder = fresh(out or f"data/raw/{plan.study}-cluster")
+    source = measured_on(client, clock=plan.clock, batch=batch, mixed=mixed)
+    run(plan, folder, study.measurer, profiles, source=source)
+    opened = open_campaign(folder)
+    notice = metrics.disagreement(opened.tables.page_loads) if plan.clock == "virtual" else ""
+    return open_campaign(folder, notice=notice) if notice else opened

@@ -1,0 +1,122 @@
+"""A Dask cluster of processes, to be killed: a scheduler, workers, and the one who starts a campaign on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from crosslayer.campaign.store import FILE_NAME, Store
+from tests import sleeping
+
+ROOT = Path(__file__).parents[1]
+
+
+class Cluster:
+    """Processes in groups of their own; a context manager that kills them.
+
+    Parameters
+    ----------
+    folder
+        For logs and the dataset.
+    rounds, batch
+        Of the campaign and of a task.
+    environment
+        Of every process.
+    host
+        Address of the scheduler.
+    """
+
+    def __init__(
+        self, folder: Path, *, rounds: int, batch: int, environment: dict[str, str], host: str = "127.0.0.1"
+    ) -> None:
+        self.folder, self._rounds, self._batch = folder, rounds, batch
+        self._environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "lib"), str(ROOT)])} | environment
+        with socket.create_server((host, 0)) as free:
+            self._port = free.getsockname()[1]
+        self._host, self.address = host, f"tcp://{host}:{self._port}"
+        self.dataset = folder / "dataset"
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self.running):
+            self.kill(name)
+
+    def _start(self, name: str, *words: str, before: Sequence[str] = (), **environment: str) -> None:
+        with self.log(name).open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [*before, sys.executable, *words],
+                cwd=self.folder,
+                env=self._environment | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def log(self, name: str) -> Path:
+        """What it said."""
+        return self.folder / f"{name}.log"
+
+    def scheduler(self) -> None:
+        words = ("-m", "distributed.cli.dask_scheduler", "--host", self._host, "--port", str(self._port))
+        self._start("scheduler", *words, "--no-dashboard", "--no-show")
+
+    def worker(self, name: str, testbeds: int = 1, *, before: Sequence[str] = (), **environment: str) -> None:
+        words = ("-m", "distributed.cli.dask_worker", self.address, "--nthreads", str(testbeds))
+        words += ("--resources", f"testbed={testbeds}", "--no-nanny", "--no-dashboard", "--memory-limit", "0")
+        self._start(name, *words, before=before, CROSSLAYER_HOST=name, **environment)
+
+    def starter(self) -> None:
+        words = ("-m", "tests.sleeping", self.address, str(self.dataset), str(self._rounds), str(self._batch))
+        self._start("starter", *words)
+
+    def kill(self, name: str) -> None:
+        """With everything it started."""
+        process = self.running.pop(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def said(self, name: str, words: str, *, within_s: float = 120) -> str:
+        """Wait until it has said it; all it said."""
+        deadline = time.monotonic() + within_s
+        while words not in (told := self.log(name).read_text(encoding="utf-8", errors="replace")):
+            assert time.monotonic() < deadline, f"{name} did not say {words!r}: {told[-2000:]}"
+            time.sleep(0.05)
+        return told
+
+    def finished(self) -> int:
+        """How many rounds are safe; only while nobody measures, who has the store to himself."""
+        if not (self.dataset / FILE_NAME).exists():
+            return 0
+        with contextlib.closing(Store(self.dataset)) as store:
+            return len(store.done())
+
+
+def check_whole(dataset: Path, rounds: int) -> pl.DataFrame:
+    """Every load of every round once, in the order of the plan; returns them."""
+    loads = pl.read_parquet(dataset / "page_loads/**/*.parquet", hive_partitioning=False)
+    key = ["link", "page", "round", "variant"]
+    assert loads.select(key).is_unique().all()
+    conditions = [str(number) for number in range(2)]
+    plan = sleeping.a_plan(rounds)
+    expected = {
+        (cell.link, cell.page, number, variant, position)
+        for number in range(rounds)
+        for cell in plan.cells
+        for position, variant in enumerate(plan.shuffled(number, cell, conditions))
+    }
+    assert set(loads.select(*key, "position").iter_rows()) == expected
+    return loads

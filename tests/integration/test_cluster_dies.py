@@ -1,0 +1,47 @@
+"""Worker, starter and scheduler of a cluster are killed in the middle of a plan; tests/long kills 50 times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import sleeping
+from tests.cluster import Cluster, check_whole
+
+pytest.importorskip("distributed")
+
+ROUNDS = 60
+
+
+def test_whatever_is_killed_every_round_is_there_once(tmp_path: Path) -> None:
+    environment = {sleeping.ROUND_S: "0.1"}
+    with Cluster(tmp_path, rounds=ROUNDS, batch=3, environment=environment) as cluster:
+        cluster.scheduler()
+        cluster.worker("one")
+        cluster.worker("two")
+        cluster.said("one", "Registered to")
+        cluster.said("two", "Registered to")
+        cluster.starter()
+        cluster.said("starter", " 10/120 ")
+        cluster.kill("one")
+        cluster.said("starter", " 20/120 ")
+        cluster.kill("starter")
+        cluster.worker("other", **{sleeping.VERSION: "2"})
+        cluster.said("other", "Registered to")
+        cluster.starter()
+        said = cluster.said("starter", "A worker is left out")
+        assert "other: it differs from the others in chromium (2 instead of 1)" in said
+        cluster.kill("scheduler")
+        assert cluster.running["starter"].wait(60) == 1
+        assert "Dask's scheduler is gone" in cluster.said("starter", "scheduler is gone")
+        before = cluster.finished()
+        assert 20 <= before < 2 * ROUNDS
+        cluster.kill("starter")
+        cluster.kill("two")
+        cluster.scheduler()
+        cluster.worker("two")
+        cluster.starter()
+        assert cluster.running["starter"].wait(120) == 0, cluster.log("starter").read_text()
+        loads = check_whole(cluster.dataset, ROUNDS)
+    assert set(loads["host"]) == {"one", "two"}

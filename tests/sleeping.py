@@ -1,0 +1,115 @@
+"""A testbed that sleeps instead of measuring, for what a cluster does around it: real rows' size, and no browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+from crosslayer.campaign import run
+from crosslayer.campaign.cluster import connected, measured_on
+from crosslayer.campaign.plan import Plan
+from crosslayer.campaign.rounds import Job, Part, Source
+from crosslayer.campaign.task import Hands
+from crosslayer.errors import CrosslayerError
+from crosslayer.links import load_profiles
+
+ROUND_S = "SLEEPING_ROUND_S"
+"""Environment variable: how long a round takes, seconds."""
+LOADS = "SLEEPING_LOADS"
+"""Environment variable: page loads of a round."""
+UNABLE = "SLEEPING_UNABLE"
+"""Environment variable: why a worker cannot measure."""
+VERSION = "SLEEPING_VERSION"
+"""Environment variable: of the browser that a worker has."""
+
+_NAVIGATION = '{"name": "https://www.example.org/", "entryType": "navigation", "startTime": 0}' * 20
+
+
+def examined(measurer: Any, plan: Any, clock: Any) -> tuple[str, dict[str, str]]:
+    """As `task.examined`, by the environment of the worker."""
+    return os.environ.get(UNABLE, ""), {"chromium": os.environ.get(VERSION, "1")}
+
+
+def source(clock: Any) -> Source:
+    return measured
+
+
+def measured(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
+    """Each round after its time, with its loads in the order of the plan."""
+    told = ("netem", {"chromium": os.environ.get(VERSION, "1")})
+    for link in {cell.link for _, cell in job.todo}:
+        yield Part(None, -1, {"link_checks": [_check(job, link, -1, None)]}, 0, *told)
+    conditions = [str(number) for number in range(int(os.environ.get(LOADS, "2")))]
+    for number, cell in job.todo:
+        time.sleep(float(os.environ.get(ROUND_S, "0.01")))
+        loads = [
+            _load(job, cell.link, cell.page, number, position, variant)
+            for position, variant in enumerate(job.plan.shuffled(number, cell, conditions))
+        ]
+        rows = {"link_checks": [_check(job, cell.link, number, cell.page)], "page_loads": loads}
+        yield Part(cell, number, rows, 0, *told)
+
+
+def _check(job: Job, link: str, number: int, page: str | None) -> dict[str, Any]:
+    return {
+        "campaign": job.campaign,
+        "round": number,
+        "link": link,
+        "page": page,
+        "when_s": 1.0,
+        "backend": "netem",
+        "rtt_samples_ms": [14.8],
+        "rtt_ms": 14.8,
+        "nominal_rtt_ms": 14.8,
+        "verdict": "pass",
+    }
+
+
+def _load(job: Job, link: str, page: str, number: int, position: int, variant: str) -> dict[str, Any]:
+    times = ("plt_ms", "connect_start_ms", "connect_ms", "request_start_ms", "response_start_ms")
+    return {
+        "campaign": job.campaign,
+        "round": number,
+        "link": link,
+        "study": job.plan.study,
+        "page": page,
+        "h3": "1-rtt",
+        "coupling": "decoupled",
+        "variant": variant,
+        "position": position,
+        "started_s": 1.0,
+        "navigation": _NAVIGATION,
+        **dict.fromkeys(times, 1.0),
+    }
+
+
+HANDS = Hands(examined, source)
+
+
+def a_plan(rounds: int) -> Plan:
+    return Plan(study="coalescing", links=("fiber", "4g"), pages=("example.org",), rounds=rounds, clock="virtual")
+
+
+def main(address: str, folder: str, rounds: str, batch: str) -> None:
+    """Start a campaign on a cluster, as `crosslayer measure --scheduler` does, or go on with it."""
+    plan = a_plan(int(rounds))
+    with connected(address, None) as client:
+        lent = measured_on(client, clock=plan.clock, batch=int(batch), hands=HANDS)
+        run.measure(plan, Path(folder), Any, load_profiles(), say=print_line, source=lent)  # type: ignore[arg-type]
+
+
+def print_line(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    import tests.sleeping  # by this name workers know it
+
+    try:
+        tests.sleeping.main(*sys.argv[1:])
+    except CrosslayerError as error:
+        sys.exit(str(error))

@@ -1,0 +1,75 @@
+"""Two machines and a switch between them: network namespaces with files of their own. Run inside private namespaces.
+
+`python -m tests.two_machines FOLDER`: a campaign on both, one of which loses its network in the middle and comes back.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests import sleeping
+from tests.cluster import Cluster, check_whole
+
+ROUNDS = 400
+MACHINES = ("left", "right")
+HOST = "10.9.0.1"
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+def machine(place: int, name: str) -> list[str]:
+    """A namespace at the switch; what stands before a command that runs in it."""
+    holder = subprocess.Popen(["unshare", "--net", "--mount", "--uts", "sleep", "infinity"])
+    inside = ["nsenter", f"--target={holder.pid}", "--net", "--mount", "--uts"]
+    while Path(f"/proc/{holder.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
+        time.sleep(0.01)
+    ip("link", "add", name, "master", "switch", "up", "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
+    for words in (
+        ["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"],
+        ["hostname", name],
+        ["ip", "link", "set", "lo", "up"],
+        ["ip", "address", "add", f"10.9.0.{place + 2}/24", "dev", "eth0"],
+        ["ip", "link", "set", "eth0", "up"],
+    ):
+        subprocess.run([*inside, *words], check=True)
+    return inside
+
+
+def main(folder: Path) -> None:
+    """Measure, cut, mend, and look whether every round is there once."""
+    ip("link", "set", "lo", "up")
+    ip("link", "add", "switch", "up", "type", "bridge")
+    ip("address", "add", f"{HOST}/24", "dev", "switch")
+    inside = {name: machine(place, name) for place, name in enumerate(MACHINES)}
+    environment = {
+        sleeping.ROUND_S: "0.2",
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "12s",
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "15s",
+    }
+    with Cluster(folder, rounds=ROUNDS, batch=3, environment=environment, host=HOST) as cluster:
+        cluster.scheduler()
+        for name in MACHINES:
+            # In a loop, as docs/cluster.md says: a worker that lost its scheduler ends.
+            cluster.worker(name, before=[*inside[name], "sh", "-c", 'until false; do "$@"; sleep 1; done', "sh"])
+            cluster.said(name, "Registered to")
+        cluster.starter()
+        cluster.said("starter", f" 20/{2 * ROUNDS} ")
+        ip("link", "set", MACHINES[0], "down")
+        cluster.said("scheduler", "Remove worker")
+        ip("link", "set", MACHINES[0], "up")
+        while cluster.log(MACHINES[0]).read_text(encoding="utf-8").count("Registered to") < 2:
+            assert cluster.running["starter"].poll() is None, "the plan was over before the machine was back"
+            time.sleep(0.1)
+        assert cluster.running["starter"].wait(300) == 0, cluster.log("starter").read_text(encoding="utf-8")
+        loads = check_whole(cluster.dataset, ROUNDS)
+    print(sorted(loads.group_by("host").len().iter_rows()))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,134 @@
+"""A campaign on a Dask cluster: who measures, what is kept, what is said; the testbed sleeps instead of measuring."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from tests import sleeping
+
+from crosslayer.campaign import cluster, run, task
+from crosslayer.campaign.cluster import batches, measured_on
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.cli import cli
+from crosslayer.links import load_profiles
+from crosslayer.testbed.errors import TestbedError
+
+distributed = pytest.importorskip("distributed")
+
+PLAN = Plan(study="coalescing", links=("fiber", "4g"), pages=("example.org",), rounds=9, clock="virtual")
+
+
+@pytest.fixture(scope="module")
+def lent() -> Iterator[Any]:
+    """A client of two workers in this process."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0", resources={"testbed": 1}
+        ) as made,
+        distributed.Client(made) as client,
+    ):
+        yield client
+
+
+def campaign(folder: Path, client: Any, plan: Plan = PLAN, **more: Any) -> list[str]:
+    """Measure it; what was said."""
+    said: list[str] = []
+    source = measured_on(client, clock=plan.clock, hands=sleeping.HANDS, **more)
+    run.measure(plan, folder, Any, load_profiles(), say=said.append, source=source)  # type: ignore[arg-type]
+    return said
+
+
+def loads(folder: Path) -> pl.DataFrame:
+    columns = ["link", "page", "round", "variant", "position"]
+    return pl.read_parquet(folder / "page_loads/**/*.parquet", hive_partitioning=False).select(columns).sort(columns)
+
+
+def test_batches_are_rounds_of_one_cell_in_the_order_of_their_first() -> None:
+    one, other = Cell("fiber", "a"), Cell("4g", "a")
+    todo = [(number, cell) for number in range(5) for cell in (one, other)]
+    assert list(batches(todo, 2)) == [
+        [(0, one), (1, one)],
+        [(0, other), (1, other)],
+        [(2, one), (3, one)],
+        [(2, other), (3, other)],
+        [(4, one)],
+        [(4, other)],
+    ]
+
+
+def test_every_round_is_there_once_with_its_host(lent: Any, tmp_path: Path) -> None:
+    said = campaign(tmp_path, lent, batch=2)
+    rows = loads(tmp_path)
+    assert rows.height == rows.unique().height == 2 * 9 * 2
+    about = json.loads((tmp_path / "campaign.json").read_text())
+    assert list(about["hosts"]) == ["host-1"]
+    assert set(pl.read_parquet(tmp_path / "page_loads/**/*.parquet", hive_partitioning=False)["host"]) == {"host-1"}
+    checks = pl.read_parquet(tmp_path / "link_checks/**/*.parquet", hive_partitioning=False)
+    assert checks.filter(pl.col("round") == -1).height == 2, "one check of each link, not of each task"
+    assert any(line.startswith("Measuring on a cluster of 2 testbeds: 10 tasks") for line in said)
+
+
+def test_what_was_interrupted_goes_on(lent: Any, tmp_path: Path) -> None:
+    campaign(tmp_path / "whole", lent)
+    source = measured_on(lent, clock="virtual", batch=2, hands=sleeping.HANDS)
+
+    def dying(*words: Any) -> Iterator[Any]:
+        parts = source(*words)
+        yield from (next(parts) for _ in range(8))
+        parts.close()
+        raise RuntimeError("the starter dies")
+
+    nobody: Any = None
+    with pytest.raises(RuntimeError, match="the starter dies"):
+        run.measure(PLAN, tmp_path / "cut", nobody, load_profiles(), say=lambda _: None, source=dying)
+    campaign(tmp_path / "cut", lent, batch=2)
+    assert loads(tmp_path / "cut").equals(loads(tmp_path / "whole"))
+
+
+def test_a_cluster_that_cannot_measure_says_the_doctors_words(
+    lent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sleeping.UNABLE, "there is no browser")
+    with pytest.raises(TestbedError, match="no worker of the cluster can measure: there is no browser"):
+        campaign(tmp_path, lent)
+
+
+def test_who_was_left_out_of_a_campaign_is_asked_again_by_the_next(lent: Any, tmp_path: Path) -> None:
+    lent.submit(task.withdraw, resources={"testbed": 1}, pure=False).result()
+    said = campaign(tmp_path, lent)
+    assert any(line.startswith("Measuring on a cluster of 2 testbeds") for line in said)
+
+
+def test_workers_without_a_testbed_are_told_how_to_be_started(tmp_path: Path) -> None:
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as made,
+        distributed.Client(made) as client,
+        pytest.raises(CampaignError, match=r"offers a testbed.*--resources testbed=1"),
+    ):
+        campaign(tmp_path, client)
+
+
+def test_without_dask_there_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(CampaignError, match=r"pip install 'crosslayer\[cluster\]'"), cluster.connected(None, "local"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--scheduler", "tcp://192.0.2.1:8786", "--cluster", "local"], "A campaign has one cluster"),
+        (["--mixed"], "are for a cluster"),
+    ],
+)
+def test_what_a_command_says_of_a_cluster_fits_together(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(cli, ["measure", *words])
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())

@@ -1,0 +1,100 @@
+"""Hosts beside each other: intervals that resample them, their spread, and the ones that disagree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from crosslayer import metrics
+from crosslayer.campaign import provenance
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.rounds import Part
+from crosslayer.campaign.run import _Hosts
+from crosslayer.campaign.store import Store
+from crosslayer.figures.hosts import HOSTS
+
+
+def loads(of_hosts: dict[str, float], rounds: int = 20) -> pl.LazyFrame:
+    """Of each host so many rounds around its own PLT, ms; the A/A loads are alike."""
+    draw = np.random.default_rng(1)
+    rows: list[dict[str, Any]] = []
+    for place, (host, plt_ms) in enumerate(of_hosts.items()):
+        for number in range(rounds):
+            known = {"campaign": "c", "round": place * rounds + number, "host": host, "link": "fiber", "page": "p"}
+            known |= {"h3": "1-rtt", "coupling": "decoupled", "dns_protocol": None, "error": None}
+            rows += [
+                known | {"variant": variant, "plt_ms": plt_ms + draw.normal(0, 0.1)}
+                for variant in ("main", "aa-1", "aa-2")
+            ]
+    return pl.LazyFrame(rows)
+
+
+def width(frame: pl.LazyFrame) -> float:
+    found = metrics.medians(frame.filter(pl.col("variant") == "main"), "plt_ms", ["link"]).row(0, named=True)
+    return float(found["high"] - found["low"])
+
+
+def test_an_interval_knows_that_hosts_differ() -> None:
+    apart = loads({"a": 100.0, "b": 110.0, "c": 120.0, "d": 130.0})
+    pretended = apart.with_columns(host=pl.lit("one"))
+    assert width(apart) > 1.5 * width(pretended)
+    alike = loads(dict.fromkeys("abcd", 100.0))
+    assert width(alike) < 2 * width(alike.with_columns(host=pl.lit("one")))
+
+
+def test_the_host_that_disagrees_is_named() -> None:
+    spread = metrics.spread(loads({"a": 100.0, "b": 100.0, "c": 100.0, "slow": 102.0}))
+    assert metrics.disagreeing(spread) == ["slow"]
+    found = {row["host"]: row for row in spread.iter_rows(named=True)}
+    assert found["slow"]["median"] == pytest.approx(2, abs=0.3)
+    assert metrics.disagreeing(metrics.spread(loads(dict.fromkeys("abcd", 100.0)))) == []
+
+
+def test_the_figure_has_every_host_twice() -> None:
+    class Inputs:
+        page_loads = loads({"a": 100.0, "b": 101.0})
+
+    rows = HOSTS.data(Inputs())
+    assert rows.group_by("panel").agg(pl.col("host").sort())["host"].to_list() == [["a", "b"]] * 2
+    HOSTS.chart(rows).to_dict()
+
+
+def test_hosts_have_names_and_a_mixed_campaign_says_so(tmp_path: Any) -> None:
+    plan = Plan(study="coalescing", links=("fiber",), pages=("p",), rounds=2)
+
+    def part(mark: str, version: str, name: str = "") -> Part:
+        host = provenance.Host(mark, name, {"cpu": "x"})
+        return Part(Cell("fiber", "p"), 0, {}, 0, "netem", {"chromium": version, "server": "1"}, host)
+
+    with Store(tmp_path, plan) as store:
+        hosts = _Hosts(store, "c")
+        assert [
+            hosts.named(part("m1", "156")),
+            hosts.named(part("m2", "157")),
+            hosts.named(part("m3", "156", "tall")),
+        ] == [
+            "host-1",
+            "host-2",
+            "tall",
+        ]
+    with Store(tmp_path, plan) as store:
+        assert _Hosts(store, "c").named(part("m2", "157")) == "host-2", "the same after a restart"
+        assert store.fact("versions") == {"chromium": "156", "server": "1"}
+        assert store.fact("hosts")["host-2"] == {"cpu": "x", "other_versions": {"chromium": "157"}}
+        [note] = store.fact("notes")
+        assert note.endswith("on host-2, with other versions of: chromium")
+
+
+def test_a_host_is_told_apart_without_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CROSSLAYER_HOST", raising=False)
+    here, elsewhere = provenance.this_host("one"), provenance.this_host("other")
+    assert here == provenance.this_host("one")
+    assert here.mark != elsewhere.mark, "nobody can join two campaigns by it"
+    assert here.name == ""
+    monkeypatch.setenv("CROSSLAYER_HOST", "rack 1; rm")
+    with pytest.raises(CampaignError, match="CROSSLAYER_HOST"):
+        provenance.this_host("one")
