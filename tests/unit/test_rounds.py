@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.links import Profile, load_profiles
 from crosslayer.studies import sized
 from crosslayer.testbed import LinkCheck, Testbed, testbed
+from crosslayer.testbed.errors import TestbedError
 
 FIBER = load_profiles()["fiber"]
 
@@ -78,6 +80,16 @@ def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], 
     assert {(row["round"], row["page"], row["campaign"]) for row in rows["link_checks"]} == {(3, "example.org", "c")}
     assert failed == failures
     assert not verdicts
+
+
+def test_a_clock_that_is_set_costs_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    unix_ns = time.time_ns
+    with rounds._clock_unset():
+        time.sleep(0.01)
+    for step_s in (-3600.0, -0.005, 0.005, 3600.0):
+        with pytest.raises(TestbedError, match="clock was set by"), rounds._clock_unset():
+            monkeypatch.setattr(time, "time_ns", lambda step_s=step_s: unix_ns() + round(step_s * 1e9))
+        monkeypatch.setattr(time, "time_ns", unix_ns)
 
 
 def test_versions_of_openssl_quic_go_and_the_congestion_control_are_told() -> None:

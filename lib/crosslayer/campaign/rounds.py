@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
@@ -54,6 +55,10 @@ class Part:
     """Of everything that took part in it, by name."""
 
 
+_STEP_NS = 1_000_000
+"""Clocks that are steered keep together; the readings of two differ by less."""
+_READINGS = 5
+
 Source = Callable[[Job, Callable[[str], None]], Generator[Part, None, None]]
 """Where rounds come from: takes what is to be measured and where to say things, gives each part once, in any order."""
 
@@ -61,7 +66,8 @@ Source = Callable[[Job, Callable[[str], None]], Generator[Part, None, None]]
 def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
     """Measure in this process.
 
-    A program of the testbed that dies costs the round in flight: the testbed is made anew and the round measured again.
+    A program of the testbed that dies costs the round in flight, and so does a clock that is set, since packets are
+    stamped by it: the testbed is made anew and the round measured again.
 
     Parameters
     ----------
@@ -120,7 +126,8 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                     yield Part(None, -1, {"link_checks": _check_rows(testbed, job.campaign, -1, None)}, 0, *told)
                 while todo:
                     number, cell = todo[0]
-                    rows, failures = _round(job, testbed, measuring, number, cell)
+                    with _clock_unset():
+                        rows, failures = _round(job, testbed, measuring, number, cell)
                     testbed.raise_if_dead()  # what it measured last is not to be believed then
                     yield Part(cell, number, rows, failures, *told)
                     todo.popleft()
@@ -135,6 +142,25 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                     next_step="Mend the fault and give the same command again: it goes on from there.",
                 ) from died
             say(f"{died} The testbed is made anew and the round in flight measured again.")
+
+
+@contextlib.contextmanager
+def _clock_unset() -> Iterator[None]:
+    """Raise `TestbedError` where the clock was set during the block, by whoever keeps this machine's time."""
+    before_ns = _clock_offset_ns()
+    yield
+    step_ns = _clock_offset_ns() - before_ns
+    if abs(step_ns) > _STEP_NS:
+        raise TestbedError(f"this machine's clock was set by {step_ns / 1e9:+.3f} s", where="the round in flight")
+
+
+def _clock_offset_ns() -> int:
+    """Unix time less the monotonic clock's; of several readings that nobody came between."""
+    readings = []
+    for _ in range(_READINGS):
+        before_ns, unix_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        readings.append((after_ns - before_ns, unix_ns - before_ns))
+    return min(readings)[1]
 
 
 def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Iterator[LinkCheck]:
