@@ -16,7 +16,7 @@ from crosslayer.campaign import provenance, rounds
 from crosslayer.campaign.plan import Cell
 from crosslayer.links import Profile, load_profiles
 from crosslayer.studies import sized
-from crosslayer.testbed import LinkCheck, Testbed, testbed
+from crosslayer.testbed import LinkCheck, Testbed, network, testbed
 from crosslayer.testbed.errors import TestbedError
 
 FIBER = load_profiles()["fiber"]
@@ -33,6 +33,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> deque[str]:
     coming: deque[str] = deque()
     monkeypatch.setattr(testbed, "check", lambda _prober, profile, *_, **__: checked(profile, coming.popleft()))
     monkeypatch.setattr(testbed, "_PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(network, "carrier_changes", lambda: 0)
     return coming
 
 
@@ -62,9 +63,11 @@ class Measuring:
 @pytest.mark.parametrize(
     ("said", "failures"),
     [
-        (["pass"], 0),
-        (["idle RTT 16 ms", "downlink lost", "pass"], 0),
+        (["pass", "pass"], 0),
+        (["idle RTT 16 ms", "downlink lost", "pass", "pass"], 0),
         (["idle RTT 16 ms", "idle RTT 17 ms", "idle RTT 18 ms", "idle RTT 19 ms"], 1),
+        (["pass", "the host was busy", "pass"], 0),
+        (["pass", "idle RTT 16 ms", "idle RTT 16 ms", "idle RTT 16 ms"], 1),
     ],
 )
 def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], failures: int) -> None:
@@ -80,6 +83,7 @@ def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], 
     assert {(row["round"], row["page"], row["campaign"]) for row in rows["link_checks"]} == {(3, "example.org", "c")}
     assert failed == failures
     assert not verdicts
+    assert bool(rows["tcp_rtts"][0]["error"]) == bool(failures)
 
 
 def test_a_clock_that_is_set_costs_the_round(monkeypatch: pytest.MonkeyPatch) -> None:

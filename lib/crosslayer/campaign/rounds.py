@@ -16,11 +16,12 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
+from crosslayer.campaign.tables import TABLES
 from crosslayer.links import Profile
 from crosslayer.places import PlaceError
 from crosslayer.process import ProcessDied
 from crosslayer.stub import stub_version
-from crosslayer.testbed import LinkCheck, Testbed
+from crosslayer.testbed import LinkCheck, Testbed, network
 from crosslayer.testbed.errors import TestbedError
 
 
@@ -172,14 +173,17 @@ def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Ite
 
 
 def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: Cell) -> tuple[Rows, int]:
-    """One repetition of one cell: the link's check, then every condition once."""
+    """One repetition of one cell: the link's check, every condition once, and the link's check again.
+
+    Where that fails, what was measured stays in the rows and their error says that it is not to be believed.
+    """
     profile = job.profiles[cell.link]
     changed = testbed.profile is None or testbed.profile.name != profile.name
     result = testbed.set_link(profile) if changed else testbed.check_link()
     if not result.passed and not changed:
         result = testbed.set_link(profile)
     rows: dict[str, list[Any]] = {"link_checks": _check_rows(testbed, job.campaign, number, cell.page)}
-    failures = 0
+    failures, before = 0, network.carrier_changes() if result.passed else 0
     for position, condition in enumerate(job.plan.shuffled(number, cell, measuring.conditions(cell))):
         if result.passed:
             found = measuring.measure(condition, cell, number, position)
@@ -193,6 +197,13 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
         if faults:
             testbed.raise_if_dead()  # at once: whatever follows would fail too
         failures += faults
+    if result.passed and not (ending := testbed.confirm_link(before)).passed:
+        observed = [row for table, some in rows.items() if TABLES[table].observed for row in some]
+        for row in (row for row in observed if row.get("error") is None):
+            row["error"] = f"the link's check after it failed ({ending.verdict})"
+            failures += 1
+        testbed.profile = None  # the next round sets the link anew
+    rows["link_checks"] += _check_rows(testbed, job.campaign, number, cell.page)
     return rows, failures
 
 

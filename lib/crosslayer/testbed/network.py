@@ -121,6 +121,15 @@ def add_hosts(names: list[str]) -> dict[str, str]:
     return addresses
 
 
+def carrier_changes() -> int:
+    """How often cables have come and gone so far, counted by the kernel at both ends of each."""
+    changes = 0
+    for name in (CLIENT, LINK, SERVER):
+        with NetNS(name) as inside:
+            changes += sum(link.get_attr("IFLA_CARRIER_CHANGES") or 0 for link in inside.get_links())
+    return changes
+
+
 def index(ip: IPRoute, name: str) -> int:
     """Interface index of a device that must exist."""
     found = ip.link_lookup(ifname=name)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,22 @@ class Testbed:
         delays_ms = self._delays[self.profile.name]
         self._checks.append(check(self._prober, self.profile, self.backend.name, delays_ms, rates=rates))
         return self._checks[-1]
+
+    def confirm_link(self, before: int) -> LinkCheck:
+        """Check after a measurement that the link is still what it was; nothing is calibrated.
+
+        Its RTT and rates; and whether a cable was out meanwhile, by `before`, the `network.carrier_changes` of then.
+        What a busy host may spoil is checked again, four times at most and later each time.
+        """
+        result = self.check_link(rates=True)
+        for pause_s in _PAUSES_S:
+            if result.passed:
+                break
+            time.sleep(pause_s)
+            result = self.check_link(rates=True)
+        if result.passed and network.carrier_changes() != before:
+            result = self._checks[-1] = replace(result, verdict="an interface was down meanwhile")
+        return result
 
     def take_checks(self) -> list[LinkCheck]:
         """Every check since the last call, those that failed and were repeated among them."""
