@@ -7,8 +7,10 @@ program that takes part; the disk fills up, the clock is set.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import random
+import re
 import shlex
 import signal
 import sqlite3
@@ -59,20 +61,24 @@ class Scenario:
 _EACH = {"SIGINT": 3, "SIGTERM": 3}
 SCENARIOS = {
     "exchanges": Scenario(
-        ("--study", "serialisation", "--links", "dsl"), 150, {**_EACH, "SIGKILL": 4, "server": 3, "wire": 3}
+        ("--study", "serialisation", "--links", "dsl"), 40, {**_EACH, "SIGKILL": 4, "server": 3, "wire": 3}
     ),
     "loads": Scenario(
         ("--study", "address-token", "--links", "fiber", "--pages", "example.org"),
-        6,
+        12,
         {"Chromium": 3, "ChromeDriver": 2},
     ),
     "stub": Scenario(
-        ("--study", "web", "--links", "fiber", "--pages", "login-form"), 6, {"SIGKILL": 2, "stub": 4, "server": 2}
+        ("--study", "web", "--links", "fiber", "--pages", "login-form"), 18, {"SIGKILL": 2, "stub": 4, "server": 2}
     ),
-    "BIND": Scenario(("--study", "authoritative", "--size", "smoke"), 6, {"SIGKILL": 2, "BIND": 3, "stub": 2}),
+    "BIND": Scenario(
+        ("--study", "authoritative", "--size", "smoke", "--links", "twente-local"),
+        16,
+        {"SIGKILL": 2, "BIND": 3, "stub": 2},
+    ),
     "virtual": Scenario(
         ("--study", "serialisation", "--clock", "virtual", "--jobs", "2", "--links", "dsl"),
-        150,
+        40,
         {**_EACH, "SIGKILL": 4, "guest": 4},
     ),
 }
@@ -189,6 +195,23 @@ def _undisturbed(scenario: Scenario, folder: Path, temporary: Path) -> tuple[flo
     return first_s, (time.monotonic() - begin - first_s) / max(1, rounds - 1)
 
 
+def _wait(process: subprocess.Popen[bytes], log: Path, since: int, rounds: int, longest_s: float) -> None:
+    """Wait for so many rounds, then a while, but not for another round; a process that ends is not waited for."""
+    deadline = None
+    while process.poll() is None and (done := _done(log, since)) <= rounds:
+        if done == rounds:
+            deadline = deadline or time.monotonic() + longest_s
+            if time.monotonic() > deadline:
+                return
+        time.sleep(0.02)
+
+
+def _done(log: Path, since: int) -> int:
+    """The rounds that the progress bar has counted since the log was so long."""
+    counts = re.findall(rb"\| (\d+)/", log.read_bytes()[since:])
+    return int(counts[-1]) if counts else 0
+
+
 def _table(folder: Path, table: str) -> pl.DataFrame:
     return pl.read_parquet(folder / table / "**/*.parquet", hive_partitioning=False)
 
@@ -219,7 +242,7 @@ def _same_times(killed: Path, plain: Path) -> None:
 
 def _ended(process: subprocess.Popen[bytes], alive: Alive, namespaces: set[str], temporary: Path) -> None:
     """Nothing of a campaign that was killed is left."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while (_left(alive, namespaces) or list(temporary.iterdir())) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert _left(alive, namespaces) == []
@@ -250,22 +273,23 @@ def test_nothing_is_lost_twice_or_left_over(testbed_machine: None, tmp_path: Pat
         process = _start(scenario, killed, temporary)
         while process.poll() is None and _log(killed).stat().st_size == said:  # until the progress bar, Python imports
             time.sleep(0.01)
-        longest_s = first_s + round_s if before < whole - 2 else first_s / 2  # some are left for the end
+        longest_s = first_s
         while coming and not by_us:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(draw.uniform(0, longest_s))
+            rounds = _done(_log(killed), said) + draw.randrange(2)
+            _wait(process, _log(killed), said, rounds, draw.uniform(0, longest_s if rounds == 0 else round_s))
+            if process.poll() is not None:
                 break
             alive = _descendants(process.pid)
             namespaces = _namespaces(alive) - ours
             if coming[0] in SIGNALS:
                 number, by_us = signal.Signals[coming[0]], True
                 process.send_signal(number)
-                assert process.wait(60) in {-number, 128 + number}
+                assert process.wait(600) in {-number, 128 + number}
                 _ended(process, alive, namespaces, temporary)
             elif pid := _victim(coming[0], alive, draw):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                longest_s, hit = round_s, True
+                hit = True
             else:  # it does not run yet, or not now
                 longest_s = 1.0
                 continue
@@ -294,30 +318,34 @@ def test_nothing_is_lost_twice_or_left_over(testbed_machine: None, tmp_path: Pat
     assert list(temporary.iterdir()) == []
 
 
+ROUNDS = 40
+MEASURE = ["measure", "--study", "serialisation", "--clock", "virtual", "--links", "dsl", "--rounds", str(ROUNDS)]
 DISK_BYTES = 64 << 20
 _COUNT = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM rounds').fetchone()[0])"
 
 
 def test_a_disk_that_fills_up_keeps_what_was_measured(testbed_machine: None, tmp_path: Path) -> None:
     """Three times in a plan, on a tmpfs of a mount namespace of its own."""
-    disk, rounds = tmp_path / "disk", 40
+    needs_the_guest()
+    disk = tmp_path / "disk"
     disk.mkdir()
     mount = f"mount -t tmpfs -o size={DISK_BYTES} tmpfs {disk} && echo ready && exec sleep 86400"
     words = ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private", "sh", "-c", mount]
     folder, filler = disk / "campaign", disk / "filler"
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as holder:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as holder, contextlib.ExitStack() as end:
+        end.callback(holder.kill)
         assert holder.stdout is not None
         assert holder.stdout.readline() == "ready\n"
         there = ["nsenter", "--user", "--mount", "--preserve-credentials", "--target", str(holder.pid), "--"]
-        measure = [*CROSSLAYER, "measure", "--study", "serialisation", "--links", "dsl", "--rounds", str(rounds)]
-        counted, full = [0], 0
-        while full < 3:
+        measure = [*CROSSLAYER, *MEASURE]
+        counted = [0]
+        for _ in range(3):
             process = subprocess.Popen(
                 [*there, *measure, "--out", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )
             assert process.stderr is not None
             said = ""
-            while f"| {counted[-1] + 1}/" not in said and "| 1/" not in said and (more := process.stderr.read(1)):
+            while "| 1/" not in said and (more := process.stderr.read(1)):
                 said += more
             subprocess.run([*there, "sh", "-c", f"cat /dev/zero > {filler}"], capture_output=True, check=False)
             said += process.communicate()[1]
@@ -325,24 +353,21 @@ def test_a_disk_that_fills_up_keeps_what_was_measured(testbed_machine: None, tmp
             assert process.returncode == 1, said
             assert "Make room on the disk" in said
             assert "Traceback" not in said
-            full += 1
             count = [*there, sys.executable, "-c", _COUNT, str(folder / "campaign.sqlite")]
             counted.append(int(subprocess.run(count, capture_output=True, text=True, check=True).stdout))
             assert counted[-1] > counted[-2]
         done = subprocess.run([*there, *measure, "--out", str(folder)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        subprocess.run([*there, "cat", str(folder / "dns_exchanges/link=dsl/part-0.parquet")], check=True,
-                       stdout=(tmp_path / "rows.parquet").open("wb"))  # fmt: skip
-        holder.kill()
+        read = [*there, "cat", str(folder / "dns_exchanges/link=dsl/part-0.parquet")]
+        file = io.BytesIO(subprocess.run(read, capture_output=True, check=True).stdout)
     keys = ["protocol", "variant", "round"]
-    rows = pl.read_parquet(tmp_path / "rows.parquet").select(keys)
+    rows = pl.read_parquet(file).select(keys)
     assert rows.height == rows.unique().height
-    assert set(rows.group_by("protocol", "variant").len()["len"]) == {rounds}
-    print(f"\nfull disk: 3 times, with {counted[1:]} of {rounds} rounds safe; none lost, none twice")
+    assert set(rows.group_by("protocol", "variant").len()["len"]) == {ROUNDS}
+    print(f"\nfull disk: 3 times, with {counted[1:]} of {ROUNDS} rounds safe; none lost, none twice")
 
 
 SET_EVERY_S = 20
-MEASURE = ["measure", "--study", "serialisation", "--clock", "virtual", "--links", "dsl", "--rounds", "40"]
 
 
 def test_a_clock_that_is_set_costs_rounds_in_flight_alone(tmp_path: Path) -> None:
