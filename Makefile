@@ -7,6 +7,7 @@
 #   make test          every test
 #   make test-long     fuzzing, hostile connections and kills of a campaign, about half an hour (tests/README.md)
 #   make environments  the unit tests and the report with the oldest packages allowed, and with those of nix develop
+#   make sbom          what all this is made of, as CycloneDX, for both ways in (docs/dependencies.md)
 #   make lab           JupyterLab on the notebooks
 #   make lock          renew requirements.lock and the locks in setup/ after a change of pyproject.toml or setup/pinned.in
 
@@ -21,7 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GO_SOURCES := $(shell find emulation -name '*.go' -o -name go.mod -o -name go.sum)
 
-.PHONY: help setup guest reproduce test test-long environments lab lock lint clean
+.PHONY: help setup guest reproduce test test-long environments sbom lab lock lint clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -73,6 +74,9 @@ test-long: setup
 
 lint: setup
 	@setup/lint
+
+sbom: setup
+	@$(BIN)/python setup/sbom.py
 
 lab: setup
 	@$(BIN)/jupyter lab notebooks

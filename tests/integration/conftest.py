@@ -24,13 +24,14 @@ def testbed_machine() -> None:
         pytest.skip("; ".join(missing))
 
 
+def run_here(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run the `crosslayer` command with some arguments; 10 minutes at most."""
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        [*CROSSLAYER, *arguments], capture_output=True, text=True, timeout=600, check=False, **options
+    )
+
+
 @pytest.fixture
 def crosslayer(testbed_machine: None) -> Run:
-    """Run the `crosslayer` command with some arguments; 10 minutes at most."""
-
-    def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # type: ignore[call-overload,no-any-return]
-            [*CROSSLAYER, *arguments], capture_output=True, text=True, timeout=600, check=False, **options
-        )
-
-    return run
+    """Run the `crosslayer` command with some arguments, where this machine provides the testbed."""
+    return run_here

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -16,35 +18,82 @@ from crosslayer import metrics
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.campaign.tables import TABLES
 from tests.integration.conftest import CROSSLAYER, Run
+from tests.integration.watching import Watch
 
 SMOKE = ["measure", "--size", "smoke", "--rounds", "2"]
 
 
 @pytest.fixture(scope="module")
-def campaign(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A smoke campaign, killed with SIGKILL once a round is in the store, then given the same command again."""
+def measured(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watch]:
+    """A smoke campaign, killed with SIGKILL once a round is in the store, then given the same command again.
+
+    And what it did to the host meanwhile.
+    """
     folder = tmp_path_factory.mktemp("campaign") / "smoke"
-    command = [*CROSSLAYER, *SMOKE, "--out", str(folder)]
-    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert first.stderr is not None
-    said = b""
-    while b" 1/4 " not in said and (more := os.read(first.stderr.fileno(), 4096)):
-        said += more
-    first.send_signal(signal.SIGKILL)
-    first.wait()
-    first.stderr.close()
-    kept = _rounds(folder)
-    assert 1 <= len(kept) < 4
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    watch = Watch(home := tmp_path_factory.mktemp("home"))
+    command, environment = [*CROSSLAYER, *SMOKE, "--out", str(folder)], os.environ | {"HOME": str(home)}
+    try:
+        first = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        assert first.stderr is not None
+        said = b""
+        while b" 1/4 " not in said and (more := os.read(first.stderr.fileno(), 4096)):
+            said += more
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        first.stderr.close()
+        kept = _rounds(folder)
+        assert 1 <= len(kept) < 4
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    finally:
+        watch.stop()
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(folder)
     assert f"{4 - len(kept)} rounds of a cell to go" in done.stderr
-    return folder
+    return folder, watch
+
+
+@pytest.fixture(scope="module")
+def campaign(measured: tuple[Path, Watch]) -> Path:
+    return measured[0]
 
 
 def _rounds(folder: Path) -> set[tuple[str, str, int]]:
     with contextlib.closing(sqlite3.connect(folder / "campaign.sqlite")) as db:
         return set(db.execute("SELECT link, page, round FROM rounds"))
+
+
+def test_nothing_gets_out_or_in(measured: tuple[Path, Watch]) -> None:
+    """Of a whole campaign no packet, socket or device is on the host, and no browser's profile is looked at."""
+    watch = measured[1]
+    assert watch.escaped == []
+    assert watch.bound == set()
+    assert watch.devices == set()
+    assert watch.touched == []
+    assert not Path("/run/crosslayer").exists()  # keys, certificates, control sockets: they went with the namespaces
+
+
+def test_a_watch_sees_what_a_campaign_may_not_do(tmp_path: Path) -> None:
+    script = (
+        "import pathlib, socket, time; end = socket.socket(type=socket.SOCK_DGRAM); end.bind(('127.0.0.1', 0))\n"
+        f"pathlib.Path({str(tmp_path)!r}, '.pki/nssdb/Preferences').read_text()\n"
+        "print(flush=True); input()"
+    )
+    watch = Watch(tmp_path)
+    words = [sys.executable, "-c", script]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.readline()
+        if watch.captured:
+            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as end:
+                end.bind(("lo", 0))
+                end.send(bytes(6) + bytes([2, 0, 0, 0, 0, 1, 0x88, 0xB5]) + bytes(50))
+        watch.stop()
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert watch.touched
+    assert any(line.startswith("udp: ") for line in watch.bound)
+    assert bool(watch.escaped) == watch.captured
 
 
 def test_every_round_is_there_once(campaign: Path) -> None:

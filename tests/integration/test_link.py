@@ -1,4 +1,8 @@
-"""The link as a user meets it: `crosslayer link`, its RTT and loss, its exit status, what it leaves behind."""
+"""The link as a user meets it: `crosslayer link`, its RTT and loss, its exit status, what it leaves behind.
+
+Each test that takes `crosslayer` runs three times, with the same tolerances: over the backend of this machine (most
+often `uml`), and over the kernel's own `netem` in a guest, by the virtual clock and by the wall's.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,31 @@ import signal
 import statistics
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from crosslayer.errors import CrosslayerError
+from crosslayer.guest import find_kernel
 from crosslayer.links import load_profiles
-from tests.integration.conftest import CROSSLAYER, Run
+from tests.integration.commands import Commands
+from tests.integration.conftest import CROSSLAYER, Run, run_here
+
+
+@pytest.fixture(scope="module", params=["here", "virtual", "wall"])
+def crosslayer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Run the `crosslayer` command with some arguments: here, or in a guest by that clock, one for all tests."""
+    if request.param == "here":
+        request.getfixturevalue("testbed_machine")
+        yield run_here
+        return
+    try:
+        find_kernel()
+    except CrosslayerError as error:
+        pytest.skip(f"{error.what}: {error.next_step}")
+    with Commands(request.param, tmp_path_factory.getbasetemp()) as commands:
+        yield commands.run
 
 
 def _remains() -> list[str]:

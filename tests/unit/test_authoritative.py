@@ -157,6 +157,16 @@ def test_a_query_without_an_answer_is_waited_for_and_told() -> None:
     assert [query.response_ms is None for query in asked] == [True, False]
 
 
+def test_the_pace_is_that_of_a_clock_nobody_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Echo(0.0)
+    asker, unix_ns, looks = dns.Asker(server.address), time.time_ns, iter(range(10**9))
+    monkeypatch.setattr(time, "time_ns", lambda: unix_ns() + (3600 * 10**9 if next(looks) > 1 else 0))
+    asked = dns.ask_at_pace([asker], [dns.Due(10.0 * number, 0) for number in range(5)], bytes(12), timeout_s=5)
+    asker.close()
+    server.close()
+    assert all(query.answer and query.late_ms < 3600e3 / 2 for query in asked)
+
+
 def test_the_name_has_the_length_that_makes_the_papers_sizes() -> None:
     query = dns.build_query(dns.Question(NAME), dns.Protocol.DOUDP, dns.ClientSettings())
     assert 14 + 20 + 8 + len(query.wire) == 99

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.tables import TABLES
 from crosslayer.links import Profile, load_profiles
 from crosslayer.studies import sized
-from crosslayer.testbed import LinkCheck, Testbed, testbed
+from crosslayer.testbed import LinkCheck, Testbed, network, testbed
+from crosslayer.testbed.errors import TestbedError
 
 FIBER = load_profiles()["fiber"]
 
@@ -32,6 +34,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> deque[str]:
     coming: deque[str] = deque()
     monkeypatch.setattr(testbed, "check", lambda _prober, profile, *_, **__: checked(profile, coming.popleft()))
     monkeypatch.setattr(testbed, "_PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(network, "carrier_changes", lambda: 0)
     return coming
 
 
@@ -64,9 +67,11 @@ class Measuring:
 @pytest.mark.parametrize(
     ("said", "failures"),
     [
-        (["pass"], 0),
-        (["idle RTT 16 ms", "downlink lost", "pass"], 0),
+        (["pass", "pass"], 0),
+        (["idle RTT 16 ms", "downlink lost", "pass", "pass"], 0),
         (["idle RTT 16 ms", "idle RTT 17 ms", "idle RTT 18 ms", "idle RTT 19 ms"], 1),
+        (["pass", "the host was busy", "pass"], 0),
+        (["pass", "idle RTT 16 ms", "idle RTT 16 ms", "idle RTT 16 ms"], 1),
     ],
 )
 def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], failures: int) -> None:
@@ -82,9 +87,20 @@ def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], 
     assert {(row["round"], row["page"], row["campaign"]) for row in rows["link_checks"]} == {(3, "example.org", "c")}
     assert failed == failures
     assert not verdicts
+    assert bool(rows["tcp_rtts"][0]["error"]) == bool(failures)
     [machine] = rows["machine"]
     assert set(machine) == {column.name for column in TABLES["machine"].columns if column.name != "clock"}
     assert (machine["round"], machine["link"], machine["page"]) == (3, FIBER.name, "example.org")
+
+
+def test_a_clock_that_is_set_costs_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    unix_ns = time.time_ns
+    with rounds._clock_unset():
+        time.sleep(0.01)
+    for step_s in (-3600.0, -0.005, 0.005, 3600.0):
+        with pytest.raises(TestbedError, match="clock was set by"), rounds._clock_unset():
+            monkeypatch.setattr(time, "time_ns", lambda step_s=step_s: unix_ns() + round(step_s * 1e9))
+        monkeypatch.setattr(time, "time_ns", unix_ns)
 
 
 def test_versions_of_openssl_and_quic_go_are_told() -> None:

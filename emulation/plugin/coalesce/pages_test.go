@@ -63,13 +63,17 @@ func TestLoadSiteRefuses(t *testing.T) {
 		"no host":       {`{"resources": [` + resource() + `]}`, "needs a host"},
 		"no resources":  {page(), "needs a host and resources"},
 		"no such file":  {page(resource("body", "other")), "no such file"},
-		"outside":       {page(resource("body", "../two/body")), "not inside"},
+		"outside":       {page(resource("body", "../two/body")), "escapes"},
+		"linked":        {page(resource("body", "link")), "escapes"},
 		"wrong length":  {page(resource("3", "4")), "has 3 bytes, the manifest says 4"},
 		"relative path": {page(resource(`"/"`, `"x"`)), "begin with a slash"},
 		"twice":         {page(resource(), resource()), "served by another resource already"},
 	} {
 		folder := t.TempDir()
 		writePage(t, folder, "one", c.manifest)
+		if err := os.Symlink("/etc/hostname", filepath.Join(folder, "one", "link")); err != nil {
+			t.Fatal(err)
+		}
 		_, err := loadSite(folder)
 		if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), folder) {
 			t.Errorf("%s: %v", name, err)

@@ -17,6 +17,7 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
+from crosslayer.campaign.tables import TABLES
 from crosslayer.links import Profile
 from crosslayer.machine import Meter
 from crosslayer.places import PlaceError
@@ -61,6 +62,10 @@ class Part:
     """The machine it was measured on; None for this one."""
 
 
+_STEP_NS = 1_000_000
+"""Clocks that are steered keep together; the readings of two differ by less."""
+_READINGS = 5
+
 Source = Callable[[Job, Callable[[str], None]], Generator[Part, None, None]]
 """Where rounds come from: takes what is to be measured and where to say things, gives each part once, in any order."""
 
@@ -68,7 +73,8 @@ Source = Callable[[Job, Callable[[str], None]], Generator[Part, None, None]]
 def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
     """Measure in this process.
 
-    A program of the testbed that dies costs the round in flight: the testbed is made anew and the round measured again.
+    A program of the testbed that dies costs the round in flight, and so does a clock that is set, since packets are
+    stamped by it: the testbed is made anew and the round measured again.
 
     Parameters
     ----------
@@ -123,7 +129,8 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                     yield Part(None, -1, {"link_checks": _check_rows(testbed, job.campaign, -1, None)}, 0, *told)
                 while todo:
                     number, cell = todo[0]
-                    rows, failures = _round(job, testbed, measuring, number, cell)
+                    with _clock_unset():
+                        rows, failures = _round(job, testbed, measuring, number, cell)
                     testbed.raise_if_dead()  # what it measured last is not to be believed then
                     yield Part(cell, number, rows, failures, *told)
                     todo.popleft()
@@ -161,6 +168,25 @@ def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:
     return versions
 
 
+@contextlib.contextmanager
+def _clock_unset() -> Iterator[None]:
+    """Raise `TestbedError` where the clock was set during the block, by whoever keeps this machine's time."""
+    before_ns = _clock_offset_ns()
+    yield
+    step_ns = _clock_offset_ns() - before_ns
+    if abs(step_ns) > _STEP_NS:
+        raise TestbedError(f"this machine's clock was set by {step_ns / 1e9:+.3f} s", where="the round in flight")
+
+
+def _clock_offset_ns() -> int:
+    """Unix time less the monotonic clock's; of several readings that nobody came between."""
+    readings = []
+    for _ in range(_READINGS):
+        before_ns, unix_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        readings.append((after_ns - before_ns, unix_ns - before_ns))
+    return min(readings)[1]
+
+
 def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Iterator[LinkCheck]:
     """Every link once, so that its delay is calibrated, and everything once without recording it."""
     for place, profile in enumerate(links):
@@ -170,7 +196,11 @@ def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Ite
 
 
 def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: Cell) -> tuple[Rows, int]:
-    """One repetition of one cell: the link's check, then every condition once, and what the machine did meanwhile."""
+    """One repetition of one cell: the link's check, every condition once, and the link's check again.
+
+    Where that fails, what was measured stays in the rows and their error says that it is not to be believed. The rows
+    say what the machine did meanwhile, too.
+    """
     meter = Meter()
     profile = job.profiles[cell.link]
     changed = testbed.profile is None or testbed.profile.name != profile.name
@@ -179,7 +209,7 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
         result = testbed.set_link(profile)
     checks = _check_rows(testbed, job.campaign, number, cell.page)
     rows: dict[str, list[Any]] = {"link_checks": checks}
-    failures = 0
+    failures, before = 0, network.carrier_changes() if result.passed else 0
     conditions = [*measuring.conditions(cell), *measuring.self_checks(cell, number)]
     with testbed.cross_traffic() as cross:
         for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
@@ -197,6 +227,13 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
                 testbed.raise_if_dead()  # at once: whatever follows would fail too
             failures += faults
     checks[-1]["cross_mbit"] = cross.mbit
+    if result.passed and not (ending := testbed.confirm_link(before)).passed:
+        observed = [row for table, some in rows.items() if TABLES[table].observed for row in some]
+        for row in (row for row in observed if row.get("error") is None):
+            row["error"] = f"the link's check after it failed ({ending.verdict})"
+            failures += 1
+        testbed.profile = None  # the next round sets the link anew
+    rows["link_checks"] += _check_rows(testbed, job.campaign, number, cell.page)
     where = {"campaign": job.campaign, "round": number, "link": cell.link, "study": job.plan.study, "page": cell.page}
     rows["machine"] = [where | asdict(meter.usage())]
     return rows, failures

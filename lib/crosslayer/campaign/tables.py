@@ -451,11 +451,11 @@ class LinkChecks(Table, table="link_checks"):
     """A check of the emulated link; one that failed, and the next after a new calibration, are two rows."""
 
     campaign = _OfStudy.campaign
-    round = Column(int, "round before which the link was checked; -1 before the campaign", required=True)
+    round = Column(int, "round before or after which the link was checked; -1 before the campaign", required=True)
     link = _OfStudy.link
     clock = _OfStudy.clock
     host = _OfStudy.host
-    page = Column(str, "page of the cell about to be measured; null for the check before the campaign")
+    page = Column(str, "page of the cell that is measured; null for the check before the campaign")
     when_s = Column(float, "time of the check, seconds since the Unix epoch", CHECK, required=True)
     backend = Column(str, "netem or uml", CHECK, required=True)
     rtt_samples_ms = Column(list[float], "idle RTT of every UDP echo probe that came back")

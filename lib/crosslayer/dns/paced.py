@@ -97,23 +97,23 @@ def ask_at_pace(
     asked: list[Asked] = []
     gc.collect()
     with collector_paused():
-        start_ns = time.time_ns() + _LEAD_NS
+        start_ns = time.monotonic_ns() + _LEAD_NS  # not Unix time: whoever sets that clock would stop the load
         last_ns = start_ns + round(queue[-1].at_ms * 1e6) if queue else start_ns
-        while len(asked) < len(queue) or (pending and time.time_ns() < last_ns + timeout_s * 1e9):
+        while len(asked) < len(queue) or (pending and time.monotonic_ns() < last_ns + timeout_s * 1e9):
             ends_ns = last_ns + round(timeout_s * 1e9)
             if len(asked) < len(queue):
                 due = queue[len(asked)]
                 ends_ns = start_ns + round(due.at_ms * 1e6)
-                if (now := time.time_ns()) >= ends_ns:
+                if (now := time.monotonic_ns()) >= ends_ns:
                     identifier = len(asked) & 0xFFFF
-                    sent = Asked(due, now, (now - ends_ns) / 1e6)
+                    sent = Asked(due, time.time_ns(), (now - ends_ns) / 1e6)
                     asked.append(sent)
                     pending[due.asker, identifier] = sent
                     with contextlib.suppress(OSError):  # refused by whom it asks: a query without an answer
                         askers[due.asker].socket.send(struct.pack("!H", identifier) + query[2:])
                     continue
             # Unlike epoll's, the timeout of select is not rounded to whole milliseconds.
-            readable, _, _ = select.select(numbers, [], [], max(0.0, (ends_ns - time.time_ns()) / 1e9))
+            readable, _, _ = select.select(numbers, [], [], max(0.0, (ends_ns - time.monotonic_ns()) / 1e9))
             for ready in readable:
                 number = numbers[ready]
                 with contextlib.suppress(OSError):

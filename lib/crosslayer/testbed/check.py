@@ -29,11 +29,13 @@ RTT_TOLERANCE = 0.01
 RTT_TOLERANCE_MS = 0.15
 RATE_TOLERANCE = 0.03
 _TRAIN_S = 0.12
+_TRAIN_PACE = 1.5
 _TRAIN_FRAMES = (32, 1500)
 _PROBE_BYTES = 64
 _HEADERS = FRAME_BYTES - 1500 + 28  # Ethernet, IP and UDP
 _CALIBRATION_STEPS = 4
 _CALIBRATION_ATTEMPTS = 6
+_LOST_MOST = 0.005
 _PATH_MS = 5.0  # a path of its own has 0.2 to 0.6 ms; in a guest by the wall clock ten times that
 _FEW = 10
 _OVERLOAD = 2.0
@@ -198,8 +200,10 @@ class Prober:
         idle = [delays[i] for i in range(_IDLE_PROBES) if i in delays]
         return statistics.median(loaded) - statistics.median(idle) if loaded and idle else None
 
-    def rate_mbit(self, direction: str, nominal_mbit: float) -> float | None:
+    def rate_mbit(self, direction: str, nominal_mbit: float) -> tuple[float | None, float]:
         """Rate at which a train of full frames leaves the link `down` or `up`, Mbit/s; None where too few arrived.
+
+        Then the share of it that was lost.
 
         The train is offered faster than the nominal rate, so the spacing at its end is the link's own (packet-pair
         dispersion). The median of slopes over half the train ignores single stalls of the host.
@@ -210,7 +214,7 @@ class Prober:
         frames = min(high, max(low, int(nominal_mbit * 1e6 * _TRAIN_S / 8 / FRAME_BYTES)))
         payload = bytes(FRAME_BYTES - _HEADERS - 4)
         target = receiver.getsockname()
-        pace_s = FRAME_BYTES * 8 / (nominal_mbit * 1e6 * 1.5)
+        pace_s = FRAME_BYTES * 8 / (nominal_mbit * 1e6 * _TRAIN_PACE)
         arrivals: list[int] = []
         done = threading.Event()
 
@@ -233,11 +237,11 @@ class Prober:
                 time.sleep(left)
             sender.sendto(struct.pack("!I", number) + payload, target)
         done.wait()
-        half = len(arrivals) // 2
+        half, lost = len(arrivals) // 2, 1 - len(arrivals) / frames
         if half < low // 4:
-            return None
+            return None, lost
         slopes = [arrivals[i + half] - arrivals[i] for i in range(len(arrivals) - half)]
-        return half * FRAME_BYTES * 8e3 / float(statistics.median(slopes))
+        return half * FRAME_BYTES * 8e3 / float(statistics.median(slopes)), lost
 
 
 def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float, float], *, rates: bool) -> LinkCheck:
@@ -248,13 +252,20 @@ def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float
     when = time.time()
     samples = prober.rtt_samples_ms(profile.rtt_ms, interval_s=effects.spacing_s(profile, PROBE_INTERVAL_S))
     rtt = statistics.median(samples) if samples else None
-    down = prober.rate_mbit("down", profile.download_mbit) if rates and profile.download_mbit else None
-    up = prober.rate_mbit("up", profile.upload_mbit) if rates and profile.upload_mbit else None
+    none = None, 0.0
+    down, lost_down = prober.rate_mbit("down", profile.download_mbit) if rates and profile.download_mbit else none
+    up, lost_up = prober.rate_mbit("up", profile.upload_mbit) if rates and profile.upload_mbit else none
     faults = list(_faults(profile, len(samples), rtt, down, up, rates=rates))
     seen = Effects()
     if rates:
         seen, more = effects.look(prober, profile, delays_ms, PROBE_INTERVAL_S)
         faults += more
+    if not profile.loss_percent and not any(profile.queues()):
+        faults += [
+            f"{name}link lost {lost:.1%} of a train"
+            for name, lost in (("down", lost_down), ("up", lost_up))
+            if _LOST_MOST < lost < 1 - _LOST_MOST and _train_fits(profile)
+        ]
     return LinkCheck(
         **asdict(seen),
         link=profile.name,
@@ -272,6 +283,11 @@ def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float
         configured_up_delay_ms=delays_ms[1],
         verdict="; ".join(faults) or "pass",
     )
+
+
+def _train_fits(profile: Profile) -> bool:
+    """Whether the queue takes what a train is ahead of its link, so that nothing of it may be lost."""
+    return _TRAIN_FRAMES[1] * (1 - 1 / _TRAIN_PACE) < profile.queue_packets
 
 
 def tolerance_ms(profile: Profile) -> float:

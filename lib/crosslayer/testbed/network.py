@@ -129,6 +129,15 @@ def add_hosts(names: list[str]) -> dict[str, str]:
     return addresses
 
 
+def carrier_changes() -> int:
+    """How often cables have come and gone so far, counted by the kernel at both ends of each."""
+    changes = 0
+    for name in (CLIENT, LINK, SERVER):
+        with NetNS(name) as inside:
+            changes += sum(link.get_attr("IFLA_CARRIER_CHANGES") or 0 for link in inside.get_links())
+    return changes
+
+
 def bridge(ip: IPRoute, name: str) -> None:
     """A bridge that forwards at once and says nothing of its own."""
     ip.link("add", ifname=name, kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,22 @@ class Testbed:
                     "cross-traffic did not flow", where=f"link {profile.name}", next_step="Run `crosslayer doctor`."
                 )
             cross.mbit = int(told[0]) * 8e3 / int(told[1])
+
+    def confirm_link(self, before: int) -> LinkCheck:
+        """Check after a measurement that the link is still what it was; nothing is calibrated.
+
+        Its RTT and rates; and whether a cable was out meanwhile, by `before`, the `network.carrier_changes` of then.
+        What a busy host may spoil is checked again, four times at most and later each time.
+        """
+        result = self.check_link(rates=True)
+        for pause_s in _PAUSES_S:
+            if result.passed:
+                break
+            time.sleep(pause_s)
+            result = self.check_link(rates=True)
+        if result.passed and network.carrier_changes() != before:
+            result = self._checks[-1] = replace(result, verdict="an interface was down meanwhile")
+        return result
 
     def take_checks(self) -> list[LinkCheck]:
         """Every check since the last call, those that failed and were repeated among them."""

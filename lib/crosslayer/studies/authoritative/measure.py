@@ -35,7 +35,7 @@ from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import PacedQueries
 from crosslayer.dns import Protocol, Resumption
-from crosslayer.process import Spawn
+from crosslayer.process import Process, Spawn
 from crosslayer.stub import QueryMetrics, Stub, StubSettings
 from crosslayer.testbed import network, private
 from crosslayer.testbed.bind import LOCAL, Bind, bind_version
@@ -166,6 +166,7 @@ class Authoritative(Measurer):
             )
         self._query = dns.build_query(dns.Question(NAME), Protocol.DOUDP, dns.ClientSettings())
         self._stack = contextlib.ExitStack()
+        self._programs: list[Process] = []
         try:
             self._start()
         except BaseException:
@@ -179,7 +180,7 @@ class Authoritative(Measurer):
         def spawn(arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
             return subprocess.Popen(private.command_in(machine, arguments), **options)
 
-        enter(Bind.start(spawn, folder=folder / "bind", origin=ORIGIN, zone=ZONE))
+        self._programs.append(enter(Bind.start(spawn, folder=folder / "bind", origin=ORIGIN, zone=ZONE)))
         self._server: Server | None = None
         self._stubs: list[Stub] = []
         self._proxies: list[Dnsproxy] = []
@@ -204,21 +205,24 @@ class Authoritative(Measurer):
                 spawn, pages_dir=None, addresses={}, folder=folder / "proxy", upstream=f"{LOCAL[0]}:{LOCAL[1]}"
             )
         )
+        self._programs.append(self._server)
         far = dns.Resolver(address, server_name="localhost", ca_file=self._server.ca_file)
         for number, stream in enumerate(self._streams):
             settings = StubSettings.towards(
                 far, stream.protocol, stream.resumption, listen=f"{_near(number)}:53", timeout_s=_TIMEOUT_S
             )
             self._stubs.append(enter(Stub.start(subprocess.Popen, settings, folder / f"stub-{number}")))
+        self._programs += self._stubs
 
     def _start_dnsproxy(self, spawn: Spawn, address: str) -> None:
         folder, enter = self.bench.folder, self._stack.enter_context
         certificates = make_certificates(folder, ["localhost"], [address])
-        enter(Dnsproxy.start(spawn, far_end(address, LOCAL, certificates), folder / "dnsproxy-far.log"))
+        far = enter(Dnsproxy.start(spawn, far_end(address, LOCAL, certificates), folder / "dnsproxy-far.log"))
         for number, stream in enumerate(self._streams):
             words = near_end(_near(number), stream.protocol.value, address)
             log, ca_file = folder / f"dnsproxy-{stream.protocol.value}.log", certificates.ca_file
             self._proxies.append(enter(Dnsproxy.start(subprocess.Popen, words, log, ca_file=ca_file)))
+        self._programs += [far, *self._proxies]
         for number, proxy in enumerate(self._proxies):
             with contextlib.closing(dns.Asker((_near(number), 53))) as asker:
                 proxy.wait_until(functools.partial(self._answers, asker))
@@ -274,6 +278,8 @@ class Authoritative(Measurer):
         before = [proxy.sockets() for proxy in self._proxies]
         self._events()
         asked = self._ask([due for due, *_ in wanted], [askers[n] for n in range(len(askers))], closing)
+        for program in self._programs:  # without one of them every query of every round would fail
+            program.raise_if_dead()
         check_pace(asked, f"link {cell.link}, round {round_number}")
         told = [_by_port(stub.metrics()) for stub in self._stubs]
         stood = [

@@ -1,0 +1,120 @@
+"""A link that is broken on purpose while a round is measured: the checks flag that round, and no other.
+
+Measured once, in a guest by the virtual clock (where no other load can break anything), by this file run as a program;
+the tests read what it printed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crosslayer.campaign import rounds
+from crosslayer.campaign.plan import Cell
+from crosslayer.errors import CrosslayerError
+from crosslayer.guest import find_kernel, inside, run_attached
+from crosslayer.links import Profile
+from crosslayer.studies import sized
+from crosslayer.testbed import Testbed, network, private
+
+ROOT = Path(__file__).parents[2]
+WORDS = [sys.executable, "-m", "tests.integration.test_link_honesty"]
+LINK = Profile("honest", rtt_ms=20, download_mbit=50, upload_mbit=20)
+WHOLE = {"wire-server": "limit 1100 delay 10ms rate 50mbit", "wire-client": "limit 1100 delay 10ms rate 20mbit"}
+"""netem of that link at either end of its wire."""
+BREAKS = {
+    "nothing": [],
+    "delay": [("delay 10ms", "delay 11ms")],
+    "rate down": [("rate 50mbit", "rate 25mbit")],
+    "rate up": [("rate 20mbit", "rate 10mbit")],
+    "loss": [("limit 1100", "limit 1100 loss 1%")],
+    "cable": "out and in again",
+}
+VERDICTS = {
+    "delay": r"idle RTT 2[12]\.\d\d ms, profile 20\.00 ms",
+    "rate down": r"downlink 2\d\.\d\d Mbit/s, profile 50\.00 Mbit/s",
+    "rate up": r"uplink 1\d\.\d\d Mbit/s, profile 20\.00 Mbit/s",
+    "loss": r"(down|up)link lost \d\.\d% of a train",
+    "cable": r"an interface was down meanwhile",
+}
+
+
+def spoil(kind: str) -> None:
+    """Break the link behind the testbed's back."""
+    commands = [["ip", "link", "set", "to-server", state] for state in ("down", "up")] if kind == "cable" else []
+    if kind != "cable" and BREAKS[kind]:
+        for device, netem in WHOLE.items():
+            for was, becomes in BREAKS[kind]:
+                netem = netem.replace(was, becomes)
+            commands.append(["tc", "qdisc", "replace", "dev", device, "root", "netem", *netem.split()])
+    for command in commands:
+        subprocess.run(private.command_in(network.LINK, command), check=True)
+
+
+class Measuring:
+    """Measures nothing, but breaks the link in one of its rounds."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def conditions(self, cell: Cell) -> list[str]:
+        return ["all"]
+
+    def measure(self, condition: str, cell: Cell, number: int, position: int) -> dict[str, list[dict[str, Any]]]:
+        if number == 1:
+            spoil(self._kind)
+        return {"tcp_rtts": [{"error": None}]}
+
+    def failed(self, condition: str, cell: Cell, number: int, position: int, why: str) -> dict[str, list[Any]]:
+        return {"tcp_rtts": [{"error": why}]}
+
+
+def measure() -> dict[str, list[str | None]]:
+    """What is said of each of three rounds, the link broken in the second."""
+    job: Any = SimpleNamespace(plan=sized("coalescing", "smoke"), campaign="c", profiles={LINK.name: LINK})
+    cell, said = Cell(LINK.name, "example.org"), {}
+    with Testbed() as testbed:
+        testbed.set_link(LINK)
+        for kind in BREAKS:
+            measuring: Any = Measuring(kind)
+            found = [rounds._round(job, testbed, measuring, number, cell)[0] for number in range(3)]
+            said[kind] = [rows["tcp_rtts"][0]["error"] for rows in found]
+    return said
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, list[str | None]]:
+    try:
+        find_kernel()
+    except CrosslayerError as error:
+        pytest.skip(f"{error.what}: {error.next_step}")
+    done = subprocess.run(WORDS, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[str | None]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("kind", BREAKS)
+def test_the_round_in_which_a_link_breaks_is_flagged_and_no_other(said: dict[str, list[str | None]], kind: str) -> None:
+    before, broken, after = said[kind]
+    assert before is after is None
+    if kind == "nothing":
+        assert broken is None
+    else:
+        assert broken is not None
+        assert re.search(VERDICTS[kind], broken), broken
+
+
+if __name__ == "__main__":
+    if inside():
+        private.enter(WORDS)
+        print(json.dumps(measure()))
+    else:
+        sys.exit(run_attached(WORDS, clock="virtual"))
