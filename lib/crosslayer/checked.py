@@ -54,7 +54,13 @@ class FieldError(ValueError):
 
 
 def checked(
-    values: object, type_: type[T], *, where: str, error: type[CrosslayerError], next_step: str = "Mend the file."
+    values: object,
+    type_: type[T],
+    *,
+    where: str,
+    error: type[CrosslayerError],
+    next_step: str = "Mend the file.",
+    foreign_keys: bool = False,
 ) -> T:
     """Convert plain values to a dataclass or Struct, strictly: no text for a number, no key it does not have.
 
@@ -70,6 +76,8 @@ def checked(
         The room's exception.
     next_step
         What to do about a missing key, and wherever nothing better is known.
+    foreign_keys
+        Keys that the type does not have are passed over: the format is another's.
 
     Raises
     ------
@@ -77,7 +85,7 @@ def checked(
         Of the class `error`, whose `where` ends in the key: `plan.toml, key 'links[0]'`.
     """
     try:
-        _refuse(values, _type_info(type_), "")
+        _refuse(values, _type_info(type_), "", foreign_keys=foreign_keys)
         return msgspec.convert(values, type_)
     except FieldError as fault:
         found = fault
@@ -106,33 +114,35 @@ def read_json(path: Path, error: type[CrosslayerError], next_step: str = "Name a
 
 def _read(path: Path, loads: Callable[[str], Any], language: str, error: type[CrosslayerError], next_step: str) -> Any:
     try:
-        return loads(path.read_text(encoding="utf-8"))
+        return loads(path.read_text(encoding="utf-8-sig"))
     except OSError as fault:
         raise error(f"cannot be read ({fault.strerror})", where=str(path), next_step=next_step) from fault
     except (ValueError, RecursionError) as fault:
         raise error(f"is not {language}: {fault}", where=str(path), next_step="Mend that line.") from fault
 
 
-def _refuse(value: object, kind: inspect.Type, key: str) -> None:
+def _refuse(value: object, kind: inspect.Type, key: str, *, foreign_keys: bool) -> None:
     """What msgspec lets pass or names less well: foreign keys of dataclasses, other words, infinite numbers."""
     match kind, value:
         case inspect.UnionType(types=kinds), _:
             for one in kinds if value is not None else ():
-                _refuse(value, one, key)
+                _refuse(value, one, key, foreign_keys=foreign_keys)
         case inspect.DataclassType(fields=fields) | inspect.StructType(fields=fields), dict():
             known = {field.encode_name: field.type for field in fields}
             for name, item in value.items():
+                if name not in known and foreign_keys:
+                    continue
                 if name not in known:
                     close = difflib.get_close_matches(name, known, 1)
                     step = f"Did you mean '{close[0]}'?" if close else f"Keys are: {', '.join(known)}."
                     raise FieldError("is not a key that is known here", key=_joined(key, name), next_step=step)
-                _refuse(item, known[name], _joined(key, name))
+                _refuse(item, known[name], _joined(key, name), foreign_keys=foreign_keys)
         case ((inspect.ListType(item_type=inner) | inspect.VarTupleType(item_type=inner)), list() | tuple()):
             for number, item in enumerate(value):
-                _refuse(item, inner, f"{key}[{number}]")
+                _refuse(item, inner, f"{key}[{number}]", foreign_keys=foreign_keys)
         case inspect.DictType(value_type=inner), dict():
             for name, item in value.items():
-                _refuse(item, inner, _joined(key, str(name)))
+                _refuse(item, inner, _joined(key, str(name)), foreign_keys=foreign_keys)
         case inspect.LiteralType(values=words), _ if value not in words:
             raise _other_word(value, words, key)
         case inspect.EnumType(cls=cls), _ if value not in [member.value for member in cls]:

@@ -17,7 +17,8 @@ CANNOT_MEASURE = 3
 """Exit status where the machine cannot provide the testbed; nothing was measured then."""
 
 COMMANDS = (
-    "doctor", "link", "measure", "export", "figures", "claims", "report", "rounds", "import", "discover", "stub",
+    "doctor", "link", "measure", "export", "figures", "claims", "report", "rounds", "import",
+    "page", "discover", "stub",
 )  # fmt: skip
 _OLD = {"plan": "rounds"}
 

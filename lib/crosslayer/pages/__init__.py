@@ -8,19 +8,23 @@ compressed it. Nothing here knows a study, a server, a browser, a clock or a net
 
 from crosslayer.pages._build import BuiltPage, BuiltResource, build
 from crosslayer.pages._errors import PageError
+from crosslayer.pages._har import RECORDED, FromHar, from_har
 from crosslayer.pages._spec import SPEC_FILE, PageSpec, ResourceSpec, find_spec_dir, load_pages, own_pages
 from crosslayer.pages._wire import fitted
 
 __all__ = [
+    "RECORDED",
     "SPEC_FILE",
     "BuiltPage",
     "BuiltResource",
+    "FromHar",
     "PageError",
     "PageSpec",
     "ResourceSpec",
     "build",
     "find_spec_dir",
     "fitted",
+    "from_har",
     "load_pages",
     "own_pages",
 ]

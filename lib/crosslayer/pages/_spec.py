@@ -33,7 +33,7 @@ CONTENT_TYPES = {
 _COMPRESSED = ("image/png", "image/jpeg", "image/webp", "font/woff2")
 """Types sent as they are, unless `encoding` says otherwise."""
 
-_HOST = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+HOST = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _README = "sites/README.md explains every key."
 
 Bytes = Annotated[int, Meta(ge=1)]
@@ -144,7 +144,7 @@ class _PageFile:
     def __post_init__(self) -> None:
         for key, hosts in (("host", [self.host]), ("aliases", self.aliases), ("origins", self.origins)):
             for host in hosts:
-                if not _HOST.fullmatch(host):
+                if not HOST.fullmatch(host):
                     raise FieldError(
                         f"has {host!r}", key=key, next_step="Write host names in lower case, like www.example.org."
                     )

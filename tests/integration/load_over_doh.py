@@ -1,0 +1,89 @@
+"""Loads a page in Chromium that asks the page's own server for its names, over DoH3, and writes down what happened.
+
+    python -m tests.integration.load_over_doh RESULT.json
+
+The resolver is the host that the page comes from: same name, address, port, certificate and server, so nothing but the
+browser's own rules keeps it from asking on the page's connection. `test_browser_doh` starts it and judges the result.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+from crosslayer import pages
+from crosslayer.browser import find_browser
+from crosslayer.links import load_profiles
+from crosslayer.testbed import Testbed, private
+from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server
+from tests.integration.load_pages import FLAGS
+
+PAGE = "social-network"
+
+
+def start_browser(server: Server, page: pages.PageSpec, folder: Path, netlog: Path) -> webdriver.Chrome:
+    """Chromium whose only resolver is the page's server; the page's own name is told to it."""
+    programs = find_browser()
+    options = Options()
+    options.binary_location = programs.browser
+    for flag in (
+        *(flag for flag in FLAGS if not flag.startswith("--host-resolver-rules")),
+        f"--user-data-dir={folder}",
+        f"--ignore-certificate-errors-spki-list={server.spki}",
+        f"--origin-to-force-quic-on={','.join(f'{host}:443' for host in server.addresses)}",
+        f"--host-resolver-rules=MAP {page.host}:443 {server.addresses[page.host]}:443",
+        f"--log-net-log={netlog}",
+    ):
+        options.add_argument(flag)
+    options.add_experimental_option("prefs", {"net.network_prediction_options": 2})
+    template = f"https://{page.host}/dns-query{{?dns}}"
+    options.add_experimental_option(
+        "localState", {"dns_over_https.mode": "secure", "dns_over_https.templates": template}
+    )
+    return webdriver.Chrome(service=Service(programs.driver), options=options)
+
+
+def sessions(netlog: Path) -> list[dict[str, Any]]:
+    """What Chromium's log says of each QUIC session when it begins."""
+    log = json.loads(netlog.read_text(encoding="utf-8"))
+    kind, begin = log["constants"]["logEventTypes"]["QUIC_SESSION"], log["constants"]["logEventPhase"]["PHASE_BEGIN"]
+    return [event["params"] for event in log["events"] if (event["type"], event["phase"]) == (kind, begin)]
+
+
+def main() -> None:
+    """Load the page once."""
+    private.enter([sys.executable, "-m", "tests.integration.load_over_doh", *sys.argv[1:]])
+    spec_dir = pages.find_spec_dir()
+    page = pages.load_pages(spec_dir)[PAGE]
+    with Testbed("plain") as testbed, testbed.serve([page], spec_dir=spec_dir) as (server, _addresses):
+        testbed.set_link(load_profiles()["local"])
+        netlog = testbed.folder / "netlog.json"
+        driver = start_browser(server, page, testbed.folder / "profile", netlog)
+        try:
+            driver.get(f"https://{page.host}/")
+        finally:
+            driver.quit()
+        events = server.events()
+        found = {
+            "names": sorted({e.name.rstrip(".") for e in events if isinstance(e, QueryEvent)} & set(page.hosts)),
+            "transports": sorted({e.listener for e in events if isinstance(e, QueryEvent)}),
+            "queries": sorted({e.remote for e in events if isinstance(e, QueryEvent)}),
+            "document": [e.remote for e in events if isinstance(e, RequestEvent) and e.path == "/"],
+            "connections": [
+                {"remote": e.remote, "host": e.server_name, "local": e.local}
+                for e in events
+                if isinstance(e, ConnectionEvent)
+            ],
+            "sessions": sessions(netlog),
+        }
+    Path(sys.argv[1]).write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Chromium's own DoH shares no connection with a page, though nothing but its own rules stands in the way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crosslayer import pages
+from crosslayer.browser import BrowserError, find_browser
+from tests.integration.load_over_doh import PAGE
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_dns_and_page_have_connections_of_their_own(testbed_machine: None, tmp_path: Path) -> None:
+    try:
+        find_browser()
+    except BrowserError as error:
+        pytest.skip(str(error))
+    page, result = pages.load_pages(ROOT / "sites")[PAGE], tmp_path / "result.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.load_over_doh", str(result)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(result.read_text())
+    # It asked for the page's other names over HTTP/3, and of the host that the document came from.
+    assert found["names"] == sorted(page.origins)
+    assert found["transports"] == ["doh3"]
+    assert len(found["document"]) == 1
+    to_host = {c["remote"]: c["local"] for c in found["connections"] if c["host"] == page.host}
+    assert set(found["queries"]) <= set(to_host)
+    assert len(set(to_host.values())) == 1
+    # The server's word: no query came on the document's connection.
+    assert found["document"][0] not in found["queries"]
+    # The browser's: sessions for DNS have a partition and a privacy mode of their own.
+    of_host = [s for s in found["sessions"] if s["host"] == page.host]
+    partitions = {(s["network_anonymization_key"], s["privacy_mode"]) for s in of_host}
+    assert len(partitions) == 2
+    assert ("null (dns over https)", "enabled") in partitions

@@ -1,0 +1,38 @@
+"""Pages made from the recordings of three of our own pages, over H2 and H3, loaded in Chromium beside them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from crosslayer.browser import BrowserError, find_browser
+from tests.integration.conftest import CROSSLAYER
+
+HARS = Path(__file__).resolve().parents[1] / "data" / "hars"
+SWAPPED_PERCENT = 25.0
+"""Requests that a browser makes at once have no order of their own."""
+
+
+@pytest.mark.parametrize("name", ["encyclopedia", "news-portal", "wikipedia.org"])
+def test_a_page_made_from_a_recording_is_like_it(testbed_machine: None, tmp_path: Path, name: str) -> None:
+    try:
+        find_browser()
+    except BrowserError as error:
+        pytest.skip(str(error))
+    page = tmp_path / "pages" / "copy"
+    subprocess.run([*CROSSLAYER, "page", "from-har", HARS / f"{name}.har", "--out", page], check=True)
+    done = subprocess.run(
+        [*CROSSLAYER, "page", "check", page, "--link", "local"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "requests   the same" in done.stdout
+    swapped = re.search(r"order +([0-9.]+)%", done.stdout)
+    assert swapped
+    assert float(swapped[1]) < SWAPPED_PERCENT, done.stdout
