@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def test_early_data_saves_round_trips_where_it_is_answered_early() -> None:
     assert slopes["H3 0-RTT"] == pytest.approx(1.0, abs=0.02)
     assert slopes["H3 0-RTT answered late"] == pytest.approx(0.0, abs=0.02)
     assert slopes["resumed, no early data"] == pytest.approx(0.0, abs=0.02)
-    assert "1.00 [" in answer("early-data", of)
+    assert re.search(r" (1\.00|0\.99\d|1\.00\d) \[", answer("early-data", of))
 
 
 @pytest.mark.parametrize(("waits", "whole"), [(1.0, True), (0.0, False)])
@@ -168,7 +169,7 @@ def test_a_token_spares_the_round_trip_that_a_load_without_it_waits(waits: float
     worth = frame.filter(source="worth", measure="document complete")["median"].to_list()
     assert worth == pytest.approx([waits], abs=0.02)
     said = answer("address-token", of)
-    assert f"{waits:.2f} [" in said
+    assert re.search(rf" {waits:.2f}\d? \[", said)
     assert ("A whole round-trip on p" in said) == whole
 
 
