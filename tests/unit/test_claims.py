@@ -541,7 +541,7 @@ def test_what_follows_from_others_is_marked_and_counted_apart(verdicts: pl.DataF
 
 
 def test_the_version_of_the_rules_and_what_the_first_said_are_kept(verdicts: pl.DataFrame) -> None:
-    assert verdicts["rules"].unique().to_list() == [rules.VERSION] == [2]
+    assert verdicts["rules"].unique().to_list() == [rules.VERSION] == [3]
     assert set(verdicts["verdict_before"]) <= {"reproduced", "direction only", "not reproduced", "not measured"}
     assert all(text[:4] == "2026" for text in rules.RULES.values())
 
