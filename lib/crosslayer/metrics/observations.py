@@ -52,9 +52,12 @@ def resolved_loads(table: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def failures(
-    dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame, machine: pl.LazyFrame
+    dns_exchanges: pl.LazyFrame,
+    tcp_rtts: pl.LazyFrame,
+    page_loads: pl.LazyFrame,
+    machine: pl.LazyFrame | None = None,
 ) -> pl.LazyFrame:
-    """Observations tried and failed, by condition and link, and rounds that are left out.
+    """Observations tried and failed, by condition and link, and rounds that the machine was too busy for.
 
     Returns
     -------
@@ -62,8 +65,6 @@ def failures(
         condition (e.g. `DoQ`, `TCP RTT`, `H3 0-RTT`; `round` for the rounds of `machine`, failed those that had too
         little of it), link, attempted, failed (counts), reason (the most frequent one).
     """
-    where = ["campaign", "round", "link", "page"]
-    starved = busy(machine).select(*where, error=pl.lit("the machine was busy with something else"))
     parts = [
         dns_exchanges.filter(~pl.col("warming").fill_null(False)).select("link", "error", condition=pl.col("protocol")),
         tcp_rtts.select("link", "error", condition=pl.lit("TCP RTT")),
@@ -75,8 +76,10 @@ def failures(
             .alias("error"),
             condition=pl.format("H3 {}", pl.col("h3").str.to_uppercase()),
         ),
-        machine.join(starved, on=where, how="left").select("link", "error", condition=pl.lit("round")),
     ]
+    if machine is not None:
+        starved = busy(machine).select(*ROUND, error=pl.lit("the machine was busy with something else"))
+        parts.append(machine.join(starved, on=ROUND, how="left").select("link", "error", condition=pl.lit("round")))
     reason = pl.col("error").drop_nulls()
     return (
         pl.concat(parts)

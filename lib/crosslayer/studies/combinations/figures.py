@@ -195,7 +195,7 @@ def factorial_verdict(frame: pl.DataFrame) -> str:
     ]
     which = f" Even with that load, {', '.join(slower)} are slower than the baseline on every page." if slower else ""
     return (
-        f"Over DoUDP + H3 1-RTT, a page load with early data and a token is worth {_across(frame, 'DoUDP', WITH)} with "
+        f"Beside DoUDP + H3 1-RTT, a page load with early data and a token takes {_across(frame, 'DoUDP', WITH)} with "
         f"plain DNS and {_across(frame, 'DoQ 0-RTT', WITH)} with DoQ 0-RTT.{which}"
     )
 
@@ -237,8 +237,8 @@ def as_compared_verdict(frame: pl.DataFrame) -> str:
     if not (emulated and plain):
         return "Not answered: this dataset lacks exchanges or loads."
     return (
-        f"Over DoUDP + H3 1-RTT, coalescing as the paper emulates it (DoQ + H3 0-RTT, with token) costs {emulated}. Of "
-        f"that the web ticket alone, which only that side has, is {plain} with plain DNS; all links together."
+        f"Over DoUDP + H3 1-RTT, coalescing as the paper emulates it (DoQ + H3 0-RTT, with token) costs {emulated}. "
+        f"Given the web ticket that only that side has, plain DNS costs {plain}; all links together."
     )
 
 
@@ -450,8 +450,8 @@ FIGURES = (
     _figure(
         name="implementations",
         title="The same DoQ exchange by two implementations",
-        caption="DoQ with a full handshake and the key share X25519 by aioquic (Python), as in all exchanges of this "
-        "study, minus the one by quic-go (Go) in the same round.",
+        caption="DoQ with a full handshake by aioquic (Python, key share P-256), as in all exchanges of this study, "
+        "minus the one by quic-go (Go, key share X25519) in the same round.",
         note="Dots: medians within rounds; bars: 95 % intervals. By the virtual clock computing takes no time, and "
         "what is left is packets and timers.",
         data=implementations_data,
