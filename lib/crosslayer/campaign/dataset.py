@@ -349,14 +349,16 @@ def _scan(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:
     schema = table.polars_schema()
     files = list(paths)
     if not files:
-        return pl.LazyFrame(schema=schema)
-    return pl.scan_parquet(
-        files,
-        schema=schema,
-        missing_columns="insert",
-        extra_columns="ignore",
-        hive_partitioning=False,  # `link` is also in the files
-    ).select(_UNTOLD.get(name, pl.col(name)) for name in schema)
+        rows = pl.LazyFrame(schema=schema)
+    else:
+        rows = pl.scan_parquet(
+            files,
+            schema=schema,
+            missing_columns="insert",
+            extra_columns="ignore",
+            hive_partitioning=False,  # `link` is also in the files
+        )
+    return rows.select(_UNTOLD.get(name, pl.col(name)) for name in schema)
 
 
 def _conditions(table: type[Table], paths: Iterable[Path]) -> pl.DataFrame:
