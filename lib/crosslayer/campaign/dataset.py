@@ -140,10 +140,9 @@ class Campaign:
     @property
     def plan(self) -> dict[str, Any]:
         """The whole plan, the study's options among the rest."""
-        return {
-            name: getattr(self, name)
-            for name in ("study", "links", "pages", "rounds", "seed", "clock", "congestion_control")
-        } | self.options
+        known = {name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed", "clock")}
+        told = {"congestion_control": self.congestion_control} if self.congestion_control else {}
+        return known | told | self.options
 
     @property
     def git_revision(self) -> str:
