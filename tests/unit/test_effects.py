@@ -64,6 +64,8 @@ def test_runs_are_of_neighbours_among_what_was_sent() -> None:
     crossing = Crossing(8, dict.fromkeys((0, 3, 4, 5, 7), 1.0), dict.fromkeys((0, 5), 1.0))
     assert crossing.bursts_up == [2, 1]
     assert crossing.bursts_down == [2, 1]  # 3 and 4; 7: what never arrived was not sent back
+    overtaken = Crossing(4, dict.fromkeys((2, 0, 3, 1), 1.0), dict.fromkeys((0, 1), 1.0))
+    assert overtaken.bursts_down == [1, 1]  # 2 and 3 were not sent one after the other
 
 
 def delays(profile: Profile, count: int = 200, seed: int = 1) -> list[float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import math
 import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,7 +39,7 @@ class Crossing:
 
     sent: int
     up_ms: Mapping[int, float]
-    """One-way delay of each that arrived at the far end."""
+    """One-way delay of each that arrived at the far end, in the order in which they did and their echoes left."""
     down_ms: Mapping[int, float]
     """One-way delay of each echo that came back."""
 
@@ -54,10 +54,11 @@ class Crossing:
         return _runs(self.up_ms, self.down_ms)
 
 
-def _runs(sent: Collection[int], arrived: Collection[int]) -> list[int]:
+def _runs(sent: Iterable[int], arrived: Collection[int]) -> list[int]:
+    """Lengths of runs of what did not arrive, in the order it was sent."""
     runs: list[int] = []
     before = False
-    for number in sorted(sent):
+    for number in sent:
         lost = number not in arrived
         if lost and before:
             runs[-1] += 1
