@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from crosslayer.campaign import provenance
 from crosslayer.campaign.errors import CampaignError
