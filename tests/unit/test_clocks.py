@@ -29,7 +29,7 @@ COMPUTING_MS = 7.0
 def exchanges(clock_ms: float, doq_ms: float = 0.0) -> pl.LazyFrame:
     """Exchanges of one RTT over DoUDP and of two over DoQ, on two links and two pages, plus what computing adds."""
     rows = [
-        {"campaign": str(clock_ms), "round": number, "link": link, "page": page, "protocol": protocol}
+        {"campaign": str(clock_ms), "round": number, "host": "", "link": link, "page": page, "protocol": protocol}
         | {"resumption": "none", "warming": False, "variant": variant, "cpu_ms": 1.0 if protocol == "DoUDP" else 4.0}
         | {"total_ms": rtts * rtt + clock_ms + (doq_ms if protocol == "DoQ" else 0) + number * 0.01}
         | {"handshake_sent_packets": rtts, "query_sent_packets": 1}

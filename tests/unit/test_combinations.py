@@ -34,7 +34,7 @@ def measured(rounds: int = ROUNDS) -> Inputs:
     for link, rtt in RTT_MS.items():
         for page, constant in PAGES.items():
             for number in range(rounds):
-                at = {"campaign": "c", "round": number, "link": link, "study": "combinations", "page": page}
+                at = {"campaign": "c", "host": "", "round": number, "link": link, "study": "combinations", "page": page}
                 for protocol, resumptions in RESUMPTIONS.items():
                     for resumption in resumptions:
                         early = resumption is Resumption.EARLY_DATA

@@ -21,7 +21,7 @@ from crosslayer.words import Http3, Protocol, Resumption, Sharing
 STUDY = STUDIES["one-connection"]
 PAGE = pages.load_pages(pages.find_spec_dir())["example.org"]
 RTT_MS = {"fiber": 14.767, "4g": 91.852}
-ROUNDS = 8
+ROUNDS = 16
 NAME_PORT, PAGE_PORT = 40001, 40002
 
 
@@ -121,7 +121,7 @@ def made(**overheads: float) -> Inputs:
                     counts = [float(n) for n in range(1200, 18001 if page == "wikipedia.org" else 1201, 1200)]
                     arrived = [(start if n < 2500 else document) * rtt for n in counts]
                     rows.append(
-                        {"campaign": "c", "round": number, "link": link, "study": STUDY.name, "page": page}
+                        {"campaign": "c", "host": "", "round": number, "link": link, "study": STUDY.name, "page": page}
                         | mode.columns
                         | {"name_ms": mode.name_round_trips * rtt, "response_start_ms": start * rtt}
                         | {"document_ms": document * rtt, "page_ms": document * rtt}

@@ -55,7 +55,7 @@ def inputs(links: list[str], **tables: list[dict[str, Any]]) -> Inputs:
 
 
 def row(study: str, link: str, number: int) -> dict[str, Any]:
-    return {"campaign": "c", "round": number, "link": link, "study": study, "page": "p"}
+    return {"campaign": "c", "host": "", "round": number, "link": link, "study": study, "page": "p"}
 
 
 def doq(links: list[str], ms_per_ms: float, constant_ms: float = 0.0) -> Inputs:
@@ -233,7 +233,7 @@ def test_a_lost_first_flight_is_what_early_data_costs() -> None:
     assert saved["n"] == 120
     assert saved["median"] == pytest.approx(2 + 1000 / RTT_MS["4g"] - 14, abs=0.01)
     said = draw(FIGURES["loss-early-data"], lookups(20), "").verdict
-    assert "DoQ: median up to 5 %, by 1.00 [1.00, 1.00] RTT there, 95th percentile up to 0 %" in str(said)
+    assert "DoQ: median up to 5 %, by 1.000 [1.000, 1.000] RTT there, 95th percentile up to 0 %" in str(said)
 
 
 @pytest.mark.parametrize("study", QUESTIONS)

@@ -26,7 +26,7 @@ def loads(
         for number in range(rounds):
             for kind, shift, wide in (("main", 0.0, 1.0), (variant, shift_percent, spread)):
                 plt = level * (1 + (shift + wide * noise.normal()) / 100)
-                at = {"campaign": "c", "round": number, "link": "fiber", "study": "x", "page": page}
+                at = {"campaign": "c", "host": "", "round": number, "link": "fiber", "study": "x", "page": page}
                 rows.append(at | {"h3": "1-rtt", "variant": kind, "plt_ms": plt} | (columns if kind != "main" else {}))
     return pl.LazyFrame(rows, schema=TABLES["page_loads"].polars_schema())
 

@@ -41,7 +41,6 @@ class Inputs:
         return cls(
             **tables,
             paced_queries=dataset.table("paced_queries"),
-            resolved_loads=dataset.table("resolved_loads"),
             machine=dataset.table("machine"),
             published=published,
             links=tuple(link for link in rtts["link"] if link in set(cells["link"])),

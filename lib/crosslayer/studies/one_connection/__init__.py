@@ -20,7 +20,7 @@ STUDY = Study(
     ),
     sizes={
         "smoke": _WHOLE.resized(rounds=3, links=("4g",), pages=("wikipedia.org",)),
-        "quick": _WHOLE.resized(rounds=6, links=("fiber", "dsl", "4g"), pages=_PAGES[:3]),
+        "quick": _WHOLE.resized(rounds=16, links=("fiber", "dsl", "4g"), pages=_PAGES[:3]),
         # Nobody has published it; by the virtual clock more would show nothing more.
         "paper": _WHOLE.resized(rounds=30),
     },
