@@ -1,6 +1,7 @@
 """What measuring by the virtual clock gives and costs, on a machine that this benchmark keeps busy itself.
 
     python -m tests.benchmarks.bench_virtual [--write] [--rounds 8] [--jobs 2] [--links fiber,4g] [--pages example.org]
+    python -m tests.benchmarks.bench_virtual [--write] --of data/raw/coalescing-virtual    judge a campaign that is there
 
 Two loops per core compute for nothing while the guest starts and a `coalescing` campaign is measured; then the same
 plan once more without them. Must hold (issue "two clocks") is what `LIMITS` says.
@@ -122,7 +123,11 @@ def saved(folder: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure twice, and say what came out."""
+    """Measure twice, and say what came out; or say it of one campaign that is there."""
+    if (there := words("--of", "")) and (folder := Path(there)):
+        found = {"exchanges": exchanges(folder), "loads": loads(folder, folder), "response_start_saved": saved(folder)}
+        report("virtual", {"campaign": folder.name, "limits": LIMITS} | found)
+        return
     jobs = option("--jobs", os.cpu_count() or 1)
     links = words("--links", "fiber,cable,dsl,4g,4g-medium")
     pages = words("--pages", "example.org,wikipedia.org,instagram.com")
