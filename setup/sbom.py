@@ -54,7 +54,7 @@ def python_licence(name: str, version: str) -> str | None:
     classified = [
         line.rpartition(":: ")[2] for line in about.get_all("Classifier", []) if line.startswith("License ::")
     ]
-    short = [text for text in (about["License-Expression"], about["License"]) if text and "\n" not in text]
+    short = [text for text in (about.get("License-Expression"), about.get("License")) if text and "\n" not in text]
     return next((text for text in (*short, *classified) if text != "UNKNOWN"), None)
 
 

@@ -83,6 +83,7 @@ def slope(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> 
     frame = pl.LazyFrame(
         {
             "campaign": "c",
+            "host": "",
             "round": np.tile(np.repeat(np.arange(rounds), each), 5),
             "group": np.repeat(np.arange(5), rounds * each),
             "x": np.repeat(np.arange(5.0), rounds * each),

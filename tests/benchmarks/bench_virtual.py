@@ -1,7 +1,7 @@
 """What measuring by the virtual clock gives and costs, on a machine that this benchmark keeps busy itself.
 
     python -m tests.benchmarks.bench_virtual [--write] [--rounds 8] [--jobs 2] [--links fiber,4g] [--pages example.org]
-    python -m tests.benchmarks.bench_virtual [--write] --of data/raw/coalescing-virtual    judge a campaign that is there
+    python -m tests.benchmarks.bench_virtual [--write] --of data/raw/coalescing-virtual   judge a campaign that is there
 
 Two loops per core compute for nothing while the guest starts and a `coalescing` campaign is measured; then the same
 plan once more without them. Must hold (issue "two clocks") is what `LIMITS` says.

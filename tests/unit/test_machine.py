@@ -121,7 +121,7 @@ def starved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pages = ["example.org", "wikipedia.org"]
     folder = synthetic.write(tmp_path_factory.mktemp("starved"), links=["fiber"], pages=pages, rounds=4)
     rows = [usage(number, 1500.0 if number == 2 else 10.0) for number in range(4)]
-    write_part(pa.Table.from_pylist(rows, schema=TABLES["machine"].arrow_schema()), folder / "machine", "fiber")
+    write_part([pa.Table.from_pylist(rows, schema=TABLES["machine"].arrow_schema())], folder / "machine", "fiber")
     return folder
 
 
@@ -143,7 +143,7 @@ def test_no_round_is_left_out_where_most_were_disturbed_or_all_are_asked_for(sta
     folder = shutil.copytree(starved, tmp_path / "most")
     shutil.rmtree(folder / "machine")
     rows = [usage(number, 1500.0 if number else 10.0) for number in range(4)]
-    write_part(pa.Table.from_pylist(rows, schema=TABLES["machine"].arrow_schema()), folder / "machine", "fiber")
+    write_part([pa.Table.from_pylist(rows, schema=TABLES["machine"].arrow_schema())], folder / "machine", "fiber")
     most = Dataset.open(folder)
     assert most.table("page_loads").collect().equals(every.table("page_loads").collect())
     assert "3 with the machine busy otherwise, none left out, link by" in most.caption

@@ -77,7 +77,7 @@ def test_a_load_becomes_rows_by_the_names_of_the_w3c() -> None:
     assert (row["resource_count"], row["navigation"]) == (1, "{}")
     assert set(row) <= {column.name for column in PageLoads.columns}
     (resource,) = observe.resource_rows(row, load, [])
-    assert set(resource) | {"clock"} == {column.name for column in Resources.columns}  # the engine knows the clock
+    assert set(resource) | {"clock", "host"} == {column.name for column in Resources.columns}  # which the engine knows
     assert (resource["url"], resource["position"]) == ("https://www.example.org/a.js", 3)
     assert Lookups.place(row) == {
         "campaign": "c",

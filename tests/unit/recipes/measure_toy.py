@@ -18,7 +18,7 @@ class FakeTestbed:
     profile = None
     folder = Path()
 
-    def __init__(self, backend):
+    def __init__(self, backend, **options):
         pass
 
     def __enter__(self):
@@ -45,11 +45,19 @@ class FakeTestbed:
     def check_link(self):
         return self.set_link(self.profile)
 
+    def confirm_link(self, before):
+        return self.set_link(self.profile)
+
+    @contextlib.contextmanager
+    def cross_traffic(self):
+        yield SimpleNamespace(mbit=None)
+
     def take_checks(self):
         return [self.checked]
 
 
 rounds.Testbed = FakeTestbed
+rounds.network = SimpleNamespace(carrier_changes=lambda: 0, congestion_control=lambda: "none")
 rounds.find_browser = lambda: BrowserPrograms(Path("chromium"), "none", Path("chromedriver"), "none")
 rounds.provenance.server_version = lambda program: "none"
 os.environ["CROSSLAYER_SERVER_BIN"] = sys.executable  # any program will do, none is started
