@@ -6,11 +6,23 @@ of `measures` and `checks`; `rules` has how close is close enough, `observed` th
 
 from crosslayer.claims.checks import Verdict
 from crosslayer.claims.compared import compared
-from crosslayer.claims.table import COLUMNS, FOLLOWING, Claims, check, counted_as, counts, interval, ours, to_markdown
+from crosslayer.claims.table import (
+    COLUMNS,
+    FOLLOWING,
+    OURS,
+    Claims,
+    check,
+    counted_as,
+    counts,
+    interval,
+    ours,
+    to_markdown,
+)
 
 __all__ = [
     "COLUMNS",
     "FOLLOWING",
+    "OURS",
     "Claims",
     "Verdict",
     "check",

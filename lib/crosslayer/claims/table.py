@@ -54,7 +54,9 @@ _RELATIONS = {
     "greater or equal": "≥ ",
     "approximately": "≈ ",
 }
-_OWN = {"paper": "crosslayer", "claim_id": "", "quantity": ""} | dict.fromkeys(
+OURS = "crosslayer"
+"""In the column `paper` of claims that a study of ours makes itself."""
+_OWN = {"paper": OURS, "claim_id": "", "quantity": ""} | dict.fromkeys(
     ("section_or_figure", "scope", "statistic", "value", "unit", "expected_relation", "note"), ""
 )
 """Of a claim that no paper prints: its study's own."""

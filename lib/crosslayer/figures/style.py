@@ -68,6 +68,20 @@ PARTS: dict[str, Look] = {
 }
 """Parts of an exchange or a load."""
 
+_PAGES: dict[str, Look] = {
+    "example.org": Look(BLUE, "circle", SOLID),
+    "wikipedia.org": Look(BROWN, "square", CHAIN),
+    "instagram.com": Look(GREEN, "triangle-up", SHORT),
+    "long-document": Look(RED, "diamond", LONG),
+}
+_OTHER_PAGE = Look(PURPLE, "cross", WIDE)
+
+
+def page_looks(pages: Sequence[str]) -> dict[str, Look]:
+    """How pages look where each is a series; those beyond the usual ones look alike."""
+    return {page: _PAGES.get(page, _OTHER_PAGE) for page in pages}
+
+
 LOOKS: dict[str, Look] = {**TRANSPORTS, **COMBINATIONS, **PARTS}
 
 PUBLISHED_DASH = [1, 2]

@@ -105,9 +105,9 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
 
 def _rows(frame: pl.LazyFrame, value: pl.Expr, **words: pl.Expr) -> pl.LazyFrame:
     told = {name: words.get(name, pl.lit("")) for name in _WORDS}
-    return frame.select("campaign", "round", "host", "link", page=pl.col("page").fill_null(""), value=value, **told).filter(
-        pl.col("value").is_not_null()
-    )
+    return frame.select(
+        "campaign", "round", "host", "link", page=pl.col("page").fill_null(""), value=value, **told
+    ).filter(pl.col("value").is_not_null())
 
 
 def conditions(found: pl.DataFrame) -> list[Condition]:

@@ -37,7 +37,8 @@ def answer(dataset: Dataset, verdicts: pl.DataFrame | None, verdicts_of_figures:
     numbers = {row["claim_id"]: row for row in measured.iter_rows(named=True)}
     said = [_sentence(template, numbers) for template in (study.answer if study else ())]
     sentences = [text for text in said if text] or list(verdicts_of_figures)
-    return [*sentences, _certainty(dataset, measured)] if measured.height else sentences
+    published = measured.filter(pl.col("paper") != claims.OURS) if measured.height else measured
+    return [*sentences, _certainty(dataset, published)] if published.height else sentences
 
 
 def _sentence(template: str, numbers: Mapping[str, Mapping[str, Any]]) -> str:

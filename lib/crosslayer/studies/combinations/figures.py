@@ -16,22 +16,20 @@ from crosslayer.figures.self_check import SELF_CHECK
 from crosslayer.figures.sentences import row, with_interval
 from crosslayer.figures.style import (
     BLUE,
-    BROWN,
     CHAIN,
     EARLY_DATA,
-    GREEN,
     GREY,
     LOOKS,
     PURPLE,
     RED,
     SHORT,
-    SOLID,
     TEXT_PX,
     TEXT_WIDTH,
     WIDE,
     AnyChart,
     Look,
     link_title,
+    page_looks,
     with_titles,
 )
 from crosslayer.studies.combinations.metrics import (
@@ -282,7 +280,6 @@ _VISITS = {
         protocol: Pair(combination(BEST[protocol], WITH), combination("DoUDP", WITH)) for protocol in _ENCRYPTED
     },
 }
-_PAGE_LOOKS = (Look(BLUE, "circle", SOLID), Look(BROWN, "square", CHAIN), Look(GREEN, "triangle-up", SHORT))
 
 
 def visits_data(inputs: Inputs) -> pl.DataFrame:
@@ -303,9 +300,8 @@ def visits(frame: pl.DataFrame) -> AnyChart:
     if shown.is_empty():
         return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
     pages = sorted(shown["page"].unique())
-    looks = {page: _PAGE_LOOKS[place % len(_PAGE_LOOKS)] for place, page in enumerate(pages)}
     x = alt.X("median:Q", title="Over plain DNS in the same state (% of its PLT)", axis=alt.Axis(tickCount=6))
-    look = marks.by("page", looks, "color", "shape", "offset")
+    look = marks.by("page", page_looks(pages), "color", "shape", "offset")
     tooltip = marks.tips("visit", "series", "page", value="median, %", digits="+.2f", counted="rounds")
     base = alt.Chart(width=(TEXT_WIDTH - 90) // 2, height=38 * len(_ENCRYPTED))
     layers = [

@@ -12,19 +12,17 @@ from crosslayer.figures.sentences import row, with_interval
 from crosslayer.figures.style import (
     BLUE,
     CHAIN,
-    EARLY_DATA,
-    GREEN,
     GREY,
     LONG,
-    PURPLE,
     RED,
     SHORT,
     SOLID,
     TEXT_WIDTH,
-    WIDE,
+    TRANSPORTS,
     AnyChart,
     Look,
     link_title,
+    page_looks,
     with_titles,
 )
 from crosslayer.studies.one_connection.metrics import (
@@ -130,8 +128,7 @@ def worth(frame: pl.DataFrame) -> AnyChart:
     y = marks.rows("label", [f"{worth.visit}: {worth.what}" for worth in WORTH])
     x = alt.X("median:Q", title="Earlier by (RTT)", scale=marks.reach(shown, least=(-0.2, 1.2), margin=0.1))
     pages = sorted(shown["page"].unique())
-    styles = (Look(BLUE, "circle", SOLID), Look(RED, "diamond", LONG), EARLY_DATA, Look(PURPLE, "square", WIDE))
-    look = marks.by("page", dict(zip(pages, styles, strict=False)), "color", "shape", "offset")
+    look = marks.by("page", page_looks(pages), "color", "shape", "offset")
     tooltip = marks.tips("page", "link_title", "label", value="median, RTT", digits=".3f", counted="rounds")
     base = alt.Chart(width=(TEXT_WIDTH - 260) // max(len(links), 3), height=alt.Step(8))
     layers = [marks.line_at(base, x=0), *marks.intervals(base, x, y, tooltip, look, size=34)]
@@ -169,8 +166,8 @@ def worth_verdict(frame: pl.DataFrame) -> str:
 _STEPS: dict[str, Look] = {
     Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT, variant=NO_TOKEN).name: Look(GREY, "square", CHAIN),
     Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT).name: Look(GREY, "diamond", SOLID),
-    FIRST_VISIT.name: Look(BLUE, "circle", SOLID),
-    RETURNING.name: Look(GREEN, "triangle-up", SOLID),
+    FIRST_VISIT.name: TRANSPORTS["DoH3"],
+    RETURNING.name: Look(BLUE, "circle", SOLID),
     shared(Resumption.EARLY_DATA, AT_ONCE).name: Look(RED, "cross", SOLID),
     shared(Resumption.EARLY_DATA, AT_ONCE_NO_TOKEN).name: Look(RED, "triangle-down", SHORT),
 }
@@ -231,7 +228,12 @@ def size(frame: pl.DataFrame) -> AnyChart:
     y = alt.Y("median:Q", title="Document complete (multiples of the RTT)", scale=alt.Scale(zero=False))
     look = marks.by("mode", _STEPS, "color", "dash", columns=2)
     base = alt.Chart(width=(TEXT_WIDTH - 80) // max(len(links), 3), height=230)
-    layers = [marks.trend(base, x, y, look, interpolate="step-before")]
+    tooltip = [
+        alt.Tooltip("mode:N"),
+        alt.Tooltip("kb:Q", title="kB"),
+        alt.Tooltip("median:Q", title="RTT", format=".3f"),
+    ]
+    layers = [marks.trend(base, x, y, look, interpolate="step-before").encode(tooltip=tooltip)]
     chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=14)
     chart.data = with_titles(shown)
     return chart
