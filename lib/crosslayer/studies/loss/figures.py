@@ -28,7 +28,7 @@ _OF_P99 = 100
 """Observations that a 99th percentile takes at least."""
 _SPREAD = 0.06
 _NEW = ("DoUDP", "DoT", "DoH", "DoQ")
-_EARLY, _KEPT, _EARLY_H3 = "DoQ 0-RTT", "DoQ kept", "DoH3 0-RTT"
+_EARLY, _KEPT, _EARLY_H3 = "DoQ 0-RTT", "DoQ, kept", "DoH3 0-RTT"
 _LOOKS = {
     **{name: TRANSPORTS[name] for name in _NEW},
     _EARLY: EARLY_DATA,
@@ -47,7 +47,7 @@ def _lookups(inputs: Inputs) -> pl.LazyFrame:
     """
     named = {
         (variant, resumption): pl.concat_str(pl.col("protocol"), pl.lit(ending))
-        for variant, resumption, ending in (("main", "early-data", " 0-RTT"), (KEPT, "none", " kept"))
+        for variant, resumption, ending in (("main", "early-data", " 0-RTT"), (KEPT, "none", ", kept"))
     }
     series = pl.col("protocol")
     for (variant, resumption), name in named.items():
