@@ -135,8 +135,9 @@ def test_every_claim_has_a_sentence_and_every_failure_a_cause() -> None:
     for study in STUDIES.values():
         for check in study.claims.checks.values() if study.claims else ():
             assert len(check.sentence) > 10, check.claim
-    for folder in sorted(Path("data/raw").glob("*/campaign.json")):
-        dataset = Dataset.open(folder.parent)
+    # The same by the virtual clock stands beside; where its verdict differs, the page has both values.
+    for name in STUDIES:
+        dataset = Dataset.open(Path("data/raw") / name)
         own = STUDIES[dataset.campaign.study].claims
         failed = claims.check(dataset, own, published.load().claims, elsewhere={}).filter(verdict="not reproduced")
         assert failed.filter(cause="")["claim_id"].to_list() == []
