@@ -97,8 +97,8 @@ def below(value: float) -> Bound:
 
 
 _SLOW_UPLINK = Cause(
-    "It is later on DSL, whose uplink is slow: by {0} RTT for the long document, on 4G by {1}. That it is the query and the "
-    "acknowledgements that take the uplink is a guess.",
+    "It is later on DSL, whose uplink is slow: by {0} RTT for the long document, on 4G by {1}. That the query and the "
+    "acknowledgements take the uplink is a guess.",
     tuple(later(FIRST_VISIT, BASELINE, "long-document").on(link) for link in ("dsl", "4g")),
 )
 _PADDED = Cause(
