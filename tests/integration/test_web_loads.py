@@ -33,7 +33,8 @@ def dataset(request: pytest.FixtureRequest, testbed_machine: None, tmp_path_fact
     records = "true" if "records" in request.param else "false"
     plan = folder / "plan.toml"
     plan.write_text(
-        f'study = "web"\nlinks = ["fiber"]\npages = ["{PAGE.name}"]\nrounds = 1\n[options]\nhttps_records = {records}\n'
+        f'study = "web"\nlinks = ["fiber"]\npages = ["{PAGE.name}"]\nrounds = 1\n'
+        f'[options]\nhttps_records = {records}\nconnections = "one"\n'
     )
     command = [*CROSSLAYER, "measure", "--plan", str(plan), "--out", str(folder / "data")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -49,6 +49,9 @@ SETTINGS = dns.ClientSettings(
 """As the bytes of the paper's client say it: Initial datagrams of 1252 bytes (quic-go), queries with a DNS cookie and
 without padding, so that answers are not padded either; a ClientHello as long as it is, with the key share that
 Go prefers."""
+
+SETTINGS_TLS_1_2 = replace(SETTINGS, group=dns.Group.P256)
+"""There the curve of the certificate has to be among the client's groups too (RFC 8422, section 5.1.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ class SingleQuery(Measurer):
             condition.protocol,
             condition.resumption,
             capture=self._capture,
-            settings=SETTINGS,
+            settings=SETTINGS_TLS_1_2 if condition.resolver == "tls-1.2" else SETTINGS,
         )
 
 
