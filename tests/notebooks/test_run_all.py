@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
 FIGURES = {figure.name: (study.name, figure) for study in STUDIES.values() for figure in study.figures}
 OF_STUDIES = {section.notebook: study for study in STUDIES.values() for section in study.sections}
-ALL = ("run_all", *OF_STUDIES, "server_cost", "cluster")
+ALL = ("run_all", *OF_STUDIES, "clocks", "server_cost", "cluster")
 
 
 def read(name: str) -> Any:
