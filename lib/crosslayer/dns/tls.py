@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from cryptography import x509
 
-from crosslayer.dns.errors import unreadable_ca
+from crosslayer.dns.errors import DnsError, unreadable_ca
 from crosslayer.dns.message import Query
 from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
 from crosslayer.dns.sessions import Session, TlsTicket
@@ -41,10 +41,26 @@ def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | No
         context.verify_mode = ssl.CERT_NONE
     if alpn is not None:
         context.set_alpn_protocols([alpn])
-    context.set_ecdh_curve(_OPENSSL_GROUPS[settings.group])
+    _offer_group(context, settings.group)
     if not settings.pad_hello:
         context.options &= ~_TLSEXT_PADDING
     return context
+
+
+def _offer_group(context: ssl.SSLContext, group: Group) -> None:
+    """Name one group alone, with its key share.
+
+    Python 3.11.2, Debian's own, names no group of RFC 7748: it is then OpenSSL's first one, before 3.5, with the same
+    key share and four more names of groups (8 bytes of the ClientHello).
+    """
+    try:
+        context.set_ecdh_curve(_OPENSSL_GROUPS[group])
+    except ssl.SSLError as error:
+        if group is not Group.X25519 or ssl.OPENSSL_VERSION_INFO >= (3, 5):
+            raise DnsError(
+                f"this Python's TLS does not offer the group {group.value}: {error}",
+                next_step="Use the Python of `nix develop`, or any newer one of this version.",
+            ) from None
 
 
 def certificate_message_bytes(certificates: Iterable[int], of_1_3: bool = True) -> int:
