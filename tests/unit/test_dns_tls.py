@@ -19,7 +19,9 @@ RESOLVER = Resolver("192.0.2.1", "resolver.example", verify=False)
 
 def hello_of(settings: ClientSettings) -> ClientHello:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = client_context(RESOLVER, settings, alpn="dot").wrap_bio(incoming, outgoing, server_hostname="resolver.example")
+    tls = client_context(RESOLVER, settings, alpn="dot").wrap_bio(
+        incoming, outgoing, server_hostname="resolver.example"
+    )
     with pytest.raises(ssl.SSLWantReadError):
         tls.do_handshake()
     return pull_client_hello(Buffer(data=outgoing.read()[RECORD_HEADER_BYTES:]))

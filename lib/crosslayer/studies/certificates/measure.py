@@ -17,9 +17,10 @@ from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.observe import exchange_columns
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
+from crosslayer.campaign.visit import quiet
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.studies.certificates import STUDY
-from crosslayer.studies.certificates.visits import QUIET_S, Visit, visit
+from crosslayer.studies.certificates.visits import Visit, visited
 from crosslayer.testbed import network
 from crosslayer.words import Sharing
 
@@ -112,8 +113,8 @@ class Certificates(Measurer):
         if condition in _SEARCHES:
             return "dns_exchanges", _SEARCHES[condition].columns("search")
         if condition in _VISITS:
-            visited, size = _VISITS[condition]
-            return "resolved_loads", visited.columns(f"certificate-{size}")
+            visit, size = _VISITS[condition]
+            return "resolved_loads", visit.columns(f"certificate-{size}")
         kind, size = _EXCHANGES[condition]
         return "dns_exchanges", kind.columns(f"certificate-{size}")
 
@@ -122,9 +123,9 @@ class Certificates(Measurer):
         page = self.bench.pages[self.bench.plan.pages[0]]
         for kind in KINDS:
             self._exchange(kind, SIZES[0], page.host)
-        for visited, size in _VISITS.values():
+        for visit, size in _VISITS.values():
             if size == SIZES[0]:
-                visit(visited, size, page, self.bench.server, self.bench.addresses[page.host])
+                visited(visit, size, page, self.bench.server, self.bench.addresses[page.host])
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One exchange, or those of a search."""
@@ -134,7 +135,7 @@ class Certificates(Measurer):
         if condition in _VISITS:
             row["started_s"] = time.time()
             try:
-                found = visit(*_VISITS[condition], page, self.bench.server, self.bench.addresses[name])
+                found = visited(*_VISITS[condition], page, self.bench.server, self.bench.addresses[name])
             except dns.DnsError as fault:
                 found = {"error": str(fault)}
             return {"resolved_loads": [row | found]}
@@ -177,8 +178,7 @@ class Certificates(Measurer):
         asked = self._resolver, dns.Question(name), kind.protocol
         if kind.brought is not Brought.NEITHER:
             dns.exchange(*asked, sessions=sessions, warming=True)
-        time.sleep(QUIET_S)
-        server.events()  # what came before is not evidence for this exchange
+        quiet(server)
         token = kind.brought is Brought.TOKEN
         result = dns.exchange(*asked, kind.resumption, sessions=sessions, capture=self._capture, token=token)
         found = exchange_columns(result, server.events())

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crosslayer import dns
+from crosslayer.campaign.visit import client_bringing, contradiction, quiet, visit
 from crosslayer.dns.quic import DoQClient, QuicClient
-from crosslayer.dns.timing import PhaseName, collector_paused
+from crosslayer.dns.timing import collector_paused
 from crosslayer.h3 import PageClient
 from crosslayer.pages import PageSpec
 from crosslayer.testbed import network
 from crosslayer.testbed.server import ConnectionEvent, Event, QueryEvent, RequestEvent, Server
 from crosslayer.words import Http3, Protocol, Resumption, Sharing
-
-SETTINGS = dns.ClientSettings(timeout_s=60.0)
-QUIET_S = 0.2
-"""Time before each observation in which the link falls idle: on DSL the last datagrams of a connection that was closed
-delay whoever comes next by up to 0.05 RTT."""
 
 _Client = TypeVar("_Client", bound=QuicClient)
 
@@ -55,7 +50,7 @@ class Visit:
         }
 
 
-def visit(kind: Visit, size: int, page: PageSpec, server: Server, address: str) -> dict[str, Any]:
+def visited(kind: Visit, size: int, page: PageSpec, server: Server, address: str) -> dict[str, Any]:
     """Columns of one visit, from times to evidence; `DnsError` where a part of it does not come.
 
     Parameters
@@ -70,68 +65,28 @@ def visit(kind: Visit, size: int, page: PageSpec, server: Server, address: str) 
         Who is asked for both.
     """
     server.set_certificate(size)
+
+    def bringing(of: type[_Client], to: dns.Resolver) -> _Client:
+        return client_bringing(of, to, page.host, ticket=kind.ticket, token=kind.token)
+
     resolving: QuicClient
     if kind.connections is Sharing.SHARED:
         # The resolver at the page's own address: what the answer names is what the connection is to.
-        loading = _client(PageClient, dns.Resolver(address, page.host, server.ca_file), page, kind)
-        resolving = loading
+        resolving = loading = bringing(PageClient, dns.Resolver(address, page.host, server.ca_file))
     else:
         resolver = dns.Resolver(network.SERVER_ADDRESS, "localhost", server.ca_file)
-        resolving = _client(DoQClient, resolver, page, kind)
-        loading = _client(PageClient, dns.Resolver(address, page.host, server.ca_file), page, kind)
-    time.sleep(QUIET_S)
-    server.events()  # what came before is not of this visit
+        resolving = bringing(DoQClient, resolver)
+        loading = bringing(PageClient, dns.Resolver(address, page.host, server.ca_file))
+    quiet(server)
     with collector_paused(), resolving, loading:
-        found = _times(kind, page, resolving, loading)
+        found = visit(page, resolving, loading)
         shown = [client.handshake.certificate_bytes for client in (resolving, loading)]
     evidence = _evidence(server.events(), kind, page, (resolving.local_port, loading.local_port))
     sent = 0 if kind.ticket else size
     error = found["error"] or evidence["error"]
     if not error and shown != [sent, sent]:
         error = f"Certificate messages had {shown} bytes, {sent} were meant"
-    told = {"certificate_bytes": shown[1], "first_flight_bytes": loading.first_flight_bytes, "error": error}
-    return evidence | found | told
-
-
-def _client(of: type[_Client], server: dns.Resolver, page: PageSpec, kind: Visit) -> _Client:
-    """A client with what it brings, which an earlier connection left."""
-    session = dns.Session()
-    if kind.ticket or kind.token:
-        query = dns.build_query(dns.Question(page.host), of.protocol, SETTINGS)
-        with of(server, SETTINGS) as earlier:
-            earlier.connect(query)
-            earlier.query(query)
-            earlier.wait_for_ticket()
-            left = earlier.session
-        session = dns.Session(left.ticket if kind.ticket else None, left.token if kind.token else b"")
-    return of(server, SETTINGS, session=session, early_data=kind.ticket)
-
-
-def _times(kind: Visit, page: PageSpec, resolving: QuicClient, loading: PageClient) -> dict[str, Any]:
-    """Resolve, then load; the clock starts with the first packet."""
-    query = dns.build_query(dns.Question(page.host), kind.protocol, SETTINGS)
-    resolving.connect(query)
-    wire = resolving.query(query)
-    named_s = time.perf_counter()
-    phases = resolving.timeline.phases
-    start_s = (phases.get(PhaseName.HANDSHAKE) or phases[PhaseName.QUERY]).started_ns / 1e9
-    if resolving is not loading:
-        loading.beside = (resolving,)
-        loading.connect()
-    fetch = loading.begin(page)
-    loading.finish(fetch)
-    answer = dns.check_answer(wire, query)
-    error = answer.error
-    if not error and answer.records != (loading.server.address,):
-        error = f"the name's address is {', '.join(answer.records)}, the page's connection goes to another"
-    moments = {
-        "name_ms": named_s,
-        "response_start_ms": fetch.document.started_s,
-        "document_ms": fetch.document.ended_s,
-        "page_ms": fetch.complete_s,
-    }
-    found = {name: None if moment is None else (moment - start_s) * 1e3 for name, moment in moments.items()}
-    return {**found, "error": error}
+    return evidence | found | {"certificate_bytes": shown[1], "error": error}
 
 
 def _evidence(
@@ -162,7 +117,6 @@ def _evidence(
         "session_resumed": kind.ticket,
         "address_validated": kind.token,
     }
-    wrong = [f"{name} is {evidence[name]}, not {meant[name]}" for name in meant if evidence[name] != meant[name]]
-    if queries[0].address_validated is not kind.token:
-        wrong.append(f"the resolver's connection has address_validated {queries[0].address_validated}")
-    return evidence | {"error": f"by the server's word {', '.join(wrong)}" if wrong else None}
+    of_resolver = {"the resolver's address_validated": queries[0].address_validated}
+    meant_there = {"the resolver's address_validated": kind.token}
+    return evidence | {"error": contradiction(evidence | of_resolver, meant | meant_there)}

@@ -1,0 +1,123 @@
+"""A visit by our own clients: a name resolved and its page loaded, on two connections or on one.
+
+What is asked for, and what a client brings, is a study's; how a visit is made, timed and held against what the server
+says of it is the same for all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from crosslayer import dns
+from crosslayer.dns.quic import QuicClient
+from crosslayer.dns.timing import PhaseName
+from crosslayer.h3 import PageClient
+from crosslayer.pages import PageSpec
+from crosslayer.testbed.server import Server
+
+SETTINGS = dns.ClientSettings(timeout_s=60.0)
+"""The largest page takes longer than a query may, on the slowest link."""
+
+_QUIET_S = 0.2
+"""Time in which a link falls idle: on DSL the last, padded datagrams of a connection that was closed take up to a third
+of an RTT from whoever comes next, and the pause of an RTT between observations is not all of it: what a client brings
+is fetched after it."""
+
+_Client = TypeVar("_Client", bound=dns.Client)
+
+
+def client_bringing(of: type[_Client], server: dns.Resolver, host: str, *, ticket: bool, token: bool) -> _Client:
+    """A client with what an earlier connection left it: a ticket, with which it sends early data, a token, or neither.
+
+    The earlier connection is made here, and resolves `host`; `DnsError` if it fails.
+    """
+    session = dns.Session()
+    if ticket or token:
+        query = dns.build_query(dns.Question(host), of.protocol, SETTINGS)
+        with of(server, SETTINGS) as earlier:
+            earlier.connect(query)
+            earlier.query(query)
+            earlier.wait_for_ticket()
+            left = earlier.session
+        session = dns.Session(left.ticket if ticket else None, left.token if token else b"")
+    return of(server, SETTINGS, session=session, early_data=ticket)
+
+
+def quiet(server: Server) -> None:
+    """Let the link fall idle, and take from the server what it has to say of what came before."""
+    time.sleep(_QUIET_S)
+    server.events()
+
+
+def visit(
+    page: PageSpec,
+    resolving: dns.Client,
+    loading: PageClient,
+    *,
+    waits_for_settings: bool = False,
+    at_once: bool = False,
+) -> dict[str, Any]:
+    """Resolve and load; columns of `resolved_loads`, and `DnsError` where a part does not come.
+
+    The clock starts with the first packet.
+
+    Parameters
+    ----------
+    page
+        What is loaded.
+    resolving, loading
+        Who resolves its name and who loads it, neither connected yet; one and the same on one connection.
+    waits_for_settings
+        Nothing is asked for on the page's connection before the server's SETTINGS (RFC 9114, section 7.2.4).
+    at_once
+        The document is asked for together with its name; on one connection only.
+    """
+    query = dns.build_query(dns.Question(page.host), resolving.protocol, SETTINGS)
+    shared = resolving is loading
+    waits = shared and waits_for_settings
+    # What leaves with the first flight is made before: the query, unless something else comes first.
+    resolving.connect(None if waits or at_once else query)
+    handshake = resolving.timeline.phases.get(PhaseName.HANDSHAKE)
+    start_s = handshake.started_ns / 1e9 if handshake else time.perf_counter()
+    if waits:
+        loading.wait_for_settings()
+    fetch = loading.begin(page) if at_once else None
+    wire = resolving.query(query)
+    named_s = time.perf_counter()
+    if not shared:
+        loading.beside = (resolving,) if isinstance(resolving, QuicClient) else ()
+        loading.connect()
+        if waits_for_settings:
+            loading.wait_for_settings()
+    fetch = fetch or loading.begin(page)
+    loading.finish(fetch)
+    answer = dns.check_answer(wire, query)
+    error = answer.error
+    if not error and answer.records != (loading.server.address,):
+        error = f"the name's address is {', '.join(answer.records)}, the page's connection goes to another"
+
+    def ms(moment_s: float | None) -> float | None:
+        return None if moment_s is None else (moment_s - start_s) * 1e3
+
+    return {
+        "name_ms": ms(named_s),
+        "settings_ms": ms(loading.settings_s),
+        "response_start_ms": ms(fetch.document.started_s),
+        "document_ms": ms(fetch.document.ended_s),
+        "page_ms": ms(fetch.complete_s),
+        "arrived_ms": [(more.when_s - start_s) * 1e3 for more in fetch.document.arrivals],
+        "arrived_bytes": [float(more.bytes) for more in fetch.document.arrivals],
+        "received_bytes": [float(more.received_bytes) for more in fetch.document.arrivals],
+        "first_flight_bytes": loading.first_flight_bytes,
+        "error": error,
+    }
+
+
+def contradiction(evidence: Mapping[str, Any], meant: Mapping[str, Any]) -> str | None:
+    """What the server says otherwise than it was meant, as a row's error; None where all of it agrees."""
+    otherwise = [
+        f"{name} is {evidence[name]} instead of {meant[name]}" for name in meant if evidence[name] != meant[name]
+    ]
+    return f"by the server's word {', '.join(otherwise)}" if otherwise else None
