@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from crosslayer import doctor
+from crosslayer.browser import BrowserError, find_browser
 
 CROSSLAYER = [sys.executable, "-m", "crosslayer"]
 
@@ -22,6 +23,15 @@ def testbed_machine() -> None:
     missing = [f"{f.item}: {f.detail}" for f in findings if f.state == "missing" and f.needed_for == "measuring"]
     if missing:
         pytest.skip("; ".join(missing))
+
+
+@pytest.fixture(scope="session")
+def browser_machine(testbed_machine: None) -> None:
+    """Skip, with what to do, where no browser is found either."""
+    try:
+        find_browser()
+    except BrowserError as error:
+        pytest.skip(str(error))
 
 
 def run_here(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:

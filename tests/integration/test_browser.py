@@ -20,7 +20,6 @@ import pytest
 
 from crosslayer.browser import Browser, BrowserError, find_browser
 from crosslayer.browser.browser import _pids
-from crosslayer.errors import CrosslayerError
 from crosslayer.testbed import Testbed, private
 
 VICTIMS = ("chromium", "chromedriver", "chromium under way", "chromedriver under way")
@@ -57,11 +56,7 @@ def killed(victim: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def results(testbed_machine: None) -> dict[str, Any]:
-    try:
-        find_browser()
-    except CrosslayerError as error:
-        pytest.skip(str(error))
+def results(browser_machine: None) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.test_browser"],
         cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False,

@@ -7,20 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from crosslayer import pages
-from crosslayer.browser import BrowserError, find_browser
 from tests.integration.load_over_doh import PAGE
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_dns_and_page_have_connections_of_their_own(testbed_machine: None, tmp_path: Path) -> None:
-    try:
-        find_browser()
-    except BrowserError as error:
-        pytest.skip(str(error))
+def test_dns_and_page_have_connections_of_their_own(browser_machine: None, tmp_path: Path) -> None:
     page, result = pages.load_pages(ROOT / "sites")[PAGE], tmp_path / "result.json"
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.load_over_doh", str(result)],

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from crosslayer import dns, pages
-from crosslayer.browser import Browser, BrowserError, find_browser
+from crosslayer.browser import Browser, find_browser
 from crosslayer.dns.quic import DoQClient
 from crosslayer.h3 import PageClient
 from crosslayer.links import load_profiles
@@ -102,11 +102,7 @@ def measure() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found(testbed_machine: None) -> dict[str, Any]:
-    try:
-        find_browser()
-    except BrowserError as error:
-        pytest.skip(str(error))
+def found(browser_machine: None) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.integration.test_h3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

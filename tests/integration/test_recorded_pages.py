@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from crosslayer.browser import BrowserError, find_browser
 from tests.integration.conftest import CROSSLAYER
 
 HARS = Path(__file__).resolve().parents[1] / "data" / "hars"
@@ -17,11 +16,7 @@ SWAPPED_PERCENT = 25.0
 
 
 @pytest.mark.parametrize("name", ["encyclopedia", "news-portal", "wikipedia.org"])
-def test_a_page_made_from_a_recording_is_like_it(testbed_machine: None, tmp_path: Path, name: str) -> None:
-    try:
-        find_browser()
-    except BrowserError as error:
-        pytest.skip(str(error))
+def test_a_page_made_from_a_recording_is_like_it(browser_machine: None, tmp_path: Path, name: str) -> None:
     page = tmp_path / "pages" / "copy"
     subprocess.run([*CROSSLAYER, "page", "from-har", HARS / f"{name}.har", "--out", page], check=True)
     done = subprocess.run(

@@ -8,7 +8,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from crosslayer.browser import BrowserError, find_browser
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.dns import Protocol
 from crosslayer.dns.model import ENCRYPTED
@@ -23,12 +22,8 @@ CLOCK_STEP_MS = 0.2
 
 
 @pytest.fixture(scope="module", params=["told by a switch", "told by HTTPS records"])
-def dataset(request: pytest.FixtureRequest, testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+def dataset(request: pytest.FixtureRequest, browser_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """One round of one cell."""
-    try:
-        find_browser()
-    except BrowserError as error:
-        pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("web")
     records = "true" if "records" in request.param else "false"
     plan = folder / "plan.toml"
@@ -59,7 +54,7 @@ def test_a_load_over_every_transport(dataset: Dataset) -> None:
     assert set(dataset.table("resources").collect()["protocol"]) == {"h3"}
 
 
-def test_a_page_with_aliases_loads_as_well(testbed_machine: None, tmp_path: Path) -> None:
+def test_a_page_with_aliases_loads_as_well(browser_machine: None, tmp_path: Path) -> None:
     command = ["measure", "--study", "web", "--links", "fiber", "--pages", "example.org", "--rounds", "1"]
     subprocess.run(
         [*CROSSLAYER, *command, "--out", str(tmp_path / "web")], check=True, capture_output=True, timeout=300

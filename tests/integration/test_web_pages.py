@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from crosslayer import pages
-from crosslayer.browser import BrowserError, find_browser
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = {name: page for name, page in pages.load_pages(ROOT / "sites").items() if not page.aliases}
@@ -22,12 +21,8 @@ CLOCK_STEP_MS = 0.2
 
 
 @pytest.fixture(scope="module")
-def loads(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def loads(browser_machine: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What one load of each page reported, by name."""
-    try:
-        find_browser()
-    except BrowserError as error:
-        pytest.skip(str(error))
     result = tmp_path_factory.mktemp("loads") / "result.json"
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.load_pages", str(result)],

@@ -6,6 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from crosslayer.campaign.plan import Plan
+from crosslayer.studies.coalescing import LINKS, PAGES
 from crosslayer.study import Section, Study
 
 
@@ -18,9 +19,6 @@ class Options:
     primed as for 0-RTT and its ticket refused. 0: none."""
 
 
-LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
-PAGES = ("example.org", "wikipedia.org", "instagram.com")
-"""Pages of the `coalescing` study, simplest first."""
 _WHOLE = Plan(study="combinations", links=LINKS, pages=PAGES, options=Options())
 
 STUDY = Study(

@@ -10,7 +10,7 @@ from crosslayer.claims.checks import Bound, Number, Ordering, by_id, claim
 from crosslayer.claims.measures import Measure, greatest, median
 from crosslayer.claims.observed import Observed
 from crosslayer.claims.rules import IN_RTTS, RELATIVE
-from crosslayer.studies.combinations import PAGES
+from crosslayer.studies.coalescing import PAGES
 from crosslayer.studies.combinations.metrics import BEST, FULL, WITH, combination, combined
 from crosslayer.words import Protocol
 
