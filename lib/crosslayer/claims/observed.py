@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,7 +94,8 @@ class Observed:
         self.tables = tables or {}
         self._rtts_ms, self._published_rtts_ms = rtts_ms, published_rtts_ms or {}
         self._cells: dict[tuple[str, str, str], tuple[_Place, ...]] = {}
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - as long as the campaign is asked
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - open as long as checks may ask
+        weakref.finalize(self, self._file.close)
         self._rounds = self._read([rows] if isinstance(rows, pl.LazyFrame) else rows)
         self.rounds = self._rounds.count
         drawings = list(self._rounds.drawn())
@@ -105,25 +107,22 @@ class Observed:
 
     def _read(self, parts: Sequence[pl.LazyFrame]) -> Rounds:
         """Write every cell's values and rounds; the number of a round is known when all have been read."""
-        known = pl.DataFrame(schema={"campaign": pl.Categorical, "round": pl.Int64, "host": pl.Categorical})
-        written: dict[bytes, _Place] = {}  # most series of a cell have the same rounds
+        known = pl.DataFrame(schema={"campaign": pl.Categorical, "round": pl.Int32, "host": pl.Categorical})
+        written: dict[bytes, _Place] = {}  # most series have the same rounds in the same order
         names = ["series", "link", "page"]
         for part in parts:
             for key, cell in metrics.gathered(part, names, ["value", *metrics.CLUSTER]):
-                found = cell.select(metrics.CLUSTER).unique()
-                fresh = found.join(known, on=metrics.CLUSTER, how="anti", nulls_equal=True)
-                known = pl.concat([known, fresh]).rechunk()
-                numbers = known.with_row_index("number")
-                of_cell = cell.join(numbers, on=metrics.CLUSTER, how="left", nulls_equal=True, maintain_order="left")
-                places = of_cell["number"].to_numpy().astype(np.int32)
-                digest = hashlib.blake2b(places.tobytes()).digest()
+                rounds = cell.select(metrics.CLUSTER)
+                told = [rounds[name].to_physical().to_numpy().tobytes() for name in metrics.CLUSTER]
+                digest = hashlib.blake2b(b"".join(told)).digest()
                 if digest not in written:
-                    written[digest] = self._write(places)
+                    fresh = rounds.unique().join(known, on=metrics.CLUSTER, how="anti")
+                    known = pl.concat([known, fresh])
+                    numbered = rounds.join(known.with_row_index("number"), on=metrics.CLUSTER, maintain_order="left")
+                    written[digest] = self._write(numbered["number"].to_numpy().astype(np.int32))
                 series, link, page = key
                 self._cells[series, link, page] = self._write(cell["value"].to_numpy()), written[digest]
-        rounds = metrics.rounds_of(known)
-        self._numbers = rounds.numbers
-        return rounds
+        return metrics.rounds_of(known)
 
     def _write(self, array: NDArray[Any]) -> _Place:
         place = _Place(self._file.seek(0, io.SEEK_END), array.dtype, len(array))
@@ -133,7 +132,7 @@ class Observed:
     def _observations(self, cell: tuple[str, str, str]) -> _Observations:
         """The values of a cell and their rounds, in the order of rounds."""
         values, places = (self._written(place) for place in self._cells[cell])
-        rounds = self._numbers[places]
+        rounds = self._rounds.numbers[places]
         if np.all(rounds[1:] >= rounds[:-1]):
             return values, rounds
         order = np.argsort(rounds, kind="stable")

@@ -16,13 +16,13 @@ def gathered(
 ) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
     """Each group's columns, groups in the order of their keys; rows without a value in the first column are left out.
 
-    Text of a column comes as a category. The order within a group is not told.
+    Text of a column comes as a category, rounds in 32 bits. The order within a group is not told.
     """
     kept: dict[tuple[Any, ...], list[pl.DataFrame]] = {}
     wanted = list(dict.fromkeys((*by, *columns)))
     for part in [frames] if isinstance(frames, pl.LazyFrame) else frames:
         rows = part.filter(pl.col(columns[0]).is_not_null()).select(wanted)
-        rows = rows.with_columns(pl.col(pl.String).cast(pl.Categorical))
+        rows = rows.with_columns(pl.col(pl.String).cast(pl.Categorical), pl.col("^round$").cast(pl.Int32))
         found = rows.collect(engine="streaming")
         groups = found.partition_by(by, as_dict=True) if by else {(): found} if found.height else {}
         del found
