@@ -21,6 +21,7 @@ _ROOMS = (
     "one_connection",
     "certificates",
     "combinations",
+    "composition",
     "loss",
     "web",
 )
