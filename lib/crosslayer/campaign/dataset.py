@@ -273,7 +273,7 @@ class Dataset:
         if name not in TABLES:
             _refuse(f"there is no table {name!r}", self.folder, f"Tables are {', '.join(TABLES)}.")
         rows = _scan(TABLES[name], self.files[name])
-        if not self.left_out or name in ("machine", "link_checks"):
+        if not self.left_out or name in ("machine", "link_checks", "wire"):
             return rows
         # Where there is one page only, some studies' rows name something else there.
         key = ["round", "link", *(["page"] if len(self.campaign.pages) > 1 else [])]

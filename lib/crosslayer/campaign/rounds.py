@@ -207,6 +207,7 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
     result = testbed.set_link(profile) if changed else testbed.check_link()
     if not result.passed and not changed:
         result = testbed.set_link(profile)
+    where = {"campaign": job.campaign, "round": number, "link": cell.link, "study": job.plan.study, "page": cell.page}
     checks = _check_rows(testbed, job.campaign, number, cell.page)
     rows: dict[str, list[Any]] = {"link_checks": checks}
     failures, before = 0, network.carrier_changes() if result.passed else 0
@@ -215,7 +216,10 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
         for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
             if result.passed:
                 time.sleep(profile.rtt_ms / 1e3)  # or what closes the connection before is still on the link
-                found = measuring.measure(condition, cell, number, position)
+                with testbed.watched() as late:
+                    found = measuring.measure(condition, cell, number, position)
+                of_wire = where | {"position": position}
+                rows.setdefault("wire", []).extend(of_wire | asdict(way) for way in late)
             else:
                 why = f"not measured: the link's check failed ({result.verdict})"
                 found = measuring.failed(condition, cell, number, position, why)
@@ -234,7 +238,6 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
             failures += 1
         testbed.profile = None  # the next round sets the link anew
     rows["link_checks"] += _check_rows(testbed, job.campaign, number, cell.page)
-    where = {"campaign": job.campaign, "round": number, "link": cell.link, "study": job.plan.study, "page": cell.page}
     rows["machine"] = [where | asdict(meter.usage())]
     return rows, failures
 

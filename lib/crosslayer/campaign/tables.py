@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import EnumType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from crosslayer.words import Clock, Connection, Coupling, Http3, Protocol, Resumption, Sharing
+from crosslayer.words import Clock, Connection, Coupling, Http3, Protocol, Resumption, Sharing, Way
 
 if TYPE_CHECKING:
     import polars
@@ -34,6 +34,8 @@ ASKED = "Asked"
 """A query of the load generator (`dns.Asked`)."""
 MACHINE = "Usage"
 """A `machine.Usage`."""
+LATENESS = "Lateness"
+"""A `testbed.Lateness`."""
 CHECK = "LinkCheck"
 """A `testbed.LinkCheck`."""
 
@@ -444,6 +446,18 @@ class Machines(_OfStudy, table="machine"):
     pressure_ms = Column(float, "time in which something waited for a processor (PSI, some)", MACHINE)
 
 
+class Wire(_OfStudy, table="wire"):
+    """How much later than by netem's own rule the packets of an observation went out of the link, each way."""
+
+    page = Column(str, "page of the cell", key=True)
+    position = Column(int, "place of the observation in its round, from 0", required=True)
+    way = Column(Way, "towards the client or the server", LATENESS, required=True, key=True)
+    packets = Column(int, "packets that crossed the link and are counted", LATENESS, required=True)
+    late_p50_ms = Column(float, "lateness: median", LATENESS, required=True)
+    late_p99_ms = Column(float, "lateness: 99th percentile", LATENESS, required=True)
+    late_max_ms = Column(float, "lateness: greatest", LATENESS, required=True)
+
+
 _LEVELS = "5th, 25th, 50th, 75th and 95th percentile"
 
 
@@ -493,6 +507,7 @@ TABLES: dict[str, type[Table]] = {
         ResolvedLoads,
         PacedQueries,
         Machines,
+        Wire,
         LinkChecks,
     )
 }
