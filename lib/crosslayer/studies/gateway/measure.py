@@ -122,7 +122,8 @@ def told(
         How many requests its gateway passed on, by the port they left from.
     """
     queries = [event for event in events if isinstance(event, QueryEvent)]
-    requests = [event for event in events if isinstance(event, RequestEvent) and event.host == page.host]
+    own = {resource.path for resource in page.resources}  # DoH3 has the page's host too
+    requests = [e for e in events if isinstance(e, RequestEvent) and e.host == page.host and e.path in own]
     over = {event.remote for event in (*queries, *requests)}
     evidence = load_evidence(events, page, early_data=False, resumed=False, validated=False)
     evidence["connection_count"] = len(over)
