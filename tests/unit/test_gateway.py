@@ -117,20 +117,20 @@ def test_the_figure_says_what_was_put_in() -> None:
     (figure,) = STUDY.figures
     drawing = draw(figure, made(gain_rtt=1.0, gateway_ms=-0.5), "Campaign synthetic.")
     drawing.chart.to_dict()
-    gain = drawing.rows.filter(against="with one connection", measure="PLT")
+    gain = drawing.rows.filter(compared="two connections - one", measure="PLT")
     assert gain.height == 4
     assert gain["median"].to_list() == pytest.approx([1.0] * 4, abs=0.02)
     assert gain["median_ms"].to_list() == pytest.approx([14.767, 14.767, 91.852, 91.852], abs=0.25)
     assert (gain["low"] <= gain["median"]).all()
-    same = drawing.rows.filter(against="without a gateway (A/A)", measure="start of the response")
+    same = drawing.rows.filter(compared="two connections - no gateway (A/A)", measure="start of the response")
     assert same["median_ms"].to_list() == pytest.approx([-0.5] * 4, abs=0.25)
     assert drawing.table is not None
-    assert drawing.table.height == 16
+    assert drawing.table.height == 24
     said = str(drawing.verdict)
     assert re.search(
-        r"brings PLT forward: example.org on Fiber 14\.\d \[14\.\d, 1\d\.\d\] ms \((1\.0|0\.9)\d+ \[", said
+        r"of the same gateway: example.org on Fiber 14\.\d \[14\.\d, 1\d\.\d\] ms \((1\.0|0\.9)\d+ \[", said
     )
-    assert re.search(r"changes it by: example.org on Fiber -0\.\d+ \[", said)
+    assert re.search(r"with two \(A/A\): example.org on Fiber -0\.\d+ \[", said)
 
 
 def test_without_the_gateway_there_is_no_answer() -> None:
