@@ -41,6 +41,7 @@ type quicDialer struct {
 	idle    time.Duration
 	tls     *tls.Config
 	early   bool
+	pages   bool // pages are loaded over it
 }
 
 // connect returns once the handshake is complete or, with a ticket that allows it, early data can be sent. The server may
@@ -68,6 +69,10 @@ func (d quicDialer) connect(ctx context.Context, kept *keepsake, alpn string, un
 		DisablePathMTUDiscovery: true, // its probes would share the link with what is measured
 		MaxIncomingStreams:      -1,
 		MaxIncomingUniStreams:   uniStreams,
+	}
+	if d.pages {
+		config.InitialStreamReceiveWindow, config.MaxStreamReceiveWindow = pageStreamWindow, pageStreamWindow
+		config.InitialConnectionReceiveWindow, config.MaxConnectionReceiveWindow = pageConnectionWindow, pageConnectionWindow
 	}
 	secured := d.tls.Clone()
 	secured.NextProtos = []string{alpn}

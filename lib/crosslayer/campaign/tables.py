@@ -279,7 +279,8 @@ class PageLoads(_OfStudy, table="page_loads"):
     variant = Column(
         str,
         "main; no-token: 0-RTT without it; aa and aa-no-token: the same once more, for the A/A self-check (aa-1 and "
-        "aa-2 in older campaigns); refused: primed as for 0-RTT, with a ticket that the server refused",
+        "aa-2 in older campaigns); refused: primed as for 0-RTT, with a ticket that the server refused; gateway-two, "
+        "gateway-one: through a gateway beside the browser that has so many connections upstream",
         required=True,
         key=True,
     )
@@ -314,6 +315,7 @@ class PageLoads(_OfStudy, table="page_loads"):
     address_validated = Column(bool, "the client's first packet had a token that proves its address, by the server")
     key_share = _KEY_SHARE
     initials = _INITIALS
+    connection_count = Column(int, "QUIC connections that lookups and requests came on, by the server; else null")
     server_ms = Column(float, "document: arrival of the request to the body handed to the transport, by the server")
     settled = Column(bool, "the browser came to rest before the measured load; else it was not waited for longer", LOAD)
     setup_ms = Column(float, "context, priming, connection close and warm-up before the measured load", LOAD)

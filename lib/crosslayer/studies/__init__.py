@@ -19,6 +19,7 @@ _ROOMS = (
     "key_share",
     "address_token",
     "one_connection",
+    "gateway",
     "certificates",
     "combinations",
     "composition",
