@@ -175,6 +175,8 @@ class Server(Process):
     zone: Path
     """The zone file it answers from."""
     control_path: Path
+    events_file: Path
+    """What it reports, a line of JSON each."""
     _certificates: Certificates
 
     @classmethod
@@ -244,7 +246,7 @@ class Server(Process):
         server.addresses = dict(addresses)
         server.ca_file, server.spki = certificates.ca_file, certificates.spki
         server._certificates = certificates
-        server.zone, server.control_path = zone, control
+        server.zone, server.control_path, server.events_file = zone, control, events
         server.follow(events)
         server.connect(control)
         return server

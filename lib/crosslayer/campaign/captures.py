@@ -1,0 +1,188 @@
+"""What a load leaves besides its rows, where a plan asks for it: packets with their keys, and qlogs.
+
+The programs of the testbed are asked by the usual variables: SSLKEYLOGFILE has keys of the server, our clients and
+Chromium, QLOGDIR has qlogs of the server, the stub and our clients. The keys are those of a run that is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Self
+
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.store import Rows
+from crosslayer.links import Profile
+from crosslayer.packets import Frame, Ring, write_pcapng
+
+FOLDER = "captures"
+"""Of a dataset: LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and, of each connection, a qlog."""
+
+_WHOLE_BYTES, _MOST_BYTES, _HEADERS_BYTES = 800_000, 980_000, 64
+"""Frames are kept whole up to the first, then their headers up to the second: a load has less than 1 MB."""
+_BLOCK_BYTES = 60
+"""What a frame takes in the file besides itself, at most."""
+_BEFORE_NS = 5_000_000
+"""Chromium begins a connection up to 3 ms before its navigation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The files of one load, by the ends of their names."""
+
+    condition: str
+    files: Mapping[str, bytes]
+
+
+@dataclass(slots=True)
+class Taking:
+    """A load while it is captured."""
+
+    condition: str
+    table: str
+    rows: Rows = field(default_factory=dict)
+    frames: list[Frame] = field(default_factory=list)
+    dropped: int = 0
+    keys: str = ""
+    events: str = ""
+    qlogs: set[Path] = field(default_factory=set)
+
+
+class Captures:
+    """Captures the loads of a plan's first rounds; a context manager inside of which the testbed's programs start."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._plan = plan
+        self._folder = folder / FOLDER
+        self._keys, self._qlogs = self._folder / "keys.log", self._folder / "qlog"
+        self._events: Path | None = None
+        self._ring: Ring | None = None
+        self._taken: list[Taking] = []
+        self._environment: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        if not self._plan.capture:
+            return self
+        self._qlogs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._keys.touch(mode=0o600)
+        if "pcap" in self._plan.capture:
+            self._environment["SSLKEYLOGFILE"] = str(self._keys)
+        if "qlog" in self._plan.capture:
+            self._environment["QLOGDIR"] = str(self._qlogs)
+        os.environ.update(self._environment)
+        return self
+
+    def __exit__(self, *_fault: object) -> None:
+        for name in self._environment:
+            os.environ.pop(name, None)
+        if self._ring is not None:
+            self._ring.close()
+
+    def ready(self, events: Path) -> None:
+        """The testbed is there: this process is in the client's namespace, and the server writes to `events`."""
+        self._events = events
+        if "pcap" in self._plan.capture:
+            self._ring = Ring()
+
+    @contextlib.contextmanager
+    def load(self, round_number: int, condition: str, table: str) -> Iterator[Taking]:
+        """Capture what happens in the block, which leaves its rows in `rows`."""
+        load = Taking(condition, table)
+        if not self._plan.capture or round_number >= self._plan.capture_rounds or self._events is None:
+            yield load
+            return
+        begun = {file: file.stat().st_size for file in (self._keys, self._events)}
+        known = set(self._qlogs.iterdir())
+        if self._ring is not None:
+            self._ring.start()
+        try:
+            yield load
+        finally:
+            if self._ring is not None:
+                load.frames, load.dropped = self._ring.take()
+        load.keys, load.events = (_from(file, size) for file, size in begun.items())
+        load.qlogs = set(self._qlogs.iterdir()) - known
+        self._taken.append(load)
+
+    def take(self, profile: Profile) -> tuple[Captured, ...]:
+        """The files of the loads since the last call: of a round that is over, so that its rows are what is kept."""
+        taken, self._taken = self._taken, []
+        found = tuple(Captured(load.condition, self._files(load, profile)) for load in taken)
+        for file in self._qlogs.glob("*"):
+            file.unlink()
+        return found
+
+    def _files(self, load: Taking, profile: Profile) -> dict[str, bytes]:
+        own = [row for row in load.rows.get(load.table, ()) if not row.get("warming")]
+        start_ns = round(min((row["started_s"] for row in own), default=0.0) * 1e9) - _BEFORE_NS
+        files = {f".{file.name}": file.read_bytes() for file in sorted(load.qlogs)}
+        of_load = [frame for frame in load.frames if frame.at_ns >= start_ns]
+        kept = within(of_load)
+        events = [json.loads(line) for line in load.events.splitlines()]
+        about = {
+            "condition": load.condition,
+            "table": load.table,
+            "clock": self._plan.clock,
+            "profile": {key: value for key, value in asdict(profile).items() if value is not None},
+            "dropped": load.dropped + len(of_load) - len(kept),
+            "rows": {table: [dict(row) for row in rows] for table, rows in load.rows.items()},
+            "server": [event for event in events if event.get("time", 0) >= start_ns],
+        }
+        files[".json"] = json.dumps(about, default=str).encode()
+        if self._ring is not None:
+            comment = f"crosslayer {self._plan.study}: {load.condition}, {profile.name}"
+            files[".pcapng"] = write_pcapng(kept, keys=load.keys, comment=comment)
+        return files
+
+
+def within(frames: list[Frame]) -> list[Frame]:
+    """Frames as they are kept: whole, then only their headers, then none."""
+    kept, total = [], 0
+    for frame in frames:
+        data = frame.data if total < _WHOLE_BYTES else frame.data[:_HEADERS_BYTES]
+        total += len(data) + _BLOCK_BYTES
+        if total > _MOST_BYTES:
+            break
+        kept.append(Frame(frame.at_ns, frame.interface, frame.sent, data, frame.bytes))
+    return kept
+
+
+def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[Captured, ...]) -> None:
+    """Write the captures of a round into a dataset's folder, instead of those that are there of it.
+
+    Raises
+    ------
+    CampaignError
+        Where the folder cannot be written or the disk is full.
+    """
+    place = folder / FOLDER / named(cell.link) / named(cell.page) / str(round_number)
+    try:
+        shutil.rmtree(place, ignore_errors=True)
+        for load in captured:
+            place.mkdir(parents=True, exist_ok=True)
+            for ending, content in load.files.items():
+                (place / f"{named(load.condition)}{ending}").write_bytes(content)
+    except OSError as error:
+        raise CampaignError(
+            f"captures cannot be written ({error.strerror})",
+            where=str(place),
+            next_step="Make room, or measure without --capture; finished rounds are safe.",
+        ) from error
+
+
+def named(words: str) -> str:
+    """Words as a part of a file's name that needs no quotes in a shell."""
+    return re.sub(r"[^a-z0-9.+]+", "-", words.lower()).strip("-.") or "-"
+
+
+def _from(file: Path, size: int) -> str:
+    with file.open("rb") as opened:
+        opened.seek(size)
+        return opened.read().decode()
