@@ -7,7 +7,6 @@ Chromium, QLOGDIR has qlogs of the server, the stub and our clients. The keys ar
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -20,15 +19,11 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.links import Profile
-from crosslayer.packets import Frame, Ring, write_pcapng
+from crosslayer.packets import About, Frame, Ring, kept_files, of_lines, without_nulls
 
 FOLDER = "captures"
 """Of a dataset: LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and, of each connection, a qlog."""
 
-_WHOLE_BYTES, _MOST_BYTES, _HEADERS_BYTES = 800_000, 980_000, 64
-"""Frames are kept whole up to the first, then their headers up to the second: a load has less than 1 MB."""
-_BLOCK_BYTES = 60
-"""What a frame takes in the file besides itself, at most."""
 _BEFORE_NS = 5_000_000
 """Chromium begins a connection up to 3 ms before its navigation."""
 
@@ -49,7 +44,7 @@ class Taking:
     table: str
     rows: Rows = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
-    dropped: int = 0
+    missing: int = 0
     keys: str = ""
     events: str = ""
     qlogs: set[Path] = field(default_factory=set)
@@ -106,7 +101,7 @@ class Captures:
             yield load
         finally:
             if self._ring is not None:
-                load.frames, load.dropped = self._ring.take()
+                load.frames, load.missing = self._ring.take()
         load.keys, load.events = (_from(file, size) for file, size in begun.items())
         load.qlogs = set(self._qlogs.iterdir()) - known
         self._taken.append(load)
@@ -122,36 +117,18 @@ class Captures:
     def _files(self, load: Taking, profile: Profile) -> dict[str, bytes]:
         own = [row for row in load.rows.get(load.table, ()) if not row.get("warming")]
         start_ns = round(min((row["started_s"] for row in own), default=0.0) * 1e9) - _BEFORE_NS
-        files = {f".{file.name}": file.read_bytes() for file in sorted(load.qlogs)}
-        of_load = [frame for frame in load.frames if frame.at_ns >= start_ns]
-        kept = within(of_load)
-        events = [json.loads(line) for line in load.events.splitlines()]
-        about = {
-            "condition": load.condition,
-            "table": load.table,
-            "clock": self._plan.clock,
-            "profile": {key: value for key, value in asdict(profile).items() if value is not None},
-            "dropped": load.dropped + len(of_load) - len(kept),
-            "rows": {table: [dict(row) for row in rows] for table, rows in load.rows.items()},
-            "server": [event for event in events if event.get("time", 0) >= start_ns],
-        }
-        files[".json"] = json.dumps(about, default=str).encode()
-        if self._ring is not None:
-            comment = f"crosslayer {self._plan.study}: {load.condition}, {profile.name}"
-            files[".pcapng"] = write_pcapng(kept, keys=load.keys, comment=comment)
-        return files
-
-
-def within(frames: list[Frame]) -> list[Frame]:
-    """Frames as they are kept: whole, then only their headers, then none."""
-    kept, total = [], 0
-    for frame in frames:
-        data = frame.data if total < _WHOLE_BYTES else frame.data[:_HEADERS_BYTES]
-        total += len(data) + _BLOCK_BYTES
-        if total > _MOST_BYTES:
-            break
-        kept.append(Frame(frame.at_ns, frame.interface, frame.sent, data, frame.bytes))
-    return kept
+        about = About(
+            condition=load.condition,
+            table=load.table,
+            clock=self._plan.clock,
+            profile=without_nulls(asdict(profile)),
+            missing=load.missing,
+            rows={table: [dict(row) for row in rows] for table, rows in load.rows.items()},
+            server=[event for event in of_lines(load.events) if event["time"] >= start_ns],
+        )
+        frames = None if self._ring is None else [frame for frame in load.frames if frame.at_ns >= start_ns]
+        qlogs = {f".{file.name}": file.read_bytes() for file in sorted(load.qlogs)}
+        return qlogs | kept_files(about, frames, load.keys)
 
 
 def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[Captured, ...]) -> None:

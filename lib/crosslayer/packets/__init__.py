@@ -3,7 +3,23 @@
 Nothing here knows what was measured, or reads what a frame carries.
 """
 
+from crosslayer.packets.kept import ABOUT, PACKETS, About, kept_files, of_lines, read_about, read_kept, without_nulls
 from crosslayer.packets.pcapng import Frame, PacketsError, Recorded, read_pcapng, write_pcapng
 from crosslayer.packets.ring import Ring
 
-__all__ = ["Frame", "PacketsError", "Recorded", "Ring", "read_pcapng", "write_pcapng"]
+__all__ = [
+    "ABOUT",
+    "PACKETS",
+    "About",
+    "Frame",
+    "PacketsError",
+    "Recorded",
+    "Ring",
+    "kept_files",
+    "of_lines",
+    "read_about",
+    "read_kept",
+    "read_pcapng",
+    "without_nulls",
+    "write_pcapng",
+]
