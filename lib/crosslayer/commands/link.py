@@ -84,5 +84,5 @@ def command(
     enter(clock, writable if capture is None else (*writable, capture.absolute().parent))
     from crosslayer.testbed.on_link import run_on_link
 
-    on = {"backend": backend, "with_server": not no_server, "retry": retry}
-    sys.exit(run_on_link(chosen, words, **on, capture=capture))
+    status = run_on_link(chosen, words, backend=backend, with_server=not no_server, retry=retry, capture=capture)
+    sys.exit(status)

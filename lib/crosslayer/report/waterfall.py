@@ -10,7 +10,7 @@ import math
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,6 +40,7 @@ KINDS = {
     "TCP": BROWN,
     "DNS": GREY,
     "UDP": GREY,
+    "padding": "#c4c4c4",
 }
 """Packets by what they are, and their colours."""
 BARS = {"lookup": GREY, "connection": PURPLE, "waiting": "#c9dff0", "body": BLUE, "server": INK}
@@ -121,15 +122,16 @@ def waterfall(file: Path) -> str:
     own = [row for row in about.rows.get(about.table, ()) if not row.get("warming")]
     row: Mapping[str, Any] = own[0] if own else {}
     began = _number(row.get("started_s"))
-    first_ns = min((frame.at_ns for frame in recorded.frames), default=0)
+    packets = [(frame, packet) for frame in recorded.frames if (packet := _packet(frame)) is not None]
+    first_ns = packets[0][1].at_ns if packets else 0
     zero_ns = first_ns if began is None else round(began * 1e9)
     spans = [*_phases(about.table, row), *_lookups(about, zero_ns), *_resources(about)]
     ends = [bar.end for line in spans for bar in line.bars]
     marks = {label: at for name, label in _MARKS.items() if (at := _number(row.get(name))) is not None}
     ends += marks.values()
-    flows, last = _flows(recorded.frames, zero_ns, about)
+    flows, last = _flows(packets[:PACKETS_MOST], zero_ns, about)
     end = max(ends, default=last) * 1.04 + 1
-    late = sum(at > end for flow in flows for at, _, _ in flow.packets)
+    late = sum(at > end for flow in flows for at, _, _ in flow.packets) + max(0, len(packets) - PACKETS_MOST)
     begin = min([0.0, *(at for flow in flows for at, _, _ in flow.packets)])
     rtt = max(0.0, _number(about.profile.get("rtt_ms")) or 0.0)
     scale = Scale(begin, end)
@@ -194,7 +196,7 @@ class Scale:
 
 def _number(value: object) -> float | None:
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if known and abs(value) < _NUMBER_MOST else None  # type: ignore[arg-type,operator]
+    return float(value) if known and abs(value) < _NUMBER_MOST else None  # type: ignore[arg-type]
 
 
 def _bar(start: object, end: object, kind: str, what: str) -> list[Bar]:
@@ -255,19 +257,19 @@ def _served(about: About, zero_ns: int, end: float) -> list[Row]:
     return sorted(found, key=lambda row: row.bars[0].start if row.bars else 0.0)
 
 
-def _flows(frames: Iterable[Frame], zero_ns: int, about: About) -> tuple[list[Flow], float]:
+def _packet(frame: Frame) -> Packet | None:
+    return read_frame(frame.data, at_ns=frame.at_ns, sent=frame.sent, interface=frame.interface)
+
+
+def _flows(packets: Iterable[tuple[Frame, Packet]], zero_ns: int, about: About) -> tuple[list[Flow], float]:
     """Packets by connection, in the order of their first ones; when the last was, ms."""
     named = {str(event.get("remote")): event for event in about.server if event.get("event") == "connection"}
     flows: dict[tuple[Any, ...], Flow] = {}
-    last, drawn = 0.0, 0
-    for frame in frames:
-        packet = read_frame(frame.data, at_ns=frame.at_ns, sent=frame.sent, interface=frame.interface)
-        if packet is None or drawn >= PACKETS_MOST:
-            continue
-        drawn += 1
+    last = 0.0
+    for frame, packet in packets:
         near, far = (packet.source, packet.destination) if packet.sent else (packet.destination, packet.source)
         if frame.interface == "lo" and packet.source[1] != 53:  # both ends are here: the client asks port 53
-            near, far, packet = packet.source, packet.destination, _turned(packet)
+            near, far, packet = packet.source, packet.destination, replace(packet, sent=True)
         flow = flows.get(key := (packet.ip_protocol, near, far))
         if flow is None:
             event = named.get(f"{near[0]}:{near[1]}", {})
@@ -278,10 +280,6 @@ def _flows(frames: Iterable[Frame], zero_ns: int, about: About) -> tuple[list[Fl
         last = max(last, at)
         flow.packets.append((at, packet, list(_parts(packet, far[1]))))
     return list(flows.values()), last
-
-
-def _turned(packet: Packet) -> Packet:
-    return Packet(*(True if name == "sent" else getattr(packet, name) for name in Packet.__dataclass_fields__))
 
 
 def _parts(packet: Packet, port: int) -> Iterator[tuple[str, int]]:
@@ -296,7 +294,7 @@ def _parts(packet: Packet, port: int) -> Iterator[tuple[str, int]]:
             left -= size
             yield kind, size
         if left > 0:
-            yield "UDP", left
+            yield "padding" if left < packet.bytes - 8 else "UDP", left
 
 
 def quic_packets(datagram: bytes, length: int) -> list[tuple[str, int]]:
