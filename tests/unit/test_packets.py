@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crosslayer.campaign.captures import named
+from crosslayer.campaign.captures import Captured, named, netlog_part
 from crosslayer.campaign.plan import Plan
 from crosslayer.campaign.rounds import Part
 from crosslayer.campaign.worker import from_json, to_json
@@ -189,8 +189,6 @@ def test_a_capture_alone_is_drawn(tmp_path: Path) -> None:
 
 
 def test_captures_come_out_of_a_guest() -> None:
-    from crosslayer.campaign.captures import Captured
-
     part = Part(None, 0, {}, 0, "netem", {}, captured=(Captured("a", {".pcapng": bytes(range(256))}),))
     assert from_json(json.dumps(to_json(part)).encode()) == part
 
@@ -205,3 +203,18 @@ def test_names_of_loads_need_no_quotes_and_differ() -> None:
 def test_a_plan_says_what_is_kept() -> None:
     plan = Plan(study="s", links=("a",), pages=("b",))
     assert (plan.capture, plan.capture_rounds) == ((), 1)
+
+
+def test_a_part_of_a_netlog_is_one() -> None:
+    """From a place on, whole events, the last ones where it is too much; nothing of a log that has nothing new."""
+    head = b'{"constants": {"a": 1},\n"events": [\n'
+    events = [b'{"n": %d},\n' % n for n in range(100_000)]
+    whole = head + b"".join(events)
+    cut = len(head + b"".join(events[:99_990]))
+    for log in (whole, whole + b'{"n": 10'):  # Chromium may be writing
+        assert json.loads(netlog_part(log, cut))["events"] == [{"n": n} for n in range(99_990, 100_000)]
+    last = json.loads(part := netlog_part(whole, 0))
+    assert last["constants"] == {"a": 1}
+    assert last["events"][-1] == {"n": 99_999}
+    assert 700_000 < len(part) < MOST_BYTES
+    assert netlog_part(whole, len(whole)) == netlog_part(head, 0) == netlog_part(b"", 0) == b""

@@ -1,7 +1,8 @@
-"""What a load leaves besides its rows, where a plan asks for it: packets with their keys, and qlogs.
+"""What a load leaves besides its rows, where a plan asks for it: packets with their keys, qlogs, Chromium's netlog.
 
-The programs of the testbed are asked by the usual variables: SSLKEYLOGFILE has keys of the server, our clients and
-Chromium, QLOGDIR has qlogs of the server, the stub and our clients. The keys are those of a run that is over.
+The testbed's programs are asked by the usual variables: SSLKEYLOGFILE has keys of the server, our clients and Chromium,
+QLOGDIR qlogs of the server, the stub and our clients; NETLOGDIR, our own, Chromium's netlog. The keys are of a run
+that is over.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.measurer import Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.links import Profile
@@ -24,6 +26,7 @@ from crosslayer.packets import About, Frame, Ring, kept_files, of_lines, without
 FOLDER = "captures"
 """Of a dataset: LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and, of each connection, a qlog."""
 
+_NETLOG_BYTES = 800_000
 _BEFORE_NS = 5_000_000
 """Chromium begins a connection up to 3 ms before its navigation."""
 
@@ -41,13 +44,14 @@ class Taking:
     """A load while it is captured."""
 
     condition: str
-    table: str
+    table: str = ""
     rows: Rows = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
     missing: int = 0
     keys: str = ""
     events: str = ""
     qlogs: set[Path] = field(default_factory=set)
+    netlogs: dict[str, bytes] = field(default_factory=dict)
 
 
 class Captures:
@@ -57,6 +61,7 @@ class Captures:
         self._plan = plan
         self._folder = folder / FOLDER
         self._keys, self._qlogs = self._folder / "keys.log", self._folder / "qlog"
+        self._netlogs = self._folder / "netlog"
         self._events: Path | None = None
         self._ring: Ring | None = None
         self._taken: list[Taking] = []
@@ -65,12 +70,15 @@ class Captures:
     def __enter__(self) -> Self:
         if not self._plan.capture:
             return self
-        self._qlogs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._qlogs, self._netlogs):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._keys.touch(mode=0o600)
         if "pcap" in self._plan.capture:
             self._environment["SSLKEYLOGFILE"] = str(self._keys)
         if "qlog" in self._plan.capture:
             self._environment["QLOGDIR"] = str(self._qlogs)
+        if "netlog" in self._plan.capture:
+            self._environment["NETLOGDIR"] = str(self._netlogs)
         os.environ.update(self._environment)
         return self
 
@@ -87,14 +95,16 @@ class Captures:
             self._ring = Ring()
 
     @contextlib.contextmanager
-    def load(self, round_number: int, condition: str, table: str) -> Iterator[Taking]:
+    def load(self, measuring: Measurer, condition: str, round_number: int) -> Iterator[Taking]:
         """Capture what happens in the block, which leaves its rows in `rows`."""
-        load = Taking(condition, table)
+        load = Taking(condition)
         if not self._plan.capture or round_number >= self._plan.capture_rounds or self._events is None:
             yield load
             return
+        load.table = measuring.place(condition)[0]
         begun = {file: file.stat().st_size for file in (self._keys, self._events)}
         known = set(self._qlogs.iterdir())
+        said = {file: file.stat().st_size for file in self._netlogs.iterdir()}
         if self._ring is not None:
             self._ring.start()
         try:
@@ -104,6 +114,9 @@ class Captures:
                 load.frames, load.missing = self._ring.take()
         load.keys, load.events = (_from(file, size) for file, size in begun.items())
         load.qlogs = set(self._qlogs.iterdir()) - known
+        for file in self._netlogs.iterdir():
+            if more := netlog_part(file.read_bytes(), said.get(file, 0)):
+                load.netlogs[f".{file.name}"] = more
         self._taken.append(load)
 
     def take(self, profile: Profile) -> tuple[Captured, ...]:
@@ -127,8 +140,20 @@ class Captures:
             server=[event for event in of_lines(load.events) if event["time"] >= start_ns],
         )
         frames = None if self._ring is None else [frame for frame in load.frames if frame.at_ns >= start_ns]
-        qlogs = {f".{file.name}": file.read_bytes() for file in sorted(load.qlogs)}
-        return qlogs | kept_files(about, frames, load.keys)
+        logs = {f".{file.name}": file.read_bytes() for file in sorted(load.qlogs)}
+        return logs | load.netlogs | kept_files(about, frames, load.keys)
+
+
+def netlog_part(log: bytes, start: int) -> bytes:
+    """What Chromium's log has from a place on, as a log of its own; empty where that is nothing.
+
+    Of more than `_NETLOG_BYTES` the end: there the measured load is, behind what primed it.
+    """
+    head, events, _ = log.partition(b'"events": [\n')
+    start = max(start, len(head) + len(events), len(log) - _NETLOG_BYTES)
+    begin = start if log[start - 1 : start] == b"\n" else log.find(b"\n", start) + 1
+    whole = log[begin : log.rfind(b",\n")] if events and begin else b""
+    return head + events + whole + b"\n]}\n" if whole else b""
 
 
 def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[Captured, ...]) -> None:

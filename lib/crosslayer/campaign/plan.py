@@ -19,8 +19,8 @@ _ALIASES = 2
 CUBIC = "cubic"
 """What TCP is told to use: Linux's own, and that of quic-go and Chromium over QUIC."""
 
-Kind = Literal["pcap", "qlog"]
-"""What can be kept of a load: packets with the keys that decrypt them, and the protocol's own words."""
+Kind = Literal["pcap", "qlog", "netlog"]
+"""What can be kept of a load: packets with the keys that decrypt them, QUIC's own words, Chromium's."""
 
 _Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 

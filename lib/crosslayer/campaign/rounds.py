@@ -223,7 +223,7 @@ def _round(
         for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
             if result.passed:
                 time.sleep(profile.rtt_ms / 1e3)  # or what closes the connection before is still on the link
-                with captures.load(number, condition, measuring.place(condition)[0]) as load:
+                with captures.load(measuring, condition, number) as load:
                     found = load.rows = measuring.measure(condition, cell, number, position)
             else:
                 why = f"not measured: the link's check failed ({result.verdict})"

@@ -70,9 +70,9 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 )
 @click.option(
     "--capture",
-    metavar="pcap,qlog",
+    metavar="pcap,qlog,netlog",
     help="Keep what each load of the first round sent and got, in OUT/captures: pcap with the keys that decrypt it,"
-    " qlog. `crosslayer show OUT` lists it.",
+    " qlog of both ends, netlog of Chromium. `crosslayer show OUT` lists it.",
 )
 @click.option("--capture-rounds", type=click.IntRange(min=1), help="Of so many rounds of each cell.  [default: 1]")
 @click.option("--mixed", is_flag=True, help="Take workers with other commits or versions too; the campaign says so.")
