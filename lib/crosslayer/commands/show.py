@@ -19,7 +19,7 @@ def command(load: Path, out: Path | None) -> None:
 
     LOAD is a .pcapng file; of a folder, for example a dataset's, the loads that were captured are listed, the slowest
     of each link and page first. The page is one file that needs no network; it is opened where there is a desktop. The
-    same LOAD opens decrypted in Wireshark: the keys of that run are inside.
+    same LOAD opens decrypted in Wireshark and tshark: the keys of that run are inside.
 
     \b
     crosslayer measure --study one-connection --size smoke --capture pcap --out data/raw/mine
