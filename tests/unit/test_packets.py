@@ -174,6 +174,9 @@ def test_what_a_file_says_cannot_leave_its_place(tmp_path: Path) -> None:
     )  # fmt: skip
     page = waterfall(kept(tmp_path, about, frames))
     assert "<script" not in page
+    for row, rtt in (({"page_ms": -1e9, "name_ms": -5.0}, 1e-300), ({"page_ms": 1e18, "started_s": 1e18}, 1e18)):
+        odd = dataclasses.replace(about, profile={"rtt_ms": rtt}, rows={"resolved_loads": [row]})
+        assert "<svg" in waterfall(kept(tmp_path, odd, frames))
     (tmp_path / "load.json").write_text(json.dumps({"condition": 3}))
     with pytest.raises(PacketsError, match=r"load\.json"):
         waterfall(tmp_path / "load.pcapng")

@@ -27,6 +27,7 @@ FOLDER = "captures"
 """Of a dataset: LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and, of each connection, a qlog."""
 
 _NETLOG_BYTES = 800_000
+"""Of a load, besides what Chromium calls constants."""
 _BEFORE_NS = 5_000_000
 """Chromium begins a connection up to 3 ms before its navigation."""
 
@@ -185,6 +186,8 @@ def named(words: str) -> str:
 
 
 def _from(file: Path, size: int) -> str:
+    """Whole lines from a place on."""
     with file.open("rb") as opened:
         opened.seek(size)
-        return opened.read().decode()
+        whole, end, _ = opened.read().rpartition(b"\n")
+        return (whole + end).decode()

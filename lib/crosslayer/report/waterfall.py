@@ -130,11 +130,11 @@ def waterfall(file: Path) -> str:
     marks = {label: at for name, label in _MARKS.items() if (at := _number(row.get(name))) is not None}
     ends += marks.values()
     flows, last = _flows(packets[:PACKETS_MOST], zero_ns, about)
-    end = max(ends, default=last) * 1.04 + 1
+    end = max([0.0, *(ends or [last])]) * 1.04 + 1
     late = sum(at > end for flow in flows for at, _, _ in flow.packets) + max(0, len(packets) - PACKETS_MOST)
     begin = min([0.0, *(at for flow in flows for at, _, _ in flow.packets)])
     rtt = max(0.0, _number(about.profile.get("rtt_ms")) or 0.0)
-    scale = Scale(begin, end)
+    scale, rtts = Scale(begin, end), _rtts(rtt, end)
     page = jinja2.Environment(
         loader=jinja2.PackageLoader("crosslayer.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     ).get_template("waterfall.html")
@@ -154,8 +154,8 @@ def waterfall(file: Path) -> str:
         late=late,
         scale=scale,
         ticks=_ticks(begin, end),
-        rtts=_rtts(rtt, end),
-        every=math.ceil(_RTT_PX * (end - begin) / (rtt * (WIDTH - LABELS))) if rtt else 1,
+        rtts=rtts,
+        every=math.ceil(_RTT_PX * (end - begin) / (rtt * (WIDTH - LABELS))) if rtts else 1,
         sticks=_sticks,
         kinds={kind: colour for kind, colour in KINDS.items() if kind in _kinds(flows)},
         bars={kind: colour for kind, colour in BARS.items() if kind in _bars(spans, about)},
