@@ -21,7 +21,7 @@ from crosslayer.campaign.measurer import Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.links import Profile
-from crosslayer.packets import About, Frame, Ring, kept_files, of_lines, without_nulls
+from crosslayer.packets import About, Frame, Ring, kept_files, of_lines
 
 FOLDER = "captures"
 """Of a dataset: LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and, of each connection, a qlog."""
@@ -135,7 +135,7 @@ class Captures:
             condition=load.condition,
             table=load.table,
             clock=self._plan.clock,
-            profile=without_nulls(asdict(profile)),
+            profile=asdict(profile),
             missing=load.missing,
             rows={table: [dict(row) for row in rows] for table, rows in load.rows.items()},
             server=[event for event in of_lines(load.events) if event["time"] >= start_ns],

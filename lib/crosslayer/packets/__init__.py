@@ -3,7 +3,7 @@
 Nothing here knows what was measured, or reads what a frame carries.
 """
 
-from crosslayer.packets.kept import ABOUT, PACKETS, About, kept_files, of_lines, read_about, read_kept, without_nulls
+from crosslayer.packets.kept import ABOUT, PACKETS, About, kept_files, of_lines, read_about, read_kept
 from crosslayer.packets.pcapng import Frame, PacketsError, Recorded, read_pcapng, write_pcapng
 from crosslayer.packets.ring import Ring
 
@@ -20,6 +20,5 @@ __all__ = [
     "read_about",
     "read_kept",
     "read_pcapng",
-    "without_nulls",
     "write_pcapng",
 ]

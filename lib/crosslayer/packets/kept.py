@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,11 +82,6 @@ def read_about(file: Path) -> About | None:
 def of_lines(lines: str) -> list[dict[str, Any]]:
     """What a file of JSON lines holds."""
     return [json.loads(line) for line in lines.splitlines()]
-
-
-def without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that there are."""
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def _within(frames: list[Frame]) -> list[Frame]:

@@ -150,7 +150,7 @@ def waterfall(file: Path) -> str:
         spans=spans[:_ROWS_MOST],
         server=_served(about, zero_ns, end)[:_ROWS_MOST],
         flows=flows,
-        marks=_apart(marks, scale),
+        marks=sorted(marks.items(), key=lambda mark: mark[1]),
         late=late,
         scale=scale,
         ticks=_ticks(begin, end),
@@ -378,18 +378,6 @@ def _rtts(rtt: float, end: float) -> list[float]:
     if not rtt or end / rtt > _RTTS_MOST:
         return []
     return [n * rtt for n in range(math.floor(end / rtt) + 1)]
-
-
-def _apart(marks: Mapping[str, float], scale: Scale) -> list[tuple[str, float, int]]:
-    """Marks with the line that each label stands on, so that none covers another."""
-    free: list[float] = []
-    found = []
-    for label, at in sorted(marks.items(), key=lambda mark: mark[1]):
-        x, width = scale(at), 7 * len(f"{label} {at:.1f}") + 8
-        line = next((n for n, until in enumerate(free) if until < x - width / 2), len(free))
-        free[line:] = [*([x + width / 2]), *free[line + 1 :]]
-        found.append((label, at, line))
-    return found
 
 
 def _short(label: str, most: int = 36) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crosslayer import pages
 from crosslayer.links import Profile
-from crosslayer.packets import ABOUT, PACKETS, About, PacketsError, Ring, kept_files, of_lines, without_nulls
+from crosslayer.packets import ABOUT, PACKETS, About, PacketsError, Ring, kept_files, of_lines
 from crosslayer.process import run_command
 from crosslayer.testbed import network, private
 from crosslayer.testbed.testbed import Testbed
@@ -54,7 +54,7 @@ def run_on_link(
             frames, missing = ring.take()
             about = About(
                 condition=" ".join(command),
-                profile=without_nulls(asdict(profile)),
+                profile=asdict(profile),
                 missing=missing,
                 server=[] if events is None else of_lines(events.read_text(encoding="utf-8")),
             )
