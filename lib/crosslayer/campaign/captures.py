@@ -150,6 +150,8 @@ def netlog_part(log: bytes, start: int) -> bytes:
 
     Of more than `_NETLOG_BYTES` the end: there the measured load is, behind what primed it.
     """
+    log, ended, _ = log.partition(b'],\n"polledData"')  # of a Chromium that has ended
+    log += b",\n" if ended else b""
     head, events, _ = log.partition(b'"events": [\n')
     start = max(start, len(head) + len(events), len(log) - _NETLOG_BYTES)
     begin = start if log[start - 1 : start] == b"\n" else log.find(b"\n", start) + 1
