@@ -26,6 +26,7 @@ from crosslayer.packets import About, Frame, Ring, kept_files, of_lines
 FOLDER = "captures"
 """Of a dataset: LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and, of each connection, a qlog."""
 
+_VARIABLES = {"pcap": "SSLKEYLOGFILE", "qlog": "QLOGDIR", "netlog": "NETLOGDIR"}
 _NETLOG_BYTES = 800_000
 """Of a load, besides what Chromium calls constants."""
 _BEFORE_NS = 5_000_000
@@ -66,28 +67,27 @@ class Captures:
         self._events: Path | None = None
         self._ring: Ring | None = None
         self._taken: list[Taking] = []
-        self._environment: dict[str, str] = {}
 
     def __enter__(self) -> Self:
+        self._forget()  # what the user's own shell asks for is no part of a plan
         if not self._plan.capture:
             return self
         for folder in (self._qlogs, self._netlogs):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._keys.touch(mode=0o600)
-        if "pcap" in self._plan.capture:
-            self._environment["SSLKEYLOGFILE"] = str(self._keys)
-        if "qlog" in self._plan.capture:
-            self._environment["QLOGDIR"] = str(self._qlogs)
-        if "netlog" in self._plan.capture:
-            self._environment["NETLOGDIR"] = str(self._netlogs)
-        os.environ.update(self._environment)
+        for kind, place in (("pcap", self._keys), ("qlog", self._qlogs), ("netlog", self._netlogs)):
+            if kind in self._plan.capture:
+                os.environ[_VARIABLES[kind]] = str(place)
         return self
 
     def __exit__(self, *_fault: object) -> None:
-        for name in self._environment:
-            os.environ.pop(name, None)
+        self._forget()
         if self._ring is not None:
             self._ring.close()
+
+    def _forget(self) -> None:
+        for name in _VARIABLES.values():
+            os.environ.pop(name, None)
 
     def ready(self, events: Path) -> None:
         """The testbed is there: this process is in the client's namespace, and the server writes to `events`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,8 +17,10 @@ def key_log() -> TextIO | None:
 
 
 @cache
-def _opened(name: str) -> TextIO:
-    return Path(name).open("a", encoding="ascii")  # for the life of the process
+def _opened(name: str) -> TextIO | None:
+    with suppress(OSError):  # as curl and browsers do
+        return Path(name).open("a", encoding="ascii")  # for the life of the process
+    return None
 
 
 def wants_qlog() -> bool:
@@ -30,4 +33,5 @@ def keep_qlog(qlog: dict[str, Any] | None) -> None:
     if qlog is None or not qlog["traces"]:
         return
     connection = qlog["traces"][0]["common_fields"]["ODCID"]
-    Path(os.environ["QLOGDIR"], f"{connection}_client.qlog").write_text(json.dumps(qlog), encoding="utf-8")
+    with suppress(OSError):
+        Path(os.environ["QLOGDIR"], f"{connection}_client.qlog").write_text(json.dumps(qlog), encoding="utf-8")

@@ -31,6 +31,8 @@ def run_on_link(
         keys.touch(mode=0o600)
         os.environ["SSLKEYLOGFILE"] = str(keys)
     environment = dict(os.environ, CROSSLAYER_SERVER=network.SERVER_ADDRESS)
+    if capture is None:
+        os.environ.pop("SSLKEYLOGFILE", None)  # the command's, where the user's shell has one, and not the server's
     del environment[private.MARK]  # a `crosslayer` that the command starts makes namespaces of its own
     with contextlib.ExitStack() as stack:
         testbed = stack.enter_context(Testbed(backend if profile.shaped else "plain"))
