@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crosslayer.testbed.tap import Rule, Seen, lateness
+from crosslayer.packets import Frame
+from crosslayer.testbed.tap import Rule, lateness
 
 MS = 1_000_000
 BYTES = 1250
@@ -13,8 +14,12 @@ RULE = Rule(delay_ms=10.0, rate_mbit=10.0)
 """A frame takes a millisecond."""
 
 
-def at(moments_ms: list[float], frames: list[bytes] = FRAMES) -> list[Seen]:
-    return [Seen(round(moment * MS), BYTES, frame) for moment, frame in zip(moments_ms, frames, strict=False)]
+def seen(moment_ms: float, frame: bytes) -> Frame:
+    return Frame(round(moment_ms * MS), "to-client", False, frame, BYTES)
+
+
+def at(moments_ms: list[float], frames: list[bytes] = FRAMES) -> list[Frame]:
+    return [seen(moment, frame) for moment, frame in zip(moments_ms, frames, strict=False)]
 
 
 def test_packets_that_queue_go_out_one_after_the_other() -> None:
@@ -28,7 +33,7 @@ def test_without_a_rate_there_is_the_delay_alone() -> None:
 
 
 def test_what_did_not_go_out_has_no_value_and_yet_its_time_at_the_rate() -> None:
-    assert lateness(at([0, 0, 0]), [Seen(13 * MS, BYTES, FRAMES[2])], RULE) == pytest.approx([0])
+    assert lateness(at([0, 0, 0]), [seen(13, FRAMES[2])], RULE) == pytest.approx([0])
 
 
 def test_the_same_bytes_twice_are_two_packets() -> None:

@@ -161,6 +161,7 @@ class Browser:
             f"--ignore-certificate-errors-spki-list={spki}",
             f"--origin-to-force-quic-on={','.join(quic)}",
             f"--host-resolver-rules={','.join(rules)}",
+            *_netlog(folder),
             *extra_flags,
         ):
             options.add_argument(flag)
@@ -302,6 +303,12 @@ class Browser:
                 self._driver.switch_to.window(self._base)
             with contextlib.suppress(*_FAULTS):
                 self._driver.browser.remove_user_context(context)  # closes its tabs too
+
+
+def _netlog(folder: Path) -> tuple[str, ...]:
+    """The switch that has Chromium write its log to the folder that NETLOGDIR names; none where it names none."""
+    logs = os.environ.get("NETLOGDIR")
+    return (f"--log-net-log={Path(logs, folder.name)}.netlog",) if logs else ()
 
 
 def _settle() -> bool:

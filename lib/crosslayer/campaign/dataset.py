@@ -94,6 +94,10 @@ class Campaign:
     """By which it was measured."""
     congestion_control: str = ""
     """Of TCP, as the plan has it; empty where the plan had none and the machine's own was in force."""
+    capture: tuple[str, ...] = ()
+    """What was kept of loads besides their rows."""
+    capture_rounds: int = 1
+    """Of how many rounds of each cell."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the study."""
     options_changed: dict[str, Any] = field(default_factory=dict)

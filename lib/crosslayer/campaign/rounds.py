@@ -13,6 +13,7 @@ from typing import Any
 from crosslayer import pages, places
 from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign import provenance
+from crosslayer.campaign.captures import Captured, Captures
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
@@ -23,7 +24,7 @@ from crosslayer.machine import Meter
 from crosslayer.places import PlaceError
 from crosslayer.process import ProcessDied
 from crosslayer.stub import stub_version
-from crosslayer.testbed import LinkCheck, Testbed, network
+from crosslayer.testbed import LinkCheck, Testbed, network, private
 from crosslayer.testbed.errors import TestbedError
 
 
@@ -60,6 +61,8 @@ class Part:
     """Of everything that took part in it, by name."""
     host: provenance.Host | None = None
     """The machine it was measured on; None for this one."""
+    captured: tuple[Captured, ...] = ()
+    """Files of its loads, where the plan asks for them."""
 
 
 _STEP_NS = 1_000_000
@@ -106,12 +109,14 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
         left = len(todo)
         try:
             with (
+                Captures(job.plan, private.ROOT) as captures,
                 Testbed(job.backend, congestion_control=job.plan.congestion_control) as testbed,
                 testbed.serve(
                     served, spec_dir=spec_dir, own=job.own_pages, **job.measurer.server_options(job.plan)
                 ) as far_end,
                 job.measurer(Bench(job.plan, job.campaign, specs, *far_end, programs, testbed.folder)) as measuring,
             ):
+                captures.ready(far_end[0].events_file)
                 over = testbed.backend
                 in_force = {
                     "link_kernel": over.version,
@@ -130,9 +135,10 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                 while todo:
                     number, cell = todo[0]
                     with _clock_unset():
-                        rows, failures = _round(job, testbed, measuring, number, cell)
+                        rows, failures = _round(job, testbed, measuring, captures, number, cell)
                     testbed.raise_if_dead()  # what it measured last is not to be believed then
-                    yield Part(cell, number, rows, failures, *told)
+                    captured = captures.take(job.profiles[cell.link])
+                    yield Part(cell, number, rows, failures, *told, captured=captured)
                     todo.popleft()
                     measured = True
         except (ProcessDied, TestbedError) as died:
@@ -195,7 +201,9 @@ def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Ite
             measuring.warm_up()
 
 
-def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: Cell) -> tuple[Rows, int]:
+def _round(
+    job: Job, testbed: Testbed, measuring: Measurer, captures: Captures, number: int, cell: Cell
+) -> tuple[Rows, int]:
     """One repetition of one cell: the link's check, every condition once, and the link's check again.
 
     Where that fails, what was measured stays in the rows and their error says that it is not to be believed. The rows
@@ -216,8 +224,8 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
         for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
             if result.passed:
                 time.sleep(profile.rtt_ms / 1e3)  # or what closes the connection before is still on the link
-                with testbed.watched() as late:
-                    found = measuring.measure(condition, cell, number, position)
+                with testbed.watched() as late, captures.load(measuring, condition, number) as load:
+                    found = load.rows = measuring.measure(condition, cell, number, position)
                 of_wire = where | {"position": position}
                 rows.setdefault("wire", []).extend(of_wire | asdict(way) for way in late)
             else:

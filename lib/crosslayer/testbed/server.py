@@ -177,6 +177,8 @@ class Server(Process):
     control_path: Path
     certificates: Certificates
     """Those of the run, for whoever else is to show browsers the server's certificate."""
+    events_file: Path
+    """What it reports, a line of JSON each."""
 
     @classmethod
     def start(
@@ -245,7 +247,7 @@ class Server(Process):
         server.addresses = dict(addresses)
         server.ca_file, server.spki = certificates.ca_file, certificates.spki
         server.certificates = certificates
-        server.zone, server.control_path = zone, control
+        server.zone, server.control_path, server.events_file = zone, control, events
         server.follow(events)
         server.connect(control)
         return server

@@ -179,7 +179,7 @@ class Testbed:
         if tap is None or profile is None or not ruled or profile.cross_traffic:
             yield found
             return
-        tap.clear()
+        tap.start()
         yield found
         down_ms, up_ms = self._delays[profile.name]
         found += tap.lateness(Rule(down_ms, profile.download_mbit), Rule(up_ms, profile.upload_mbit))

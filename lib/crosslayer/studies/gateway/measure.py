@@ -124,7 +124,7 @@ def told(
     queries = [event for event in events if isinstance(event, QueryEvent)]
     own = {resource.path for resource in page.resources}  # DoH3 has the page's host too
     requests = [e for e in events if isinstance(e, RequestEvent) and e.host == page.host and e.path in own]
-    over = {event.remote for event in (*queries, *requests)}
+    over = {query.remote for query in queries} | {request.remote for request in requests}
     evidence = load_evidence(events, page, early_data=False, resumed=False, validated=False)
     evidence["connection_count"] = len(over)
     kinds = Counter(query.type for query in queries)
