@@ -69,7 +69,7 @@ func startGateway(t *testing.T, connection pageConnection) *gatewayed {
 	transport := &http3.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName},
 		Dial: func(ctx context.Context, _ string, config *tls.Config, settings *quic.Config) (*quic.Conn, error) {
-			return quic.DialAddrEarly(ctx, g.gateway.socket.LocalAddr().String(), config, settings)
+			return quic.DialAddr(ctx, g.gateway.socket.LocalAddr().String(), config, settings)
 		},
 	}
 	t.Cleanup(func() { transport.Close() })

@@ -105,7 +105,7 @@ func TestTokenEvent(t *testing.T) {
 	s := start(t, nil, "")
 	for range 12 {
 		seen := &received{}
-		transport := s.Client().H3Transport(s.addresses["h3/udp"])
+		transport := s.Client().H3Transport(s.addresses["h3/udp"], false)
 		transport.QUICConfig.Tracer = func(context.Context, bool, quic.ConnectionID) qlogwriter.Trace { return seen }
 		response, err := transport.RoundTrip(request(t, http.MethodGet, "/"))
 		if err != nil {
