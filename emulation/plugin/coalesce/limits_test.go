@@ -81,7 +81,7 @@ func TestSlowPost(t *testing.T) {
 // A request over HTTP/3 whose header never comes ends with its stream.
 func TestSlowHeader(t *testing.T) {
 	s := start(t, map[string]string{"read_timeout": "300ms"}, "")
-	conn := s.Client().Dial(t, s.addresses["h3/udp"], "h3")
+	conn := s.Client().Connect(t, s.addresses["h3/udp"], "h3")
 	h3 := (&http3.Transport{}).NewClientConn(conn)
 	stream, err := conn.OpenStream()
 	if err != nil {
