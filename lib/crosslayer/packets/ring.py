@@ -67,6 +67,7 @@ class Ring:
             request = struct.pack("=IIII", _BLOCK_BYTES, blocks, frame_bytes, frames)
             self._socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
             self._memory = mmap.mmap(self._socket.fileno(), blocks * _BLOCK_BYTES)
+            self._memory.madvise(mmap.MADV_DONTFORK)  # User-Mode Linux ends where it has to copy such a mapping
             if device:
                 self._socket.bind((device, _ETH_P_ALL))
         except OSError as fault:

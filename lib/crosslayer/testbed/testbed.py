@@ -48,7 +48,7 @@ class Testbed:
         network.build(congestion_control)
         self.backend = backends.open_backend(backend)
         self._prober = Prober()
-        # netem in this kernel has no process that must wake up, and a guest's kernel no memory that a ring can share.
+        # netem in this kernel has no process that must wake up.
         self._tap = Tap() if self.backend.name == "uml" else None
         self._delays: dict[str, tuple[float, float]] = {}
         self._servers: list[Server] = []

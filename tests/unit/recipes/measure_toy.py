@@ -30,7 +30,7 @@ class FakeTestbed:
 
     @contextlib.contextmanager
     def serve(self, pages, **options):
-        yield None, {}
+        yield SimpleNamespace(events_file=Path()), {}
 
     def raise_if_dead(self):
         pass
