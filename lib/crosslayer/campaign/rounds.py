@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class Job:
     backend: str
     own_pages: tuple[Path, ...] = ()
     """Folders of pages beside the project's."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of what took part in the campaign so far, by name; empty where it is new."""
 
 
 @dataclass(frozen=True, slots=True)

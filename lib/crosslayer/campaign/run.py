@@ -80,7 +80,8 @@ def measure(
         ]
         if todo:
             _check_room(folder)
-            job = Job(plan, campaign, todo, measurer, dict(profiles), backend, own_pages)
+            versions = store.fact("versions") or {}
+            job = Job(plan, campaign, todo, measurer, dict(profiles), backend, own_pages, versions)
             failures = _keep_all(store, folder, job, source, say)
             store.set_fact("ended", _now())
             if failures:
