@@ -74,7 +74,7 @@ class Ring:
             raise PacketsError(
                 f"packets cannot be captured here ({os.strerror(fault.errno or 0)})",
                 where="AF_PACKET",
-                next_step="Run inside the testbed, or without --capture.",
+                next_step="Run inside the testbed, on a kernel with packet sockets (CONFIG_PACKET) and 32 MB to spare.",
             ) from None
         self._next = 0
 

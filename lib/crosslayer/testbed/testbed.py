@@ -48,8 +48,7 @@ class Testbed:
         network.build(congestion_control)
         self.backend = backends.open_backend(backend)
         self._prober = Prober()
-        # netem in this kernel has no process that must wake up.
-        self._tap = Tap() if self.backend.name == "uml" else None
+        self._tap: Tap | None = None
         self._delays: dict[str, tuple[float, float]] = {}
         self._servers: list[Server] = []
         self._checks: list[LinkCheck] = []
@@ -173,12 +172,14 @@ class Testbed:
         shaping, with jitter, with a queue of its own); and beside cross-traffic, whose packets would be counted too.
         """
         found: list[Lateness] = []
-        profile, tap = self.profile, self._tap
+        profile = self.profile
         stages = profile.stages() if profile is not None else ((), ())
         ruled = profile is not None and not profile.jitter_ms and all(len(way) == 1 for way in stages)
-        if tap is None or profile is None or not ruled or profile.cross_traffic:
+        # netem in this kernel has no process that must wake up.
+        if self.backend.name != "uml" or profile is None or not ruled or profile.cross_traffic:
             yield found
             return
+        tap = self._tap = self._tap or Tap()
         tap.start()
         yield found
         down_ms, up_ms = self._delays[profile.name]
