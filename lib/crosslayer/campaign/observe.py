@@ -212,7 +212,10 @@ class KeptBrowser:
             self._processes += 1
             bench = self._bench
             folder = bench.folder / f"{self._name}-{self._processes}"
-            self._browser = Browser(bench.programs, folder=folder, spki=bench.server.spki, **self._options)
+            spares = bench.plan.clock != "virtual"
+            self._browser = Browser(
+                bench.programs, folder=folder, spki=bench.server.spki, spare_renderers=spares, **self._options
+            )
             self._warm_up(self._browser)
         return self._browser
 
