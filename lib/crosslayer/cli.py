@@ -17,7 +17,7 @@ CANNOT_MEASURE = 3
 """Exit status where the machine cannot provide the testbed; nothing was measured then."""
 
 COMMANDS = (
-    "doctor", "link", "measure", "export", "figures", "claims", "report", "rounds", "import",
+    "doctor", "link", "measure", "export", "figures", "claims", "report", "show", "rounds", "import",
     "page", "discover", "stub",
 )  # fmt: skip
 _OLD = {"plan": "rounds"}

@@ -117,10 +117,16 @@ class Process:
             raise ProcessDied(self.name, status, where=str(self.log), next_step=self._quoted())
 
     def connect(self, control: Path) -> dict[str, Any]:
-        """Wait for its control socket, and give it the command `ready`; returns the answer."""
+        """Wait for its control socket, and give it the command `ready`; returns the answer.
+
+        Its `fault` where it does not get there, also where it ends after the socket is there.
+        """
         self.wait_until(lambda: self._connected(control))
         try:
             return self.command("ready")
+        except ProcessDied as died:
+            self.stop()
+            raise self.failure(died.what) from None
         except BaseException:
             self.stop()
             raise

@@ -34,6 +34,15 @@ class Http3(StrEnum):
     ZERO_RTT = "0-rtt"
 
 
+class Way(StrEnum):
+    """Which way packets cross the link."""
+
+    UP = "up"
+    """To the server."""
+    DOWN = "down"
+    """To the client."""
+
+
 class Clock(StrEnum):
     """By which clock was measured."""
 

@@ -1,15 +1,17 @@
 """What measuring by the virtual clock gives and costs, on a machine that this benchmark keeps busy itself.
 
     python -m tests.benchmarks.bench_virtual [--write] [--rounds 8] [--jobs 2] [--links fiber,4g] [--pages example.org]
-    python -m tests.benchmarks.bench_virtual [--write] --of data/raw/coalescing-virtual   judge a campaign that is there
+    python -m tests.benchmarks.bench_virtual [--write] --of BUSY [--idle IDLE]    judge campaigns that are there
 
 Two loops per core compute for nothing while the guest starts and a `coalescing` campaign is measured; then the same
-plan once more without them. Must hold (issue "two clocks") is what `LIMITS` says.
+plan once more without them. `--of` takes two campaigns of one plan, as two runs of `make reproduce CLOCK=virtual` leave
+them. Must hold (issue "two clocks") is what `LIMITS` says.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import statistics
 import subprocess
@@ -17,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +125,29 @@ def saved(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (row["link"], row["page"]))
 
 
+def campaign(folder: Path) -> dict[str, Any]:
+    """What a dataset says of itself."""
+    said: dict[str, Any] = json.loads((folder / "campaign.json").read_text(encoding="utf-8"))
+    return said
+
+
+def minutes(folder: Path) -> float:
+    """From a campaign's start to its end, min."""
+    begin, end = (datetime.fromisoformat(campaign(folder)[key]) for key in ("started", "ended"))
+    return (end - begin).total_seconds() / 60
+
+
+def found(busy: Path, idle: Path) -> dict[str, Any]:
+    """What two campaigns of one plan show, measured while the machine was busy and while it was not."""
+    return {"exchanges": exchanges(busy), "loads": loads(idle, busy), "response_start_saved": saved(busy)}
+
+
 def main() -> None:
     """Measure twice, and say what came out; or say it of one campaign that is there."""
-    if (there := words("--of", "")) and (folder := Path(there)):
-        found = {"exchanges": exchanges(folder), "loads": loads(folder, folder), "response_start_saved": saved(folder)}
-        report("virtual", {"campaign": folder.name, "limits": LIMITS} | found)
+    if there := words("--of", ""):
+        folders = {"busy": Path(there), "idle": Path(words("--idle", there))}
+        took = {f"campaign_{kind}_minutes": minutes(folder) for kind, folder in folders.items()}
+        report("virtual", {"plan": campaign(folders["busy"])["plan"], "limits": LIMITS} | took | found(**folders))
         return
     jobs = option("--jobs", os.cpu_count() or 1)
     links = words("--links", "fiber,cable,dsl,4g,4g-medium")
@@ -147,10 +168,8 @@ def main() -> None:
                 "testbed_up_s": up_s,
                 "campaign_busy_minutes": busy_s / 60,
                 "campaign_idle_minutes": idle_s / 60,
-                "exchanges": exchanges(folders["busy"]),
-                "loads": loads(folders["idle"], folders["busy"]),
-                "response_start_saved": saved(folders["busy"]),
-            },
+            }
+            | found(**folders),
         )
 
 

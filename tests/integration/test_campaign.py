@@ -239,6 +239,7 @@ def test_no_namespaces_and_no_backend_are_exit_status_3(crosslayer: Run, tmp_pat
         ("address-token", "fiber", {"main", "no-token"}),
         ("one-connection", "fiber", {"main", "no-token", "at-once", "at-once-no-token", "settings"}),
         ("combinations", "fiber", {"main", "before ticket", "before early-data"}),
+        ("gateway", "fiber", {"main", "gateway-two", "gateway-one"}),
     ],
 )
 def test_a_question_is_measured_with_the_evidence_it_needs(
@@ -248,7 +249,8 @@ def test_a_question_is_measured_with_the_evidence_it_needs(
     command += ["--pages", "wikipedia.org" if study == "one-connection" else "example.org"]
     subprocess.run([*CROSSLAYER, *command], check=True, capture_output=True, timeout=300)
     dataset = Dataset.open(tmp_path / study, every_round=True)
-    loads = {"early-data": "page_loads", "address-token": "page_loads", "one-connection": "resolved_loads"}
+    loads = dict.fromkeys(("early-data", "address-token", "gateway"), "page_loads")
+    loads["one-connection"] = "resolved_loads"
     rows = dataset.table(loads.get(study, "dns_exchanges")).collect()
     assert rows["error"].null_count() == rows.height
     assert variants <= set(rows["variant"])

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from crosslayer.campaign import rounds
+from crosslayer.campaign.captures import Captures
 from crosslayer.campaign.plan import Cell
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import find_kernel, inside, run_attached
@@ -82,12 +83,13 @@ class Measuring:
 def measure() -> dict[str, list[str | None]]:
     """What is said of each of three rounds, the link broken in the second."""
     job: Any = SimpleNamespace(plan=sized("coalescing", "smoke"), campaign="c", profiles={LINK.name: LINK})
+    captures = Captures(job.plan, private.ROOT)
     cell, said = Cell(LINK.name, "example.org"), {}
     with Testbed() as testbed:
         testbed.set_link(LINK)
         for kind in BREAKS:
             measuring: Any = Measuring(kind)
-            found = [rounds._round(job, testbed, measuring, number, cell)[0] for number in range(3)]
+            found = [rounds._round(job, testbed, measuring, captures, number, cell)[0] for number in range(3)]
             said[kind] = [rows["tcp_rtts"][0]["error"] for rows in found]
     return said
 

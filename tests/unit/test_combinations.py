@@ -51,6 +51,8 @@ def measured(rounds: int = ROUNDS) -> Inputs:
                             exchanges.append(at | shared | {"resumption": "none", "warming": True, "total_ms": 1e6})
                 by_stub = {"protocol": "DoQ", "variant": "quic-go", "resumption": "none", "warming": False}
                 exchanges.append(at | by_stub | {"total_ms": 2 * rtt - 1.4, "handshake_ms": rtt - 1})
+                as_browser = by_stub | {"variant": "quic-go-x25519mlkem768"}
+                exchanges.append(at | as_browser | {"total_ms": 2 * rtt - 1.1, "handshake_ms": rtt - 0.7})
                 for (h3, variant), rtts in LOAD_RTTS.items():
                     stall = page == "wikipedia.org" and variant == "no-token"
                     plt = constant + (rtts + stall) * rtt + noise.normal(0, 0.2)
@@ -147,11 +149,18 @@ def test_a_returning_visitors_doq_costs_nothing_and_doh_still_two_round_trips(in
 
 
 def test_what_our_client_adds_is_told_apart_from_the_transport(inputs: Inputs) -> None:
-    found = drawn("implementations", inputs).filter(source="pooled")
+    found = drawn("implementations", inputs).filter(source="pooled", client="aioquic")
     assert dict(found.select("measure", "median").iter_rows()) == {
         "handshake": pytest.approx(1.0, abs=0.1),
         "whole exchange": pytest.approx(1.4, abs=0.1),
     }
+
+
+def test_a_like_for_like_key_share_is_told_apart(inputs: Inputs) -> None:
+    found = drawn("implementations", inputs)
+    like = found.filter(pl.col("client") == "quic-go with the browser's key share")
+    assert like["median"].to_list() == pytest.approx([0.3] * like.height)
+    assert like.height == 2 * (len(RTT_MS) + 1)
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)

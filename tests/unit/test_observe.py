@@ -86,7 +86,7 @@ def test_the_ticket_is_refused_after_the_priming_and_of_no_other_kind(monkeypatc
         close_connections=lambda _listener: done.append("close"),
         rotate_ticket_keys=lambda: done.append("rotate"),
     )
-    loads = Loads(SimpleNamespace(server=server))  # type: ignore[arg-type]
+    loads = Loads(SimpleNamespace(server=server, addresses={}))  # type: ignore[arg-type]
     for kind in (LoadKind("0-rtt", "main", None), REFUSED):
         done.clear()
         loads._load(Primed(), PAGE, kind)

@@ -79,6 +79,13 @@ def test_one_that_is_never_ready_is_stopped(tmp_path: Path, monkeypatch: pytest.
     assert program._process.returncode == -signal.SIGTERM
 
 
+def test_one_that_ends_once_it_can_be_reached_did_not_start(tmp_path: Path) -> None:
+    control = tmp_path / "control"
+    program = start(tmp_path, COMMANDED.replace('"die"', '"ready"'), str(control))
+    with pytest.raises(ProgramError, match=r"the program ended with status 7\. Its last words: so it ends"):
+        program.connect(control)
+
+
 def test_commands_are_answered_refused_or_the_program_is_dead(tmp_path: Path) -> None:
     control = tmp_path / "control"
     with start(tmp_path, COMMANDED, str(control)) as program:

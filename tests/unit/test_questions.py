@@ -30,6 +30,7 @@ QUESTIONS = {
     "key-share": "key-share-cost",
     "address-token": "token-worth",
     "one-connection": "one-connection-worth",
+    "gateway": "gateway-worth",
     "loss": "loss-early-data",
 }
 ROUNDS = 30

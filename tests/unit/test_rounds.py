@@ -13,6 +13,7 @@ import pytest
 
 from crosslayer import places
 from crosslayer.campaign import provenance, rounds
+from crosslayer.campaign.captures import Captures
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.tables import TABLES
 from crosslayer.links import Profile, load_profiles
@@ -42,6 +43,7 @@ def a_testbed() -> Testbed:
     """One without namespaces."""
     made = object.__new__(Testbed)
     made._prober, made._servers, made._checks, made.profile = None, [], [], None  # type: ignore[assignment]
+    made._tap = None
     made._delays = {FIBER.name: (0.0, 0.0)}
     made.backend = SimpleNamespace(name="netem", raise_if_dead=lambda: None, apply=lambda *_: None)  # type: ignore[assignment]
     made._calibrate = lambda _profile: None  # type: ignore[method-assign]
@@ -82,7 +84,8 @@ def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], 
     bench.set_link(FIBER)
     bench.take_checks()
     verdicts.extend(said)
-    rows, failed = rounds._round(job, bench, Measuring(), 3, Cell(FIBER.name, "example.org"))  # type: ignore[arg-type]
+    captures = Captures(plan, Path("not written to"))
+    rows, failed = rounds._round(job, bench, Measuring(), captures, 3, Cell(FIBER.name, "example.org"))  # type: ignore[arg-type]
     assert [row["verdict"] for row in rows["link_checks"]] == said
     assert {(row["round"], row["page"], row["campaign"]) for row in rows["link_checks"]} == {(3, "example.org", "c")}
     assert failed == failures

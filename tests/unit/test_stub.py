@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from crosslayer.dns import Protocol, Resolver, Resumption
-from crosslayer.stub import QueryMetrics, StubError, StubSettings, parse_metrics
+from crosslayer.stub import Gateway, QueryMetrics, StubError, StubSettings, parse_metrics
+from crosslayer.words import Sharing
 
 ROW: dict[str, Any] = {
     "time": 1700000000000000000, "client": "127.0.0.1:40000", "client_protocol": "udp", "name": "www.example.org.",
@@ -45,6 +46,16 @@ def test_settings_towards_a_server(protocol: Protocol, url: str) -> None:
 def test_what_is_not_set_is_left_to_the_stub() -> None:
     words = StubSettings("quic://192.0.2.1").words()
     assert not {"--ca", "--server-name", "--resumption"} & set(words)
+
+
+def test_a_gateway_is_part_of_the_settings() -> None:
+    gateway = Gateway("127.0.0.1:443", Path("/server.pem"), Path("/server.key"), Sharing.SHARED)
+    words = StubSettings("h3://192.0.2.1", gateway=gateway).words()
+    options = dict(zip(words[::2], words[1::2], strict=True))
+    assert options | {
+        "--gateway": "127.0.0.1:443", "--certificate": "/server.pem", "--key": "/server.key",
+        "--page-connection": "shared",
+    } == options  # fmt: skip
 
 
 def test_an_ipv6_server_is_written_in_brackets() -> None:

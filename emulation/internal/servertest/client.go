@@ -36,14 +36,18 @@ func (c Client) Config(alpn ...string) *tls.Config {
 	return config
 }
 
-// H3Transport sends requests for every host to one address.
-func (c Client) H3Transport(address string) *http3.Transport {
+// H3Transport sends requests for every host to one address, early data where early says so; else see Connect.
+func (c Client) H3Transport(address string, early bool) *http3.Transport {
+	dial := quic.DialAddr
+	if early {
+		dial = quic.DialAddrEarly
+	}
 	return &http3.Transport{
 		TLSClientConfig:    c.TLS,
 		QUICConfig:         &quic.Config{TokenStore: c.Tokens},
 		DisableCompression: true,
 		Dial: func(ctx context.Context, _ string, tlsConfig *tls.Config, config *quic.Config) (*quic.Conn, error) {
-			return quic.DialAddrEarly(ctx, address, tlsConfig, config)
+			return dial(ctx, address, tlsConfig, config)
 		},
 	}
 }
@@ -63,9 +67,23 @@ func (c Client) H2Transport(address string) *http.Transport {
 // Dial opens a QUIC connection, with early data where there is a ticket for it.
 func (c Client) Dial(t *testing.T, address, alpn string) *quic.Conn {
 	t.Helper()
+	return c.opened(t, quic.DialAddrEarly, address, alpn)
+}
+
+// Connect opens one and waits for its handshake: a stream that is opened before races with the server's transport
+// parameters inside quic-go (its issue 4303).
+func (c Client) Connect(t *testing.T, address, alpn string) *quic.Conn {
+	t.Helper()
+	return c.opened(t, quic.DialAddr, address, alpn)
+}
+
+type dialer func(context.Context, string, *tls.Config, *quic.Config) (*quic.Conn, error)
+
+func (c Client) opened(t *testing.T, dial dialer, address, alpn string) *quic.Conn {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	conn, err := quic.DialAddrEarly(ctx, address, c.Config(alpn), &quic.Config{TokenStore: c.Tokens})
+	conn, err := dial(ctx, address, c.Config(alpn), &quic.Config{TokenStore: c.Tokens})
 	if err != nil {
 		t.Fatal(err)
 	}

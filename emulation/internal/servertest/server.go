@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,9 +51,14 @@ func Main(m *testing.M, plugins ...string) {
 	os.Exit(m.Run())
 }
 
+// starting is held while a server starts: CoreDNS listens before all of its plugins are set up, transfer among them.
+var starting sync.RWMutex
+
 // acknowledge is a plugin that answers NOTIFY, which file drops, and leaves the rest to the next.
 func acknowledge(next plugin.Handler) plugin.Handler {
 	return plugin.HandlerFunc(func(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		starting.RLock() // to come after the start
+		defer starting.RUnlock()
 		if r.Opcode != dns.OpcodeNotify {
 			return next.ServeDNS(ctx, w, r)
 		}
@@ -95,7 +101,9 @@ func (f *Folder) Write(name, text string) {
 // Start runs CoreDNS with a Corefile; files are named without their folder, e.g. " cert.pem".
 func (f *Folder) Start(corefile string) *caddy.Instance {
 	f.t.Helper()
+	starting.Lock()
 	instance, err := caddy.Start(f.Input(corefile))
+	starting.Unlock()
 	if err != nil {
 		f.t.Fatal(err)
 	}

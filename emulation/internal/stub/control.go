@@ -12,7 +12,7 @@ func (s *stub) commands() control.Commands {
 			}{control.OK, s.reset(forget)}
 		}
 	}
-	return control.Commands{
+	commands := control.Commands{
 		"ready": func([]byte) any {
 			return struct {
 				control.Reply
@@ -34,4 +34,13 @@ func (s *stub) commands() control.Commands {
 			}{control.OK, s.metrics.queries.Load(), s.metrics.failures.Load(), len(s.slots), s.upstream.census()}
 		},
 	}
+	if s.gateway != nil {
+		commands["carried"] = func([]byte) any {
+			return struct {
+				control.Reply
+				Requests map[uint16]int `json:"requests"`
+			}{control.OK, s.gateway.ports()}
+		}
+	}
+	return commands
 }

@@ -418,19 +418,7 @@ func startStub(t *testing.T, url string, c credentials, options ...string) *runn
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, err := s.upstream.resolve(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	up, err := newExchanger(s, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := openMetrics(metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := newStub(s, up, rows)
+	st, err := open(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/quic-go/qlog"
 )
 
 // Error codes of DNS over QUIC (RFC 9250, section 4.3).
@@ -41,6 +42,7 @@ type quicDialer struct {
 	idle    time.Duration
 	tls     *tls.Config
 	early   bool
+	pages   bool // pages are loaded over it
 }
 
 // connect returns once the handshake is complete or, with a ticket that allows it, early data can be sent. The server may
@@ -68,6 +70,11 @@ func (d quicDialer) connect(ctx context.Context, kept *keepsake, alpn string, un
 		DisablePathMTUDiscovery: true, // its probes would share the link with what is measured
 		MaxIncomingStreams:      -1,
 		MaxIncomingUniStreams:   uniStreams,
+		Tracer:                  qlog.DefaultConnectionTracer, // where QLOGDIR is set
+	}
+	if d.pages {
+		config.InitialStreamReceiveWindow, config.MaxStreamReceiveWindow = pageStreamWindow, pageStreamWindow
+		config.InitialConnectionReceiveWindow, config.MaxConnectionReceiveWindow = pageConnectionWindow, pageConnectionWindow
 	}
 	secured := d.tls.Clone()
 	secured.NextProtos = []string{alpn}

@@ -23,19 +23,7 @@ func Run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	address, err := s.upstream.resolve(ctx)
-	if err != nil {
-		return err
-	}
-	up, err := newExchanger(s, address)
-	if err != nil {
-		return err
-	}
-	rows, err := openMetrics(s.metrics)
-	if err != nil {
-		return err
-	}
-	st, err := newStub(s, up, rows)
+	st, err := open(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -52,6 +40,31 @@ func Run(ctx context.Context, arguments []string) error {
 	log.Printf("answering on %s, asking %s", st.udp.LocalAddr(), s.url)
 	<-ctx.Done()
 	return nil
+}
+
+// open makes the stub that the settings name, all its sockets bound; nobody is answered before serve.
+func open(ctx context.Context, s settings) (*stub, error) {
+	address, err := s.upstream.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	up, err := newExchanger(s, address)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := openMetrics(s.metrics)
+	if err != nil {
+		return nil, err
+	}
+	st, err := newStub(s, up, rows)
+	if err != nil || !s.gateway.IsValid() {
+		return st, err
+	}
+	if st.gateway, err = newGateway(s, address.Addr(), up.(*session)); err != nil {
+		st.close()
+		return nil, err
+	}
+	return st, nil
 }
 
 // version names what the stub is made of.

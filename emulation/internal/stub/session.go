@@ -360,7 +360,10 @@ func newExchanger(s settings, address netip.AddrPort) (exchanger, error) {
 		return nil, err
 	}
 	streams.tls = config
-	packets := quicDialer{address: address, timeout: s.timeout, idle: s.idleTimeout, tls: config, early: s.resumption == resumeEarly}
+	packets := quicDialer{
+		address: address, timeout: s.timeout, idle: s.idleTimeout, tls: config,
+		early: s.resumption == resumeEarly, pages: s.gateway.IsValid(),
+	}
 	switch s.upstream.protocol {
 	case doT:
 		return s.over(streams.dial), nil

@@ -144,11 +144,16 @@ type settings struct {
 	postQuantum   bool
 	control       string
 	metrics       string
+
+	gateway        netip.AddrPort // invalid where there is none
+	certificate    string
+	key            string
+	pageConnection pageConnection
 }
 
 func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 	var s settings
-	var listen, resume, share string
+	var listen, resume, share, gateway, pages string
 	flags := flag.NewFlagSet("crosslayer-stub", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // one line about a mistake, not the whole usage
 	flags.StringVar(&s.url, "upstream", "", "forward to this `URL`: udp, tcp, tls, https, h3 or quic://HOST[:PORT]")
@@ -162,6 +167,10 @@ func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 	flags.DurationVar(&s.udpRetransmit, "udp-retransmit", time.Second, "over udp, ask again after this time, then after twice as long, and so on")
 	flags.DurationVar(&s.clientTimeout, "client-timeout", 10*time.Second, "close a client's TCP connection that asks nothing, or reads no answer, for this time")
 	flags.BoolVar(&s.postQuantum, "post-quantum", false, "offer the key share X25519MLKEM768, as browsers do; the hello then takes two packets")
+	flags.StringVar(&gateway, "gateway", "", "over h3, answer on this UDP `ADDRESS:PORT` browsers' requests for what the upstream serves")
+	flags.StringVar(&s.certificate, "certificate", "", "show browsers the certificate in this PEM `FILE`")
+	flags.StringVar(&s.key, "key", "", "its private key, a PEM `FILE`")
+	flags.StringVar(&pages, "page-connection", string(separateConnection), "requests of browsers leave on a connection of their own (separate) or on that of the queries (shared)")
 	flags.StringVar(&s.control, "control", "", "take commands on a Unix socket at `PATH`")
 	flags.StringVar(&s.metrics, "metrics", "-", "append one JSON line per query to `FILE`, - for standard output")
 	if err := flags.Parse(arguments); err != nil {
@@ -202,6 +211,11 @@ func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 	if !slices.Contains(shared, s.connections) {
 		return s, fmt.Errorf("--connections %s: %s has %s", share, s.upstream.protocol, strings.Trim(fmt.Sprint(shared), "[]"))
 	}
+	if gateway != "" || s.certificate != "" || s.key != "" {
+		if err := s.setGateway(gateway, pageConnection(pages)); err != nil {
+			return s, err
+		}
+	}
 	for name, duration := range map[string]time.Duration{
 		"timeout": s.timeout, "idle-timeout": s.idleTimeout, "udp-retransmit": s.udpRetransmit, "client-timeout": s.clientTimeout,
 	} {
@@ -216,6 +230,27 @@ func parseSettings(arguments []string, usage io.Writer) (settings, error) {
 		return s, fmt.Errorf("--server-name %q: neither a host name nor an address", s.serverName)
 	}
 	return s, nil
+}
+
+// setGateway checks what the command line says of the gateway.
+func (s *settings) setGateway(listen string, pages pageConnection) (err error) {
+	s.pageConnection = pages
+	if s.gateway, err = netip.ParseAddrPort(listen); err != nil {
+		return fmt.Errorf("--gateway %q: not an address with a port; write e.g. 127.0.0.1:443", listen)
+	}
+	switch {
+	case s.gateway.Addr().IsUnspecified():
+		return fmt.Errorf("--gateway %q: name one address, since names are answered with it", listen)
+	case s.upstream.protocol != doH3:
+		return fmt.Errorf("--gateway: pages come over HTTP/3; write --upstream h3://%s", s.upstream.host)
+	case s.resumption == resumeEarly:
+		return errors.New("--gateway: requests of pages wait for the handshake; use --resumption none or ticket")
+	case s.certificate == "" || s.key == "":
+		return errors.New("--gateway: browsers want a certificate; name --certificate and --key")
+	case pages != separateConnection && pages != sharedConnection:
+		return fmt.Errorf("--page-connection %s: choose %s or %s", pages, separateConnection, sharedConnection)
+	}
+	return nil
 }
 
 func alphanumeric(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }

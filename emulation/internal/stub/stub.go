@@ -34,6 +34,7 @@ type stub struct {
 	slots    chan struct{} // one for each query in flight
 	udp      *net.UDPConn
 	tcp      *net.TCPListener
+	gateway  *gateway // nil where there is none
 
 	mu    sync.Mutex
 	epoch *sync.WaitGroup // queries since the last reset that are not yet told of
@@ -79,6 +80,9 @@ func listenFault(s settings, err error) error {
 func (s *stub) serve() {
 	go s.serveTCP()
 	go s.serveUDP()
+	if s.gateway != nil {
+		go s.gateway.serve()
+	}
 }
 
 // reset closes the upstream connection, see exchanger, and returns once all queries that came before it are told of, or
@@ -89,6 +93,9 @@ func (s *stub) reset(forget bool) (closed int) {
 	s.epoch = new(sync.WaitGroup)
 	s.mu.Unlock()
 	closed = s.upstream.reset(forget)
+	if s.gateway != nil {
+		closed += s.gateway.reset(s.upstream, forget)
+	}
 	told := make(chan struct{})
 	go func() { before.Wait(); close(told) }()
 	select {
@@ -102,6 +109,9 @@ func (s *stub) close() {
 	_ = s.tcp.Close()
 	_ = s.udp.Close()
 	s.upstream.close()
+	if s.gateway != nil {
+		s.gateway.close()
+	}
 }
 
 func (s *stub) serveUDP() {
@@ -263,6 +273,9 @@ func (s *stub) resolve(query arrival, r *row) (answer *dns.Msg, limit int) {
 	r.charge(spent)
 	if err != nil {
 		return refuse(dns.RcodeServerFailure, describe(err))
+	}
+	if s.gateway != nil {
+		s.gateway.redirect(answer)
 	}
 	return clientAnswer(client, answer), limit
 }

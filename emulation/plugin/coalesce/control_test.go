@@ -41,7 +41,7 @@ func TestCloseConnections(t *testing.T) {
 	s := start(t, nil, "")
 	dial := func(listener string) *quic.Conn {
 		before := len(s.events("connection"))
-		conn := s.Client().Dial(t, s.addresses[listener+"/udp"], listener)
+		conn := s.Client().Connect(t, s.addresses[listener+"/udp"], listener)
 		// At the server: before, the code of an application cannot be sent (RFC 9000, section 10.2.3).
 		servertest.Eventually(t, "the end of the handshake", func() bool { return len(s.events("connection")) > before })
 		return conn
@@ -95,7 +95,7 @@ func TestCloseConnections(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	s := start(t, nil, "")
-	conn := s.Client().Dial(t, s.addresses["doq/udp"], "doq")
+	conn := s.Client().Connect(t, s.addresses["doq/udp"], "doq")
 	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
 	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
 	var stats struct {

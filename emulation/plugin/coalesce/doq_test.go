@@ -11,7 +11,7 @@ import (
 
 func TestDoQAnswers(t *testing.T) {
 	s := start(t, nil, "")
-	conn := s.Client().Dial(t, s.addresses["doq/udp"], "doq")
+	conn := s.Client().Connect(t, s.addresses["doq/udp"], "doq")
 	for _, c := range []struct {
 		name  string
 		kind  uint16
@@ -44,7 +44,7 @@ func portOf(address string) string { return address[strings.LastIndex(address, "
 // An answer longer than a datagram is whole: nothing is cut to the size of the client's UDP buffer.
 func TestDoQDoesNotTruncate(t *testing.T) {
 	s := start(t, nil, "")
-	conn := s.Client().Dial(t, s.addresses["doq/udp"], "doq")
+	conn := s.Client().Connect(t, s.addresses["doq/udp"], "doq")
 	answer := servertest.Receive(t, servertest.Send(t, conn, servertest.Question("long.example.org", dns.TypeTXT)))
 	if answer.Truncated || len(answer.Answer) != 1 || answer.Len() < 4000 {
 		t.Errorf("%d bytes, truncated: %v", answer.Len(), answer.Truncated)

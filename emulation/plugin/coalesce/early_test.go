@@ -25,7 +25,8 @@ func roundTrip(t *testing.T, c servertest.Client, address string, request *http.
 	t.Helper()
 	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent() }}
 	request = request.WithContext(httptrace.WithClientTrace(request.Context(), trace))
-	transport := c.H3Transport(address)
+	early := request.Method == http3.MethodGet0RTT || request.Method == http3.MethodHead0RTT
+	transport := c.H3Transport(address, early)
 	defer transport.Close()
 	response, err := transport.RoundTrip(request)
 	if err != nil {

@@ -70,7 +70,7 @@ func TestSlowPost(t *testing.T) {
 			transport.(*http.Transport).CloseIdleConnections()
 		}
 	}
-	post(s.Client().H3Transport(s.addresses["h3/udp"]))
+	post(s.Client().H3Transport(s.addresses["h3/udp"], false))
 	post(s.Client().H2Transport(s.addresses["https/tcp"]))
 	http1 := s.Client().H2Transport(s.addresses["https/tcp"])
 	http1.ForceAttemptHTTP2 = false
@@ -81,7 +81,7 @@ func TestSlowPost(t *testing.T) {
 // A request over HTTP/3 whose header never comes ends with its stream.
 func TestSlowHeader(t *testing.T) {
 	s := start(t, map[string]string{"read_timeout": "300ms"}, "")
-	conn := s.Client().Dial(t, s.addresses["h3/udp"], "h3")
+	conn := s.Client().Connect(t, s.addresses["h3/udp"], "h3")
 	h3 := (&http3.Transport{}).NewClientConn(conn)
 	stream, err := conn.OpenStream()
 	if err != nil {
@@ -145,7 +145,7 @@ func TestSlowReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	told(listenerHTTPS)
-	h3, h2 := s.Client().H3Transport(s.addresses["h3/udp"]), s.Client().H2Transport(s.addresses["https/tcp"])
+	h3, h2 := s.Client().H3Transport(s.addresses["h3/udp"], false), s.Client().H2Transport(s.addresses["https/tcp"])
 	defer h3.Close()
 	for listener, transport := range map[string]http.RoundTripper{listenerH3: h3, listenerHTTPS: h2} {
 		n := len(s.events("request"))

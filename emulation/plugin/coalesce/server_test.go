@@ -100,7 +100,7 @@ func TestFailedHandshakeIsReported(t *testing.T) {
 
 func TestIdleTimeout(t *testing.T) {
 	s := start(t, map[string]string{"idle_timeout": "200ms"}, "")
-	s.Client().Dial(t, s.addresses["doq/udp"], "doq")
+	s.Client().Connect(t, s.addresses["doq/udp"], "doq")
 	var stats struct{ Open, Connections map[string]int }
 	servertest.Eventually(t, "the connection", func() bool {
 		s.command(`{"command": "stats"}`, &stats)

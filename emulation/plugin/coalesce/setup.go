@@ -47,6 +47,9 @@ func setup(c *caddy.Controller) error {
 	if config.TLSConfig != nil {
 		common.tickets.Share(config.TLSConfig)
 		common.showCertificate(config.TLSConfig)
+		if err := logKeys(config.TLSConfig); err != nil {
+			return plugin.Error(pluginName, err)
+		}
 	} else if opts.encrypted() {
 		return plugin.Error(pluginName, c.Err("https, h3 and doq need a certificate: put the tls plugin into the same server block"))
 	}

@@ -90,7 +90,7 @@ func TestAnswersComeFromTheAddressAsked(t *testing.T) {
 		}
 		for _, host := range []string{"127.0.0.2", "127.0.0.3"} {
 			// A client bound to one remote address: datagrams from elsewhere do not reach it, and it fails.
-			conn := s.Client().Dial(t, net.JoinHostPort(host, port), alpn)
+			conn := s.Client().Connect(t, net.JoinHostPort(host, port), alpn)
 			<-conn.HandshakeComplete()
 			servertest.Eventually(t, "the connection's event", func() bool {
 				events := s.events("connection")

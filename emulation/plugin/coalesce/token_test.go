@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"slices"
 	"testing"
 
 	"crosslayer.example/emulation/internal/servertest"
@@ -65,16 +66,17 @@ func TestKeyShareAndInitials(t *testing.T) {
 		share    tls.CurveID
 		initials float64
 	}{{tls.X25519, 1}, {tls.X25519MLKEM768, 2}} {
-		client := s.Client()
-		client.TLS.CurvePreferences = []tls.CurveID{c.share}
-		roundTrip(t, client, s.addresses["h3/udp"], request(t, http.MethodGet, "/"), func() {})
-		conn := client.Dial(t, s.addresses["doq/udp"], "doq")
-		servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
-		for _, kind := range []string{"request", "query"} {
-			if event := s.lastEvent(kind); event["key_share"] != c.share.String() || event["initials"] != c.initials {
-				t.Errorf("%v in %v packets expected: %v", c.share, c.initials, event)
-			}
-		}
+		servertest.Eventually(t, c.share.String(), func() bool { // a busy machine makes a client send its hello again
+			client := s.Client()
+			client.TLS.CurvePreferences = []tls.CurveID{c.share}
+			roundTrip(t, client, s.addresses["h3/udp"], request(t, http.MethodGet, "/"), func() {})
+			conn := client.Connect(t, s.addresses["doq/udp"], "doq")
+			servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
+			return !slices.ContainsFunc([]string{"request", "query"}, func(kind string) bool {
+				event := s.lastEvent(kind)
+				return event["key_share"] != c.share.String() || event["initials"] != c.initials
+			})
+		})
 	}
 }
 
@@ -105,7 +107,7 @@ func TestTokenEvent(t *testing.T) {
 	s := start(t, nil, "")
 	for range 12 {
 		seen := &received{}
-		transport := s.Client().H3Transport(s.addresses["h3/udp"])
+		transport := s.Client().H3Transport(s.addresses["h3/udp"], false)
 		transport.QUICConfig.Tracer = func(context.Context, bool, quic.ConnectionID) qlogwriter.Trace { return seen }
 		response, err := transport.RoundTrip(request(t, http.MethodGet, "/"))
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 func over(s *running) map[string]http.RoundTripper {
 	c := s.Client()
 	return map[string]http.RoundTripper{
-		listenerH3:    c.H3Transport(s.addresses["h3/udp"]),
+		listenerH3:    c.H3Transport(s.addresses["h3/udp"], false),
 		listenerHTTPS: c.H2Transport(s.addresses["https/tcp"]),
 	}
 }

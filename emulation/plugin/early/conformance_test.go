@@ -21,7 +21,7 @@ import (
 // exchange asks over DoQ on a new connection.
 func (s *running) exchange(t *testing.T, query *dns.Msg) *dns.Msg {
 	t.Helper()
-	return servertest.Receive(t, servertest.Send(t, s.Client().Dial(t, s.doq, DoQ), query))
+	return servertest.Receive(t, servertest.Send(t, s.Client().Connect(t, s.doq, DoQ), query))
 }
 
 // RFC 9250, section 5.5.2; RFC 8467, section 3; RFC 6891, sections 6.1.1 and 7; RFC 7830, section 4.
@@ -56,7 +56,7 @@ func TestEDNS(t *testing.T) {
 func TestQueryThatIsAbandoned(t *testing.T) {
 	s := start(t, "")
 	before := abandoned.Load()
-	conn := s.Client().Dial(t, s.doq, DoQ)
+	conn := s.Client().Connect(t, s.doq, DoQ)
 	stream, err := conn.OpenStream()
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestQueryThatIsAbandoned(t *testing.T) {
 // RFC 9250, sections 4.2 and 5.6: a query that takes long keeps no other from its answer.
 func TestAnswersAreInParallel(t *testing.T) {
 	s := start(t, "")
-	conn := s.Client().Dial(t, s.doq, DoQ)
+	conn := s.Client().Connect(t, s.doq, DoQ)
 	before := asked("slow.example.org.").Load()
 	slow := servertest.Send(t, conn, servertest.Question("slow.example.org", dns.TypeA))
 	servertest.Eventually(t, "the slow query", func() bool { return asked("slow.example.org.").Load() > before })
@@ -96,7 +96,7 @@ func TestNoAnswerIsAReset(t *testing.T) {
 	s := &running{Folder: f}
 	s.instance = f.Start(strings.Replace(corefile(""), "acknowledge\n", "", 1)) // nobody is left who answers NOTIFY
 	s.doq = listening(s.instance)[0].String()
-	conn := s.Client().Dial(t, s.doq, DoQ)
+	conn := s.Client().Connect(t, s.doq, DoQ)
 	var reset *quic.StreamError
 	if _, err := servertest.Send(t, conn, servertest.Notify()).Read(make([]byte, 1)); !errors.As(err, &reset) || reset.ErrorCode != DoQInternalError {
 		t.Errorf("no answer: %v", err)
@@ -125,7 +125,7 @@ func TestZoneTransfer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stream := servertest.SendRaw(t, s.Client().Dial(t, s.doq, DoQ), append(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire...))
+		stream := servertest.SendRaw(t, s.Client().Connect(t, s.doq, DoQ), append(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire...))
 		for {
 			var length [2]byte
 			if _, err := io.ReadFull(stream, length[:]); err == io.EOF {

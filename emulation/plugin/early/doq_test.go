@@ -17,7 +17,7 @@ const testHost = servertest.Host
 // An answer longer than a datagram is whole: nothing is cut to the size of the client's UDP buffer.
 func TestDoQDoesNotTruncate(t *testing.T) {
 	s := start(t, "")
-	conn := s.Client().Dial(t, s.doq, "doq")
+	conn := s.Client().Connect(t, s.doq, "doq")
 	answer := servertest.Receive(t, servertest.Send(t, conn, servertest.Question("long.example.org", dns.TypeTXT)))
 	if answer.Truncated || len(answer.Answer) != 1 || answer.Len() < 4000 {
 		t.Errorf("%d bytes, truncated: %v", answer.Len(), answer.Truncated)
@@ -45,7 +45,7 @@ func TestDoQProtocolErrors(t *testing.T) {
 		"two queries":            append(append([]byte{}, good...), good...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := s.Client().Dial(t, s.doq, "doq")
+			conn := s.Client().Connect(t, s.doq, "doq")
 			servertest.SendRaw(t, conn, wire)
 			select {
 			case <-conn.Context().Done():
@@ -63,7 +63,7 @@ func TestDoQProtocolErrors(t *testing.T) {
 // A client that gives up one query keeps its connection.
 func TestDoQCancelledQuery(t *testing.T) {
 	s := start(t, "")
-	conn := s.Client().Dial(t, s.doq, "doq")
+	conn := s.Client().Connect(t, s.doq, "doq")
 	stream, err := conn.OpenStream()
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestDoQCancelledQuery(t *testing.T) {
 
 func TestDoQRefusesUnidirectionalStreams(t *testing.T) {
 	s := start(t, "")
-	conn := s.Client().Dial(t, s.doq, "doq")
+	conn := s.Client().Connect(t, s.doq, "doq")
 	<-conn.HandshakeComplete()
 	if _, err := conn.OpenUniStream(); err == nil {
 		t.Error("the server lets clients open unidirectional streams")

@@ -129,7 +129,7 @@ func TestSlowQueries(t *testing.T) {
 	before := runtime.NumGoroutine()
 	var conns []*quic.Conn
 	for range 20 {
-		conn := s.Client().Dial(t, s.doq, DoQ)
+		conn := s.Client().Connect(t, s.doq, DoQ)
 		<-conn.HandshakeComplete()
 		for range 50 {
 			stream, err := conn.OpenStream()
@@ -154,7 +154,7 @@ func TestSlowQueries(t *testing.T) {
 		}
 	}
 	servertest.Eventually(t, "all goroutines to end", func() bool { return runtime.NumGoroutine() <= before+20 })
-	servertest.Receive(t, servertest.Send(t, s.Client().Dial(t, s.doq, DoQ), servertest.Question(testHost, dns.TypeA)))
+	servertest.Receive(t, servertest.Send(t, s.Client().Connect(t, s.doq, DoQ), servertest.Question(testHost, dns.TypeA)))
 }
 
 // A client that holds every stream it may leaves room for another.
@@ -177,7 +177,7 @@ func TestStreamsAreLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	good := s.Client().Dial(t, s.doq, DoQ)
+	good := s.Client().Connect(t, s.doq, DoQ)
 	for range 20 {
 		servertest.Receive(t, servertest.Send(t, good, servertest.Question(testHost, dns.TypeA)))
 	}
@@ -186,7 +186,7 @@ func TestStreamsAreLimited(t *testing.T) {
 // A query without an end is answered; the end that never comes closes the connection (RFC 9250, section 4.3.3).
 func TestEndOfTheStreamThatNeverComes(t *testing.T) {
 	s := start(t, "read_timeout 300ms")
-	conn := s.Client().Dial(t, s.doq, DoQ)
+	conn := s.Client().Connect(t, s.doq, DoQ)
 	stream, err := conn.OpenStream()
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,6 @@ func TestUsedTicket(t *testing.T) {
 	c.TLS.ClientSessionCache = pinned{ticket}
 	for first := true; ; first = false {
 		conn := c.Dial(t, s.doq, DoQ)
-		answer := servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA))
 		<-conn.HandshakeComplete()
 		state := conn.ConnectionState()
 		if !state.TLS.DidResume || state.Used0RTT != first {
@@ -67,7 +66,7 @@ func TestUsedTicket(t *testing.T) {
 		if !first {
 			return
 		}
-		servertest.Receive(t, answer)
+		servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
 	}
 }
 

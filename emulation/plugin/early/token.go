@@ -49,12 +49,16 @@ func KeyShare(state tls.ConnectionState) string {
 	return state.CurveID.String()
 }
 
-// watch makes the tracer of a new connection.
-func (p Protocol) watch(ctx context.Context, _ bool, _ quic.ConnectionID) qlogwriter.Trace {
+// watch makes the tracer of a new connection; where QLOGDIR is set, its qlog goes there too, as is quic-go's way.
+func (p Protocol) watch(ctx context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Trace {
 	known := clientOf(ctx)
-	return &packetWatch{initials: &known.initials, done: p.TokenSent == nil, sent: func(behindTicket bool) {
+	w := &packetWatch{initials: &known.initials, done: p.TokenSent == nil, sent: func(behindTicket bool) {
 		p.TokenSent(known.RemoteAddr, behindTicket)
 	}}
+	if file := qlog.DefaultConnectionTracer(ctx, isClient, id); file != nil {
+		w.file = file.AddProducer()
+	}
+	return w
 }
 
 // packetWatch counts the packets of the client's hello, looks for the first NEW_TOKEN frame of a connection, and whether
@@ -64,6 +68,7 @@ type packetWatch struct {
 	sent     func(behindTicket bool)
 	ticket   bool
 	done     bool
+	file     qlogwriter.Recorder // nil without QLOGDIR
 }
 
 // AddProducer implements the qlogwriter.Trace interface.
@@ -74,6 +79,9 @@ func (w *packetWatch) SupportsSchemas(string) bool { return false }
 
 // RecordEvent implements the qlogwriter.Recorder interface.
 func (w *packetWatch) RecordEvent(event qlogwriter.Event) {
+	if w.file != nil {
+		w.file.RecordEvent(event)
+	}
 	if received, ok := event.(qlog.PacketReceived); ok && received.Header.PacketType == qlog.PacketTypeInitial {
 		if slices.ContainsFunc(received.Frames, func(frame qlog.Frame) bool { _, hello := frame.Frame.(*qlog.CryptoFrame); return hello }) {
 			w.initials.Add(1)
@@ -96,4 +104,9 @@ func (w *packetWatch) RecordEvent(event qlogwriter.Event) {
 }
 
 // Close implements the qlogwriter.Recorder interface.
-func (w *packetWatch) Close() error { return nil }
+func (w *packetWatch) Close() error {
+	if w.file != nil {
+		return w.file.Close()
+	}
+	return nil
+}

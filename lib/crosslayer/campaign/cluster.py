@@ -231,7 +231,8 @@ class _Campaign:
             )
         ours = shared()
         if not self._mixed:
-            same = [one.identity for one in able if differing(one.identity, ours) == []] or [able[0].identity]
+            meant = self._request.job.versions | ours  # a campaign that is gone on with stays what it was
+            same = [one.identity for one in able if differing(one.identity, meant) == []] or [able[0].identity]
             most = Counter(tuple(sorted(one.items())) for one in same).most_common(1)[0][0]
             self._request = replace(self._request, expected=dict(most) | ours)
         return testbeds

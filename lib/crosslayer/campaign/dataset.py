@@ -94,6 +94,10 @@ class Campaign:
     """By which it was measured."""
     congestion_control: str = ""
     """Of TCP, as the plan has it; empty where the plan had none and the machine's own was in force."""
+    capture: tuple[str, ...] = ()
+    """What was kept of loads besides their rows."""
+    capture_rounds: int = 1
+    """Of how many rounds of each cell."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the study."""
     options_changed: dict[str, Any] = field(default_factory=dict)
@@ -274,7 +278,7 @@ class Dataset:
         if name not in TABLES:
             _refuse(f"there is no table {name!r}", self.folder, f"Tables are {', '.join(TABLES)}.")
         rows = _scan(TABLES[name], self.files[name])
-        if not self.left_out or name in ("machine", "link_checks"):
+        if not self.left_out or name in ("machine", "link_checks", "wire"):
             return rows
         # Where there is one page only, some studies' rows name something else there.
         key = ["round", "link", *(["page"] if len(self.campaign.pages) > 1 else [])]

@@ -91,7 +91,7 @@ class _Worker:
     def _start(self) -> None:
         self._left = len(self._todo)
         self._input = pickle.dumps(replace(self._job, todo=self._todo))
-        self._lines = {b"1": b"", b"2": b""}
+        self._lines = {b"1": bytearray(), b"2": bytearray()}
         self._machine = Machine(WORDS, clock=self._clock, core=self._core)
         self._ready.register(self._machine.out, selectors.EVENT_READ, self._read)
         self._ready.register(self._machine.log, selectors.EVENT_READ, self._read_log)
@@ -110,7 +110,10 @@ class _Worker:
                     chunk, self._input = self._input[:_CHUNK_BYTES], self._input[_CHUNK_BYTES:]
                     self._machine.send(b"0", chunk)  # an empty one at the end
                 elif kind in self._lines:
-                    *lines, self._lines[kind] = (self._lines[kind] + payload).split(b"\n")
+                    self._lines[kind] += payload
+                    if b"\n" not in payload:  # a round with its captures is a line of megabytes
+                        continue
+                    *lines, self._lines[kind] = self._lines[kind].split(b"\n")
                     if kind == b"1":
                         for part in map(from_json, lines):
                             self._finish(part)

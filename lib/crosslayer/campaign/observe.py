@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from crosslayer import dns
-from crosslayer.browser import Browser, BrowserError, PageLoad
+from crosslayer.browser import WARM_UP_HOST, Browser, BrowserError, PageLoad
 from crosslayer.campaign import tables
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
@@ -173,6 +173,62 @@ class LoadKind:
         return replace(self, variant=name, primed_alias=alias)
 
 
+class KeptBrowser:
+    """A Chromium that is kept between loads, and started anew after `LOADS_PER_PROCESS` of them.
+
+    Parameters
+    ----------
+    bench
+        Where it runs.
+    warm_up
+        A load that is not recorded, the first of every process.
+    name
+        Tells its folder from those of others in the same run.
+    options
+        Further ones of `Browser`.
+    """
+
+    def __init__(
+        self, bench: Bench, warm_up: Callable[[Browser], object], *, name: str = "browser", **options: Any
+    ) -> None:
+        self._bench = bench
+        self._warm_up = warm_up
+        self._name = name
+        self._options = options
+        self._browser: Browser | None = None
+        self._processes = 0
+
+    def close(self) -> None:
+        """End Chromium."""
+        if self._browser is not None:
+            self._browser.close()
+            self._browser = None
+
+    def open(self) -> Browser:
+        """The Chromium of the next load."""
+        if self._browser is not None and self._browser.loads >= LOADS_PER_PROCESS:
+            self.close()
+        if self._browser is None:
+            self._processes += 1
+            bench = self._bench
+            folder = bench.folder / f"{self._name}-{self._processes}"
+            spares = bench.plan.clock != "virtual"
+            self._browser = Browser(
+                bench.programs, folder=folder, spki=bench.server.spki, spare_renderers=spares, **self._options
+            )
+            self._warm_up(self._browser)
+        return self._browser
+
+
+def resolving(bench: Bench) -> dict[str, Any]:
+    """Options of a `Browser` that resolves the names of the plan's pages by itself."""
+    pages = [bench.pages[name] for name in bench.plan.pages]
+    return {
+        "addresses": {WARM_UP_HOST: bench.addresses[WARM_UP_HOST]},
+        "resolves": [host for page in pages for host in page.looked_up],
+    }
+
+
 class Loads:
     """Page loads in a Chromium that is kept between them.
 
@@ -188,32 +244,21 @@ class Loads:
 
     def __init__(self, bench: Bench, *, name: str = "browser", flags: tuple[str, ...] = ()) -> None:
         self._bench = bench
-        self._name = name
-        self._flags = flags
-        self._browser: Browser | None = None
-        self._processes = 0
+        self._kept = KeptBrowser(
+            bench,
+            lambda browser: self._load(browser, bench.pages[bench.plan.pages[0]], LoadKind("1-rtt", "main", 0)),
+            name=name,
+            addresses=bench.addresses,
+            extra_flags=flags,
+        )
 
     def close(self) -> None:
         """End Chromium."""
-        if self._browser is not None:
-            self._browser.close()
-            self._browser = None
+        self._kept.close()
 
     def open(self) -> Browser:
         """The Chromium of the next load, warmed up by one that is not recorded."""
-        if self._browser is not None and self._browser.loads >= LOADS_PER_PROCESS:
-            self.close()
-        if self._browser is None:
-            self._processes += 1
-            self._browser = Browser(
-                self._bench.programs,
-                folder=self._bench.folder / f"{self._name}-{self._processes}",
-                addresses=self._bench.addresses,
-                spki=self._bench.server.spki,
-                extra_flags=self._flags,
-            )
-            self._load(self._browser, self._bench.pages[self._bench.plan.pages[0]], LoadKind("1-rtt", "main", 0))
-        return self._browser
+        return self._kept.open()
 
     def load(self, row: dict[str, Any], page: PageSpec, kind: LoadKind) -> Rows:
         """One measured load: a row of `page_loads` and those of its resources.

@@ -19,6 +19,9 @@ _ALIASES = 2
 CUBIC = "cubic"
 """What TCP is told to use: Linux's own, and that of quic-go and Chromium over QUIC."""
 
+Kind = Literal["pcap", "qlog", "netlog"]
+"""What can be kept of a load: packets with the keys that decrypt them, QUIC's own words, Chromium's."""
+
 _Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
@@ -52,6 +55,10 @@ class Plan:
     """By which clock: this machine's, or a guest's that stands still while anything computes (docs/clocks.md)."""
     congestion_control: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,15}$")] = CUBIC
     """Of TCP at both ends of the link, as Linux names it."""
+    capture: tuple[Kind, ...] = ()
+    """What is kept of loads besides their rows (docs/packets.md)."""
+    capture_rounds: Annotated[int, Meta(ge=1)] = 1
+    """Of how many rounds of each cell, from the first."""
     options: Any = NoOptions()
     """What only this study can be told: an instance of its `Study.options`."""
 

@@ -6,13 +6,14 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from crosslayer import pages, places
 from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign import provenance
+from crosslayer.campaign.captures import Captured, Captures
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
@@ -23,7 +24,7 @@ from crosslayer.machine import Meter
 from crosslayer.places import PlaceError
 from crosslayer.process import ProcessDied
 from crosslayer.stub import stub_version
-from crosslayer.testbed import LinkCheck, Testbed, network
+from crosslayer.testbed import LinkCheck, Testbed, network, private
 from crosslayer.testbed.errors import TestbedError
 
 
@@ -42,6 +43,8 @@ class Job:
     backend: str
     own_pages: tuple[Path, ...] = ()
     """Folders of pages beside the project's."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of what took part in the campaign so far, by name; empty where it is new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Part:
     """Of everything that took part in it, by name."""
     host: provenance.Host | None = None
     """The machine it was measured on; None for this one."""
+    captured: tuple[Captured, ...] = ()
+    """Files of its loads, where the plan asks for them."""
 
 
 _STEP_NS = 1_000_000
@@ -106,12 +111,14 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
         left = len(todo)
         try:
             with (
+                Captures(job.plan, private.ROOT) as captures,
                 Testbed(job.backend, congestion_control=job.plan.congestion_control) as testbed,
                 testbed.serve(
                     served, spec_dir=spec_dir, own=job.own_pages, **job.measurer.server_options(job.plan)
                 ) as far_end,
                 job.measurer(Bench(job.plan, job.campaign, specs, *far_end, programs, testbed.folder)) as measuring,
             ):
+                captures.ready(far_end[0].events_file)
                 over = testbed.backend
                 in_force = {
                     "link_kernel": over.version,
@@ -130,9 +137,10 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                 while todo:
                     number, cell = todo[0]
                     with _clock_unset():
-                        rows, failures = _round(job, testbed, measuring, number, cell)
+                        rows, failures = _round(job, testbed, measuring, captures, number, cell)
                     testbed.raise_if_dead()  # what it measured last is not to be believed then
-                    yield Part(cell, number, rows, failures, *told)
+                    captured = captures.take(job.profiles[cell.link])
+                    yield Part(cell, number, rows, failures, *told, captured=captured)
                     todo.popleft()
                     measured = True
         except (ProcessDied, TestbedError) as died:
@@ -195,7 +203,9 @@ def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Ite
             measuring.warm_up()
 
 
-def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: Cell) -> tuple[Rows, int]:
+def _round(
+    job: Job, testbed: Testbed, measuring: Measurer, captures: Captures, number: int, cell: Cell
+) -> tuple[Rows, int]:
     """One repetition of one cell: the link's check, every condition once, and the link's check again.
 
     Where that fails, what was measured stays in the rows and their error says that it is not to be believed. The rows
@@ -207,6 +217,7 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
     result = testbed.set_link(profile) if changed else testbed.check_link()
     if not result.passed and not changed:
         result = testbed.set_link(profile)
+    where = {"campaign": job.campaign, "round": number, "link": cell.link, "study": job.plan.study, "page": cell.page}
     checks = _check_rows(testbed, job.campaign, number, cell.page)
     rows: dict[str, list[Any]] = {"link_checks": checks}
     failures, before = 0, network.carrier_changes() if result.passed else 0
@@ -215,7 +226,10 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
         for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
             if result.passed:
                 time.sleep(profile.rtt_ms / 1e3)  # or what closes the connection before is still on the link
-                found = measuring.measure(condition, cell, number, position)
+                with testbed.watched() as late, captures.load(measuring, condition, number) as load:
+                    found = load.rows = measuring.measure(condition, cell, number, position)
+                of_wire = where | {"position": position}
+                rows.setdefault("wire", []).extend(of_wire | asdict(way) for way in late)
             else:
                 why = f"not measured: the link's check failed ({result.verdict})"
                 found = measuring.failed(condition, cell, number, position, why)
@@ -234,7 +248,6 @@ def _round(job: Job, testbed: Testbed, measuring: Measurer, number: int, cell: C
             failures += 1
         testbed.profile = None  # the next round sets the link anew
     rows["link_checks"] += _check_rows(testbed, job.campaign, number, cell.page)
-    where = {"campaign": job.campaign, "round": number, "link": cell.link, "study": job.plan.study, "page": cell.page}
     rows["machine"] = [where | asdict(meter.usage())]
     return rows, failures
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from crosslayer.campaign import provenance
+from crosslayer.campaign import captures, provenance
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.export import export
 from crosslayer.campaign.measurer import Measurer
@@ -80,8 +80,9 @@ def measure(
         ]
         if todo:
             _check_room(folder)
-            job = Job(plan, campaign, todo, measurer, dict(profiles), backend, own_pages)
-            failures = _keep_all(store, job, source, say)
+            versions = store.fact("versions") or {}
+            job = Job(plan, campaign, todo, measurer, dict(profiles), backend, own_pages, versions)
+            failures = _keep_all(store, folder, job, source, say)
             store.set_fact("ended", _now())
             if failures:
                 on = ", ".join(f"{number} on {host}" for host, number in failures.most_common())
@@ -94,7 +95,7 @@ def measure(
     return folder
 
 
-def _keep_all(store: Store, job: Job, source: Source, say: Callable[[str], None]) -> Counter[str]:
+def _keep_all(store: Store, folder: Path, job: Job, source: Source, say: Callable[[str], None]) -> Counter[str]:
     """Every part into the store when it comes, one transaction each; how many observations failed on which host."""
     failures: Counter[str] = Counter()
     hosts = _Hosts(store, job.campaign)
@@ -107,6 +108,8 @@ def _keep_all(store: Store, job: Job, source: Source, say: Callable[[str], None]
                 if part.cell is None:
                     store.add_rows(rows)
                     continue
+                if part.captured:
+                    captures.keep(folder, part.cell, part.number, part.captured)
                 store.add_round(part.cell, part.number, rows)
                 at = f"{part.cell.link}, {part.cell.page}"
                 if part.failures:

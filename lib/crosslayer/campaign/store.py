@@ -116,7 +116,9 @@ class Store:
         if known is not None:
             # What is younger than the store had its default then.
             there = _flat(
-                {"clock": "wall", "congestion_control": CUBIC} | known | {"options": usual | known["options"]}
+                {"clock": "wall", "congestion_control": CUBIC, "capture": [], "capture_rounds": 1}
+                | known
+                | {"options": usual | known["options"]}
             )
             if said := [
                 f"{key} is {there.get(key)} there and {value} now"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import EnumType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from crosslayer.words import Clock, Connection, Coupling, Http3, Protocol, Resumption, Sharing
+from crosslayer.words import Clock, Connection, Coupling, Http3, Protocol, Resumption, Sharing, Way
 
 if TYPE_CHECKING:
     import polars
@@ -34,6 +34,8 @@ ASKED = "Asked"
 """A query of the load generator (`dns.Asked`)."""
 MACHINE = "Usage"
 """A `machine.Usage`."""
+LATENESS = "Lateness"
+"""A `testbed.Lateness`."""
 CHECK = "LinkCheck"
 """A `testbed.LinkCheck`."""
 
@@ -277,7 +279,8 @@ class PageLoads(_OfStudy, table="page_loads"):
     variant = Column(
         str,
         "main; no-token: 0-RTT without it; aa and aa-no-token: the same once more, for the A/A self-check (aa-1 and "
-        "aa-2 in older campaigns); refused: primed as for 0-RTT, with a ticket that the server refused",
+        "aa-2 in older campaigns); refused: primed as for 0-RTT, with a ticket that the server refused; gateway-two, "
+        "gateway-one: through a gateway beside the browser that has so many connections upstream",
         required=True,
         key=True,
     )
@@ -312,6 +315,7 @@ class PageLoads(_OfStudy, table="page_loads"):
     address_validated = Column(bool, "the client's first packet had a token that proves its address, by the server")
     key_share = _KEY_SHARE
     initials = _INITIALS
+    connection_count = Column(int, "QUIC connections that lookups and requests came on, by the server; else null")
     server_ms = Column(float, "document: arrival of the request to the body handed to the transport, by the server")
     settled = Column(bool, "the browser came to rest before the measured load; else it was not waited for longer", LOAD)
     setup_ms = Column(float, "context, priming, connection close and warm-up before the measured load", LOAD)
@@ -444,6 +448,18 @@ class Machines(_OfStudy, table="machine"):
     pressure_ms = Column(float, "time in which something waited for a processor (PSI, some)", MACHINE)
 
 
+class Wire(_OfStudy, table="wire"):
+    """How much later than by netem's own rule the packets of an observation went out of the link, each way."""
+
+    page = Column(str, "page of the cell", key=True)
+    position = Column(int, "place of the observation in its round, from 0", required=True)
+    way = Column(Way, "towards the client or the server", LATENESS, required=True, key=True)
+    packets = Column(int, "packets that crossed the link and are counted", LATENESS, required=True)
+    late_p50_ms = Column(float, "lateness: median", LATENESS, required=True)
+    late_p99_ms = Column(float, "lateness: 99th percentile", LATENESS, required=True)
+    late_max_ms = Column(float, "lateness: greatest", LATENESS, required=True)
+
+
 _LEVELS = "5th, 25th, 50th, 75th and 95th percentile"
 
 
@@ -493,6 +509,7 @@ TABLES: dict[str, type[Table]] = {
         ResolvedLoads,
         PacedQueries,
         Machines,
+        Wire,
         LinkChecks,
     )
 }

@@ -102,6 +102,7 @@ def visit(
         return None if moment_s is None else (moment_s - start_s) * 1e3
 
     return {
+        "started_s": time.time() - (time.perf_counter() - start_s),
         "name_ms": ms(named_s),
         "settings_ms": ms(loading.settings_s),
         "response_start_ms": ms(fetch.document.started_s),

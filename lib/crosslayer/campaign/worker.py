@@ -5,12 +5,14 @@ What is for the user goes to standard error. `campaign.guests` starts it and rea
 
 from __future__ import annotations
 
+import base64
 import json
 import pickle
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+from crosslayer.campaign.captures import Captured
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.rounds import Job, Part, measured_here
@@ -52,10 +54,14 @@ def to_json(part: Part) -> dict[str, Any]:
         "failures": part.failures,
         "backend": part.backend,
         "versions": part.versions,
+        "captured": [
+            [load.condition, {end: base64.b64encode(content).decode() for end, content in load.files.items()}]
+            for load in part.captured
+        ],
     }
 
 
-def from_json(line: bytes) -> Part:
+def from_json(line: bytes | bytearray) -> Part:
     """The part that a line of a worker holds.
 
     Raises
@@ -68,7 +74,12 @@ def from_json(line: bytes) -> Part:
         kind = TestbedError if value["cannot_measure"] else CampaignError
         raise kind(value["fault"], where=value["where"], next_step=value["next_step"])
     cell = None if value["cell"] is None else Cell(*value["cell"])
-    return Part(cell, value["number"], value["rows"], value["failures"], value["backend"], value["versions"])
+    captured = tuple(
+        Captured(condition, {end: base64.b64decode(content) for end, content in files.items()})
+        for condition, files in value["captured"]
+    )
+    told = (value["number"], value["rows"], value["failures"], value["backend"], value["versions"])
+    return Part(cell, *told, captured=captured)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder that COMMAND may write to by the virtual clock; /tmp is in memory then, all else read-only.",
 )
+@click.option(
+    "--capture",
+    type=click.Path(path_type=Path),
+    help="Keep COMMAND's packets in this .pcapng file, with the keys that decrypt them: `crosslayer show FILE`.",
+)
 @BACKEND
 @click.option("--no-server", is_flag=True, help="Leave the far end empty: no DNS and web server, only the link.")
 @click.option("--retry", is_flag=True, help="Make the server validate addresses with QUIC Retry (one more round-trip).")
@@ -48,6 +53,7 @@ def command(
     cross: str | None,
     clock: Clock,
     writable: tuple[Path, ...],
+    capture: Path | None,
     backend: str,
     no_server: bool,
     retry: bool,
@@ -73,7 +79,10 @@ def command(
     words = list(command[1:] if command[0] == "--" else command)
     if not words:
         raise click.UsageError("There is no COMMAND after --.")
-    enter(clock, writable)
+    if capture is not None and capture.suffix != ".pcapng":
+        raise click.UsageError("--capture takes a file whose name ends in .pcapng.")
+    enter(clock, writable if capture is None else (*writable, capture.absolute().parent))
     from crosslayer.testbed.on_link import run_on_link
 
-    sys.exit(run_on_link(chosen, words, backend=backend, with_server=not no_server, retry=retry))
+    status = run_on_link(chosen, words, backend=backend, with_server=not no_server, retry=retry, capture=capture)
+    sys.exit(status)

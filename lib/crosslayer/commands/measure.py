@@ -68,6 +68,13 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 @click.option(
     "--batch", type=click.IntRange(min=1), help="Rounds of a task on a cluster, at most.  [default: up to 20]"
 )
+@click.option(
+    "--capture",
+    metavar="pcap,qlog,netlog",
+    help="Keep what each load of the first round sent and got, in OUT/captures: pcap with the keys that decrypt it,"
+    " qlog of both ends, netlog of Chromium. `crosslayer show OUT` lists it.",
+)
+@click.option("--capture-rounds", type=click.IntRange(min=1), help="Of so many rounds of each cell.  [default: 1]")
 @click.option("--mixed", is_flag=True, help="Take workers with other commits or versions too; the campaign says so.")
 @BACKEND
 @click.option(
@@ -87,6 +94,8 @@ def command(
     cluster: str | None,
     hosts: str | None,
     batch: int | None,
+    capture: str | None,
+    capture_rounds: int | None,
     mixed: bool,
     backend: str,
     out: Path | None,
@@ -112,6 +121,7 @@ def command(
         own_folders += folders
         named["pages"] += [folder.name for folder in folders] or [name]
     given: dict[str, Any] = {"rounds": rounds, "seed": seed, "clock": clock}
+    given |= {"capture": capture.split(",") if capture else None, "capture_rounds": capture_rounds}
     given |= {key: names or None for key, names in named.items()}
     plan = changed(
         load_plan(plan_file) if plan_file else sized(study, size),

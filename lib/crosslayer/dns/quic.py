@@ -17,6 +17,7 @@ from crosslayer.dns.model import Handshake, Protocol
 from crosslayer.dns.quic_core import DoH3Core, DoQCore, QuicCore
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.timing import PhaseName
+from crosslayer.dns.told import keep_qlog
 
 _MAX_DATAGRAM_BYTES = 65535
 
@@ -68,6 +69,7 @@ class QuicClient(Client):
                 self._transmit()
                 self._core.close()
                 self._transmit()
+            keep_qlog(self._core.qlog())
         super().close()
 
     def _open(self, first: Query | None) -> None:

@@ -12,7 +12,7 @@ import dataclasses
 import ipaddress
 import ssl
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from aioquic.h3.connection import ErrorCode as H3ErrorCode
 from aioquic.h3.connection import H3Connection
@@ -26,6 +26,7 @@ from aioquic.quic.events import (
     StreamDataReceived,
     StreamReset,
 )
+from aioquic.quic.logger import QuicLogger
 from aioquic.quic.packet import QuicErrorCode, QuicFrameType, QuicProtocolVersion
 from aioquic.quic.packet_builder import QuicDeliveryState
 from aioquic.tls import AlertDescription, CipherSuite, Epoch, SessionTicket
@@ -40,6 +41,7 @@ from crosslayer.dns.message import Query, framed, unframed
 from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.tls import certificate_message_bytes
+from crosslayer.dns.told import key_log, wants_qlog
 
 INITIAL_RTT_S = 0.5
 """aioquic's first probe timeout is twice this: 1 s, as RFC 9002, section 6.2.2 recommends."""
@@ -114,6 +116,7 @@ class QuicCore(ABC):
         if ticket is not None and not early_data:
             # aioquic offers early data whenever the ticket allows it.
             ticket = dataclasses.replace(ticket, max_early_data_size=None)
+        self._qlog = QuicLogger() if wants_qlog() else None
         self._quic = _Connection(
             QuicConfiguration(
                 is_client=True,
@@ -129,6 +132,8 @@ class QuicCore(ABC):
                 cipher_suites=[CipherSuite.AES_128_GCM_SHA256],
                 # Verified in _verify, against a store built beforehand.
                 verify_mode=ssl.CERT_NONE,
+                secrets_log_file=key_log(),
+                quic_logger=self._qlog,
             ),
             self,
         )
@@ -201,6 +206,10 @@ class QuicCore(ABC):
     def close(self) -> None:
         """Close without fault; the next `datagrams` say so."""
         self._quic.close(error_code=self.no_error)
+
+    def qlog(self) -> dict[str, Any] | None:
+        """What there is to say of the connection so far; None where nobody asked for it."""
+        return None if self._qlog is None else self._qlog.to_dict()
 
     def take_ticket(self, ticket: SessionTicket) -> None:
         """Keep a ticket the server sent."""

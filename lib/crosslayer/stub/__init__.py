@@ -13,10 +13,11 @@ The program is `emulation/stub` (Go); here it is started, waited for, commanded 
 
 from crosslayer.stub.errors import StubError
 from crosslayer.stub.metrics import QueryMetrics, parse_metrics
-from crosslayer.stub.settings import StubSettings
+from crosslayer.stub.settings import Gateway, StubSettings
 from crosslayer.stub.stub import Stats, Stub, stub_version
 
 __all__ = [
+    "Gateway",
     "QueryMetrics",
     "Stats",
     "Stub",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from crosslayer.dns import Protocol, Resolver, Resumption
+from crosslayer.words import Sharing
 
 SCHEMES = {
     Protocol.DOUDP: "udp",
@@ -19,6 +20,27 @@ SCHEMES = {
 """How a transport is named in an upstream's URL; `doh3` is taken for `h3` too."""
 
 _WITH_PATH = (Protocol.DOH, Protocol.DOH3)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Where a stub over DoH3 takes browsers' requests for what its upstream serves, and how it passes them on.
+
+    Names that have the upstream's address are answered with the gateway's.
+    """
+
+    listen: str
+    """Address and UDP port that it speaks HTTP/3 on."""
+    certificate_file: Path
+    """PEM file of the certificate that browsers are shown."""
+    key_file: Path
+    connections: Sharing
+    """Whether requests leave on the connection of the queries."""
+
+    def words(self) -> list[str]:
+        """As words of the stub's command line."""
+        files = ["--certificate", str(self.certificate_file), "--key", str(self.key_file)]
+        return ["--gateway", self.listen, *files, "--page-connection", self.connections.value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +67,8 @@ class StubSettings:
     """Over DoTCP and DoT: one for all queries, an idle one or another for each, or a new one for each."""
     post_quantum: bool = False
     """Offer the key share X25519MLKEM768, as browsers do: the client's hello then takes two packets."""
+    gateway: Gateway | None = None
+    """Takes browsers' requests too, over DoH3 only."""
 
     @classmethod
     def towards(cls, server: Resolver, protocol: Protocol, resumption: Resumption | None = None, **others: Any) -> Self:
@@ -67,6 +91,8 @@ class StubSettings:
             words += ["--connections", self.connections]
         if self.post_quantum:
             words.append("--post-quantum")
+        if self.gateway is not None:
+            words += self.gateway.words()
         for name, seconds in (
             ("timeout", self.timeout_s),
             ("idle-timeout", self.idle_timeout_s),

@@ -76,8 +76,12 @@ class Stub(Process):
         return int(self.command("reset-sessions")["closed"])
 
     def forget(self) -> int:
-        """Close the upstream connection and forget tickets and tokens; returns how many connections it closed."""
+        """Close the upstream connections and forget tickets and tokens; returns how many connections it closed."""
         return int(self.command("forget")["closed"])
+
+    def carried(self) -> dict[int, int]:
+        """Requests of browsers that a gateway has passed on since the last reset, by its port towards the upstream."""
+        return {int(port): count for port, count in self.command("carried")["requests"].items()}
 
     def stats(self) -> Stats:
         """Counts since the start."""

@@ -19,8 +19,10 @@ _ROOMS = (
     "key_share",
     "address_token",
     "one_connection",
+    "gateway",
     "certificates",
     "combinations",
+    "composition",
     "loss",
     "web",
 )

@@ -7,6 +7,7 @@ Nothing here measures a protocol; nothing above this room touches a namespace, a
 
 from crosslayer.testbed.check import LinkCheck
 from crosslayer.testbed.errors import TestbedError
+from crosslayer.testbed.tap import Lateness
 from crosslayer.testbed.testbed import Testbed
 
-__all__ = ["LinkCheck", "Testbed", "TestbedError"]
+__all__ = ["Lateness", "LinkCheck", "Testbed", "TestbedError"]

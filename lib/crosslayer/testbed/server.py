@@ -175,7 +175,10 @@ class Server(Process):
     zone: Path
     """The zone file it answers from."""
     control_path: Path
-    _certificates: Certificates
+    certificates: Certificates
+    """Those of the run, for whoever else is to show browsers the server's certificate."""
+    events_file: Path
+    """What it reports, a line of JSON each."""
 
     @classmethod
     def start(
@@ -243,8 +246,8 @@ class Server(Process):
         server = cls(spawn, [str(binary), "-conf", str(corefile)], folder / "server.log")
         server.addresses = dict(addresses)
         server.ca_file, server.spki = certificates.ca_file, certificates.spki
-        server._certificates = certificates
-        server.zone, server.control_path = zone, control
+        server.certificates = certificates
+        server.zone, server.control_path, server.events_file = zone, control, events
         server.follow(events)
         server.connect(control)
         return server
@@ -262,8 +265,8 @@ class Server(Process):
 
         The size is that of the TLS Certificate message; `ValueError` where it is too small for the server's names.
         """
-        self._certificates.issue(message_bytes)
-        files = {"certificate": self._certificates.certificate_file, "key": self._certificates.key_file}
+        self.certificates.issue(message_bytes)
+        files = {"certificate": self.certificates.certificate_file, "key": self.certificates.key_file}
         self.command("certificate", **{name: str(file) for name, file in files.items()})
 
     def set_early_data(self, mode: str) -> None:

@@ -19,6 +19,7 @@ from crosslayer.testbed import backends, network, private
 from crosslayer.testbed.check import LinkCheck, Prober, calibrated_delays, check
 from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.server import Server
+from crosslayer.testbed.tap import Lateness, Rule, Tap
 
 _PAUSES_S = (0.0, 0.5, 2.0, 5.0)
 """Times before a failed check is repeated, seconds."""
@@ -47,6 +48,7 @@ class Testbed:
         network.build(congestion_control)
         self.backend = backends.open_backend(backend)
         self._prober = Prober()
+        self._tap: Tap | None = None
         self._delays: dict[str, tuple[float, float]] = {}
         self._servers: list[Server] = []
         self._checks: list[LinkCheck] = []
@@ -64,6 +66,8 @@ class Testbed:
 
         What still runs in the namespaces, the kernel removes with the process.
         """
+        if self._tap is not None:
+            self._tap.close()
         self._prober.close()
         self.backend.close()
         private.return_to(self._before)
@@ -159,6 +163,27 @@ class Testbed:
         if result.passed and network.carrier_changes() != before:
             result = self._checks[-1] = replace(result, verdict="an interface was down meanwhile")
         return result
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[list[Lateness]]:
+        """How late the wire is with what crosses it in the block; the list is filled at the end.
+
+        It stays empty over netem in this kernel; where netem's rule does not say when a packet goes out (without
+        shaping, with jitter, with a queue of its own); and beside cross-traffic, whose packets would be counted too.
+        """
+        found: list[Lateness] = []
+        profile = self.profile
+        stages = profile.stages() if profile is not None else ((), ())
+        ruled = profile is not None and not profile.jitter_ms and all(len(way) == 1 for way in stages)
+        # netem in this kernel has no process that must wake up.
+        if self.backend.name != "uml" or profile is None or not ruled or profile.cross_traffic:
+            yield found
+            return
+        tap = self._tap = self._tap or Tap()
+        tap.start()
+        yield found
+        down_ms, up_ms = self._delays[profile.name]
+        found += tap.lateness(Rule(down_ms, profile.download_mbit), Rule(up_ms, profile.upload_mbit))
 
     def take_checks(self) -> list[LinkCheck]:
         """Every check since the last call, those that failed and were repeated among them."""

@@ -1,4 +1,4 @@
-"""Runs the engine on the toy, in the copy of the tree that the test made: everything real but the testbed."""
+"""Runs the engine on the toy, in the copy of the tree that the test made: all is real but testbed and machine."""
 
 import contextlib
 import os
@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 from crosslayer.browser import BrowserPrograms
 from crosslayer.campaign import rounds, run
+from crosslayer.machine import Usage
 from crosslayer.studies import STUDIES, sized
 from crosslayer.testbed import LinkCheck
 
@@ -29,7 +30,7 @@ class FakeTestbed:
 
     @contextlib.contextmanager
     def serve(self, pages, **options):
-        yield None, {}
+        yield SimpleNamespace(events_file=Path()), {}
 
     def raise_if_dead(self):
         pass
@@ -52,11 +53,17 @@ class FakeTestbed:
     def cross_traffic(self):
         yield SimpleNamespace(mbit=None)
 
+    @contextlib.contextmanager
+    def watched(self):
+        yield []
+
     def take_checks(self):
         return [self.checked]
 
 
 rounds.Testbed = FakeTestbed
+# What else runs beside a test is no matter of the toy's.
+rounds.Meter = lambda: SimpleNamespace(usage=lambda: Usage(time.time(), 1.0, 1, 1.0, 0.0, 0.0, None))
 rounds.network = SimpleNamespace(carrier_changes=lambda: 0, congestion_control=lambda: "none")
 rounds.find_browser = lambda: BrowserPrograms(Path("chromium"), "none", Path("chromedriver"), "none")
 rounds.provenance.server_version = lambda program: "none"

@@ -337,20 +337,25 @@ def visits_verdict(frame: pl.DataFrame) -> str:
 
 
 _PHASES = {"handshake_ms": "handshake", "total_ms": "whole exchange"}
+_OURS, _AS_BROWSER = "aioquic", "quic-go with the browser's key share"
+_CLIENTS = {_OURS: "main", _AS_BROWSER: "quic-go-x25519mlkem768"}
+"""Variants that are held against quic-go with X25519."""
+_CLIENT_LOOKS = {_OURS: Look(BLUE, "circle", WIDE), _AS_BROWSER: Look(RED, "square", SHORT)}
 
 
 def implementations_data(inputs: Inputs) -> pl.DataFrame:
-    """A DoQ exchange by aioquic minus the one by quic-go in the same round, full handshakes, ms.
+    """A DoQ exchange by other clients minus the one by quic-go in the same round, full handshakes, ms.
 
-    Columns link, measure, source, n, rounds, median, low, high; rows of source `pooled` have all links together.
+    Columns link, client, measure, source, n, rounds, median, low, high; rows of source `pooled` have all links
+    together.
     """
     exchanges = metrics.exchanges(inputs.dns_exchanges).filter(pl.col("protocol") == Protocol.DOQ.value)
     parts = []
-    for column, measure in _PHASES.items():
-        found = metrics.paired(exchanges, column, "variant", "main", "quic-go")
+    for (client, variant), (column, measure) in product(_CLIENTS.items(), _PHASES.items()):
+        found = metrics.paired(exchanges, column, "variant", variant, "quic-go")
+        named = {"client": pl.lit(client), "measure": pl.lit(measure)}
         for by, source in ((["link"], "measured"), ([], "pooled")):
-            medians = metrics.medians(found, "difference", by)
-            parts.append(medians.with_columns(measure=pl.lit(measure), source=pl.lit(source)))
+            parts.append(metrics.medians(found, "difference", by).with_columns(**named, source=pl.lit(source)))
     return inputs.by_rtt(pl.concat(parts, how="diagonal"))
 
 
@@ -360,12 +365,13 @@ def implementations(frame: pl.DataFrame) -> AnyChart:
     if shown.is_empty():
         return marks.empty_plot("no rounds with both implementations", TEXT_WIDTH - 60)
     links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
-    x = alt.X("median:Q", title="aioquic minus quic-go (ms)", scale=marks.reach(shown, least=(-0.5, 0.5), margin=0.1))
-    tooltip = marks.tips("link_title", "measure", value="difference, ms", digits="+.3f", counted="pairs")
+    x = alt.X("median:Q", title="Minus quic-go (ms)", scale=marks.reach(shown, least=(-0.5, 0.5), margin=0.1))
+    look = marks.by("client", _CLIENT_LOOKS, "color", "shape", "offset")
+    tooltip = marks.tips("link_title", "client", "measure", value="difference, ms", digits="+.3f", counted="pairs")
     base = alt.Chart(width=(TEXT_WIDTH - 100) // 2, height=26 * len(links))
     layers = [
         marks.line_at(base, x=0),
-        *marks.intervals(base, x, marks.rows("link_title", links), tooltip, {"color": alt.value(BLUE)}),
+        *marks.intervals(base, x, marks.rows("link_title", links), tooltip, look),
     ]
     chart: AnyChart = marks.multiples(layers, column=marks.across("measure", [*_PHASES.values()]), spacing=14)
     chart.data = with_titles(shown)
@@ -373,18 +379,25 @@ def implementations(frame: pl.DataFrame) -> AnyChart:
 
 
 def implementations_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """measure, source, link, n, median, low, high; ms."""
-    return frame.select("measure", "source", "link", "n", "median", "low", "high")
+    """client, measure, source, link, n, median, low, high; ms."""
+    return frame.select("client", "measure", "source", "link", "n", "median", "low", "high")
 
 
 def implementations_verdict(frame: pl.DataFrame) -> str:
     """What does our DNS client add to a DoQ exchange that another implementation does not?"""
-    handshake, whole = (row(frame, source="pooled", measure=measure) for measure in _PHASES.values())
-    if not (handshake and whole):
-        return "Not answered: this dataset lacks one of the implementations."
+    said = []
+    for client in _CLIENTS:
+        handshake, whole = (row(frame, source="pooled", client=client, measure=measure) for measure in _PHASES.values())
+        if handshake and whole:
+            said.append(
+                f"{with_interval(whole, 'ms', 2)} by {client}, of that its handshake "
+                f"{with_interval(handshake, 'ms', 2)}"
+            )
+    if not said:
+        return "Not answered: this dataset has one implementation only."
     return (
-        f"A DoQ exchange takes {with_interval(whole, 'ms', 2)} longer by aioquic, the client of these exchanges, than "
-        f"by quic-go; of that the handshake {with_interval(handshake, 'ms', 2)}. All links together."
+        f"A DoQ exchange takes this much longer than by quic-go with X25519: {'; '.join(said)}. The client of these "
+        "exchanges is aioquic; all links together."
     )
 
 
@@ -445,9 +458,10 @@ FIGURES = (
     ),
     _figure(
         name="implementations",
-        title="The same DoQ exchange by two implementations",
+        title="The same DoQ exchange by another implementation, and with the browser's key share",
         caption="DoQ with a full handshake by aioquic (Python, key share P-256), as in all exchanges of this study, "
-        "minus the one by quic-go (Go, key share X25519) in the same round.",
+        "and by quic-go (Go) with the key share of the browser, X25519MLKEM768, which takes two Initials as its loads "
+        "do; each minus the one by quic-go with X25519 in the same round.",
         note="Dots: medians within rounds; bars: 95 % intervals. By the virtual clock computing takes no time, and "
         "what is left is packets and timers.",
         data=implementations_data,

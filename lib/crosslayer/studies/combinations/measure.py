@@ -21,7 +21,11 @@ _EXCHANGES = {
     for protocol, resumptions in dns.RESUMPTIONS.items()
     for resumption in resumptions
 }
-_BY_STUB = "DoQ by quic-go"
+_BY_STUB = {
+    "DoQ by quic-go": ("quic-go", {}),
+    "DoQ by quic-go, the browser's key share": ("quic-go-x25519mlkem768", {"post_quantum": True}),
+}
+"""Variant and further settings of the stub: another implementation, and one with a hello as large as the browser's."""
 _LOADS = {
     "H3 1-RTT": LoadKind("1-rtt", "main", 0),
     "H3 0-RTT": LoadKind("0-rtt", "main", None),
@@ -38,7 +42,9 @@ class Combinations(Measurer):
         with contextlib.ExitStack() as undo:
             self._exchanges = Exchanges(bench.server)
             undo.callback(self._exchanges.close)
-            self._by_stub = StubExchanges(bench, {_BY_STUB: (dns.Protocol.DOQ, {})})
+            self._by_stub = StubExchanges(
+                bench, {name: (dns.Protocol.DOQ, others) for name, (_, others) in _BY_STUB.items()}
+            )
             undo.pop_all()
         self._loads = Loads(bench)
 
@@ -49,8 +55,8 @@ class Combinations(Measurer):
         self._exchanges.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every exchange and every load; and an exchange by another implementation, to see what ours adds."""
-        return [*_EXCHANGES, _BY_STUB, *_LOADS]
+        """Every exchange and every load; and exchanges by another implementation, to see what ours adds."""
+        return [*_EXCHANGES, *_BY_STUB, *_LOADS]
 
     def self_checks(self, cell: Cell, round_number: int) -> list[str]:
         """One in turn."""
@@ -62,9 +68,9 @@ class Combinations(Measurer):
             protocol, resumption = _EXCHANGES[condition]
             columns = {"protocol": protocol.value, "resumption": resumption.value, "warming": False, "variant": "main"}
             return "dns_exchanges", columns
-        if condition == _BY_STUB:
+        if condition in _BY_STUB:
             columns = {"protocol": dns.Protocol.DOQ.value, "resumption": dns.Resumption.NONE.value, "warming": False}
-            return "dns_exchanges", columns | {"variant": "quic-go"}
+            return "dns_exchanges", columns | {"variant": _BY_STUB[condition][0]}
         return "page_loads", (_LOADS | _CHECKS)[condition].columns
 
     def warm_up(self) -> None:
@@ -72,7 +78,8 @@ class Combinations(Measurer):
         page = self.bench.pages[self.bench.plan.pages[0]]
         for protocol, resumption in _EXCHANGES.values():
             self._exchanges.resuming({}, page.host, protocol, resumption)
-        self._by_stub.exchange(_BY_STUB, page.host)
+        for name in _BY_STUB:
+            self._by_stub.exchange(name, page.host)
         self._loads.open()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
@@ -81,8 +88,8 @@ class Combinations(Measurer):
         page = self.bench.pages[cell.page]
         if condition in _EXCHANGES:
             return {"dns_exchanges": self._exchanges.resuming(row, page.host, *_EXCHANGES[condition])}
-        if condition == _BY_STUB:
-            return {"dns_exchanges": [row | self._by_stub.exchange(_BY_STUB, page.host)]}
+        if condition in _BY_STUB:
+            return {"dns_exchanges": [row | self._by_stub.exchange(condition, page.host)]}
         return self._loads.load(row, page, (_LOADS | _CHECKS)[condition])
 
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from crosslayer import dns
-from crosslayer.browser import WARM_UP_HOST, Browser, BrowserError, PageLoad
+from crosslayer.browser import Browser, BrowserError, PageLoad
 from crosslayer.campaign import tables
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import LOADS_PER_PROCESS, load_columns, load_evidence, resource_rows
+from crosslayer.campaign.observe import KeptBrowser, load_columns, load_evidence, resolving, resource_rows
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import Lookups
@@ -38,14 +38,17 @@ class Web(Measurer):
         super().__init__(bench)
         private.use_resolver(_LISTEN)
         self._upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
-        self._browser: Browser | None = None
-        self._processes = 0
+        first = bench.pages[bench.plan.pages[0]]
+        self._kept = KeptBrowser(
+            bench,
+            lambda browser: self._load(browser, first, dns.Protocol.DOUDP),
+            force_h3=not bench.plan.options.https_records,
+            **resolving(bench),
+        )
 
     def close(self) -> None:
         """End Chromium."""
-        if self._browser is not None:
-            self._browser.close()
-            self._browser = None
+        self._kept.close()
 
     @staticmethod
     def server_options(plan: Plan) -> dict[str, Any]:
@@ -62,7 +65,7 @@ class Web(Measurer):
 
     def warm_up(self) -> None:
         """One load."""
-        self._open()
+        self._kept.open()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One load: its row, those of its resources and those of its lookups."""
@@ -70,7 +73,7 @@ class Web(Measurer):
         page, protocol = self.bench.pages[cell.page], dns.Protocol(condition)
         started, server = time.time(), self.bench.server
         try:
-            browser = self._open()
+            browser = self._kept.open()
             server.events()  # what came before is not evidence for this load
             load, queries = self._load(browser, page, protocol)
         except (BrowserError, StubError) as error:
@@ -85,25 +88,6 @@ class Web(Measurer):
             "resources": resource_rows(row, load, events),
             "lookups": [Lookups.place(row) | columns for columns in lookup_columns(queries)],
         }
-
-    def _open(self) -> Browser:
-        """The Chromium of the next load, warmed up by one that is not recorded."""
-        if self._browser is not None and self._browser.loads >= LOADS_PER_PROCESS:
-            self.close()
-        if self._browser is None:
-            self._processes += 1
-            bench = self.bench
-            pages = [bench.pages[name] for name in bench.plan.pages]
-            self._browser = Browser(
-                bench.programs,
-                folder=bench.folder / f"browser-{self._processes}",
-                addresses={WARM_UP_HOST: bench.addresses[WARM_UP_HOST]},
-                spki=bench.server.spki,
-                resolves=[host for page in pages for host in page.looked_up],
-                force_h3=not bench.plan.options.https_records,
-            )
-            self._load(self._browser, pages[0], dns.Protocol.DOUDP)
-        return self._browser
 
     def _load(self, browser: Browser, page: PageSpec, protocol: dns.Protocol) -> tuple[PageLoad, list[QueryMetrics]]:
         """The measured load, and every query the stub got from the session reset on."""

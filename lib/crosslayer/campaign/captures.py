@@ -1,0 +1,195 @@
+"""What a load leaves besides its rows, where a plan asks for it: packets with their keys, qlogs, Chromium's netlog.
+
+The testbed's programs are asked by the usual variables: SSLKEYLOGFILE has keys of the server, our clients and Chromium,
+QLOGDIR qlogs of the server, the stub and our clients; NETLOGDIR, our own, Chromium's netlog. The keys are of a run
+that is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Self
+
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.measurer import Measurer
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.store import Rows
+from crosslayer.links import Profile
+from crosslayer.packets import About, Frame, Ring, kept_files, of_lines
+
+FOLDER = "captures"
+"""Of a dataset: LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and, of each connection, a qlog."""
+
+_VARIABLES = {"pcap": "SSLKEYLOGFILE", "qlog": "QLOGDIR", "netlog": "NETLOGDIR"}
+_NETLOG_BYTES = 800_000
+"""Of a load, besides what Chromium calls constants."""
+_BEFORE_NS = 5_000_000
+"""Chromium begins a connection up to 3 ms before its navigation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The files of one load, by the ends of their names."""
+
+    condition: str
+    files: Mapping[str, bytes]
+
+
+@dataclass(slots=True)
+class Taking:
+    """A load while it is captured."""
+
+    condition: str
+    table: str = ""
+    rows: Rows = field(default_factory=dict)
+    frames: list[Frame] = field(default_factory=list)
+    missing: int = 0
+    keys: str = ""
+    events: str = ""
+    qlogs: set[Path] = field(default_factory=set)
+    netlogs: dict[str, bytes] = field(default_factory=dict)
+
+
+class Captures:
+    """Captures the loads of a plan's first rounds; a context manager inside of which the testbed's programs start."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._plan = plan
+        self._folder = folder / FOLDER
+        self._keys, self._qlogs = self._folder / "keys.log", self._folder / "qlog"
+        self._netlogs = self._folder / "netlog"
+        self._events: Path | None = None
+        self._ring: Ring | None = None
+        self._taken: list[Taking] = []
+
+    def __enter__(self) -> Self:
+        self._forget()  # what the user's own shell asks for is no part of a plan
+        if not self._plan.capture:
+            return self
+        for folder in (self._qlogs, self._netlogs):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._keys.touch(mode=0o600)
+        for kind, place in (("pcap", self._keys), ("qlog", self._qlogs), ("netlog", self._netlogs)):
+            if kind in self._plan.capture:
+                os.environ[_VARIABLES[kind]] = str(place)
+        return self
+
+    def __exit__(self, *_fault: object) -> None:
+        self._forget()
+        if self._ring is not None:
+            self._ring.close()
+
+    def _forget(self) -> None:
+        for name in _VARIABLES.values():
+            os.environ.pop(name, None)
+
+    def ready(self, events: Path) -> None:
+        """The testbed is there: this process is in the client's namespace, and the server writes to `events`."""
+        self._events = events
+        if "pcap" in self._plan.capture:
+            self._ring = Ring()
+
+    @contextlib.contextmanager
+    def load(self, measuring: Measurer, condition: str, round_number: int) -> Iterator[Taking]:
+        """Capture what happens in the block, which leaves its rows in `rows`."""
+        load = Taking(condition)
+        if not self._plan.capture or round_number >= self._plan.capture_rounds or self._events is None:
+            yield load
+            return
+        load.table = measuring.place(condition)[0]
+        begun = {file: file.stat().st_size for file in (self._keys, self._events)}
+        known = set(self._qlogs.iterdir())
+        said = {file: file.stat().st_size for file in self._netlogs.iterdir()}
+        if self._ring is not None:
+            self._ring.start()
+        try:
+            yield load
+        finally:
+            if self._ring is not None:
+                load.frames, load.missing = self._ring.take()
+        load.keys, load.events = (_from(file, size) for file, size in begun.items())
+        load.qlogs = set(self._qlogs.iterdir()) - known
+        for file in self._netlogs.iterdir():
+            if more := netlog_part(file.read_bytes(), said.get(file, 0)):
+                load.netlogs[f".{file.name}"] = more
+        self._taken.append(load)
+
+    def take(self, profile: Profile) -> tuple[Captured, ...]:
+        """The files of the loads since the last call: of a round that is over, so that its rows are what is kept."""
+        taken, self._taken = self._taken, []
+        found = tuple(Captured(load.condition, self._files(load, profile)) for load in taken)
+        for file in self._qlogs.glob("*"):
+            file.unlink()
+        return found
+
+    def _files(self, load: Taking, profile: Profile) -> dict[str, bytes]:
+        own = [row for row in load.rows.get(load.table, ()) if not row.get("warming")]
+        start_ns = round(min((row["started_s"] for row in own), default=0.0) * 1e9) - _BEFORE_NS
+        about = About(
+            condition=load.condition,
+            table=load.table,
+            clock=self._plan.clock,
+            profile=asdict(profile),
+            missing=load.missing,
+            rows={table: [dict(row) for row in rows] for table, rows in load.rows.items()},
+            server=[event for event in of_lines(load.events) if event["time"] >= start_ns],
+        )
+        frames = None if self._ring is None else [frame for frame in load.frames if frame.at_ns >= start_ns]
+        logs = {f".{file.name}": file.read_bytes() for file in sorted(load.qlogs)}
+        return logs | load.netlogs | kept_files(about, frames, load.keys)
+
+
+def netlog_part(log: bytes, start: int) -> bytes:
+    """What Chromium's log has from a place on, as a log of its own; empty where that is nothing.
+
+    Of more than `_NETLOG_BYTES` the end: there the measured load is, behind what primed it.
+    """
+    log, ended, _ = log.partition(b'],\n"polledData"')  # of a Chromium that has ended
+    log += b",\n" if ended else b""
+    head, events, _ = log.partition(b'"events": [\n')
+    start = max(start, len(head) + len(events), len(log) - _NETLOG_BYTES)
+    begin = start if log[start - 1 : start] == b"\n" else log.find(b"\n", start) + 1
+    whole = log[begin : log.rfind(b",\n")] if events and begin else b""
+    return head + events + whole + b"\n]}\n" if whole else b""
+
+
+def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[Captured, ...]) -> None:
+    """Write the captures of a round into a dataset's folder, instead of those that are there of it.
+
+    Raises
+    ------
+    CampaignError
+        Where the folder cannot be written or the disk is full.
+    """
+    place = folder / FOLDER / named(cell.link) / named(cell.page) / str(round_number)
+    try:
+        shutil.rmtree(place, ignore_errors=True)
+        for load in captured:
+            place.mkdir(parents=True, exist_ok=True)
+            for ending, content in load.files.items():
+                (place / f"{named(load.condition)}{ending}").write_bytes(content)
+    except OSError as error:
+        raise CampaignError(
+            f"captures cannot be written ({error.strerror})",
+            where=str(place),
+            next_step="Make room, or measure without --capture; finished rounds are safe.",
+        ) from error
+
+
+def named(words: str) -> str:
+    """Words as a part of a file's name that needs no quotes in a shell."""
+    return re.sub(r"[^a-z0-9.+]+", "-", words.lower()).strip("-.") or "-"
+
+
+def _from(file: Path, size: int) -> str:
+    """Whole lines from a place on."""
+    with file.open("rb") as opened:
+        opened.seek(size)
+        whole, end, _ = opened.read().rpartition(b"\n")
+        return (whole + end).decode()

@@ -1,0 +1,52 @@
+"""`crosslayer show`: one captured load as a waterfall."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from crosslayer.errors import CrosslayerError
+
+
+@click.command("show")
+@click.argument("load", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="The page's file.  [default: LOAD with .html at its end]")
+def command(load: Path, out: Path | None) -> None:
+    """Draw one captured LOAD as a waterfall: lookup, connection, requests, the server's side, every packet.
+
+    LOAD is a .pcapng file; of a folder, for example a dataset's, the loads that were captured are listed, the slowest
+    of each link and page first. The page is one file that needs no network; it is opened where there is a desktop. The
+    same LOAD opens decrypted in Wireshark and tshark: the keys of that run are inside.
+
+    \b
+    crosslayer measure --study one-connection --size smoke --capture pcap --out data/raw/mine
+    crosslayer show data/raw/mine
+    crosslayer show data/raw/mine/captures/4g/wikipedia.org/0/doh3-0-rtt-and-page-on-one-connection.pcapng
+    crosslayer link 4g --capture mine.pcapng -- curl -k https://www.example.org/ && crosslayer show mine.pcapng
+    """
+    from crosslayer.report.waterfall import captured, waterfall
+
+    if load.is_dir():
+        loads = captured(load)
+        if not loads:
+            raise CrosslayerError(
+                "no load was captured here",
+                where=str(load),
+                next_step="Measure with --capture pcap.",
+            )
+        for file, length_ms in loads:
+            click.echo(f"{'' if length_ms is None else f'{length_ms:.1f} ms':>12}  {file}")
+        return
+    page = out or load.with_suffix(".html")
+    try:
+        page.write_text(waterfall(load), encoding="utf-8")
+    except OSError as error:
+        raise CrosslayerError(
+            f"cannot be written ({error.strerror})", where=str(page), next_step="Name another file with --out."
+        ) from error
+    click.echo(str(page))
+    if sys.stdout.isatty() and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        click.launch(str(page))

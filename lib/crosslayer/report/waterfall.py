@@ -1,0 +1,384 @@
+"""One load as a waterfall: lookup, connection, requests, what the server saw, and every packet, on one axis of time.
+
+Packets are drawn by what can be read without a key: when, how large, which QUIC packet types; their keys are for
+Wireshark.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import jinja2
+
+from crosslayer.dns.capture import Packet, read_frame
+from crosslayer.figures.style import BLUE, BROWN, GREEN, GREY, INK, PURPLE, RED
+from crosslayer.packets import PACKETS, About, Frame, read_about, read_kept
+
+WIDTH, LABELS, ROW, LANE = 1160, 250, 18, 58
+"""Of the picture, of the names at its left, of a row, of a connection's packets: px."""
+PACKETS_MOST = 6000
+"""What is drawn of a load; the file has the rest."""
+_FULL_BYTES, _FULL_PX = 1500, 24
+_ROWS_MOST = 400
+_NUMBER_MOST = 1e19
+"""Nanoseconds since the Unix epoch are below."""
+_RTT_PX, _RTTS_MOST = 42, 60
+
+KINDS = {
+    "Initial": RED,
+    "0-RTT": GREEN,
+    "Handshake": PURPLE,
+    "Retry": INK,
+    "1-RTT": BLUE,
+    "TCP": BROWN,
+    "DNS": GREY,
+    "UDP": GREY,
+    "padding": "#c4c4c4",
+}
+"""Packets by what they are, and their colours."""
+BARS = {"lookup": GREY, "connection": PURPLE, "waiting": "#c9dff0", "body": BLUE, "server": INK}
+_LONG_TYPES = {1: ("Initial", "0-RTT", "Handshake", "Retry"), 0x6B3343CF: ("Retry", "Initial", "0-RTT", "Handshake")}
+_PHASES = {  # label, from, to, kind of bar
+    "resolved_loads": (
+        ("Name", "", "name_ms", "lookup"),
+        ("Document: waiting", "name_ms", "response_start_ms", "waiting"),
+        ("Document: its bytes", "response_start_ms", "document_ms", "body"),
+        ("Rest of the page", "document_ms", "page_ms", "body"),
+    ),
+    "page_loads": (
+        ("Lookup", "domain_lookup_start_ms", "domain_lookup_end_ms", "lookup"),
+        ("Connection", "connect_start_ms", "connect_ms", "connection"),
+        ("Document: waiting", "request_start_ms", "response_start_ms", "waiting"),
+        ("Document: its bytes", "response_start_ms", "response_end_ms", "body"),
+    ),
+    "dns_exchanges": (
+        ("Handshake", "", "handshake_ms", "connection"),
+        ("Query", "handshake_ms", "total_ms", "lookup"),
+    ),
+    "tcp_rtts": (("TCP connect", "", "rtt_ms", "connection"),),
+}
+_LENGTHS = ("page_ms", "plt_ms", "total_ms", "rtt_ms")
+_MARKS = {"fcp_ms": "FCP", "plt_ms": "PLT", "page_ms": "page complete", "settings_ms": "SETTINGS"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A span of time in a row, ms."""
+
+    start: float
+    end: float
+    kind: str
+    said: str
+
+
+@dataclass(slots=True)
+class Row:
+    """A line of the waterfall."""
+
+    label: str
+    bars: list[Bar] = field(default_factory=list)
+    said: str = ""
+    """The label in full."""
+
+
+@dataclass(slots=True)
+class Flow:
+    """The packets of a connection, or of a client's port over UDP."""
+
+    label: str
+    ends: str
+    packets: list[tuple[float, Packet, list[tuple[str, int]]]] = field(default_factory=list)
+    """When, ms; the packet; its parts: kind and bytes."""
+
+    @property
+    def counted(self) -> str:
+        """How many packets and bytes went each way."""
+        up, down = ([p.bytes for _, p, _ in self.packets if p.sent is way] for way in (True, False))
+        return f"\N{UPWARDS ARROW} {len(up)}, {sum(up):,} B  \N{DOWNWARDS ARROW} {len(down)}, {sum(down):,} B"
+
+
+def waterfall(file: Path) -> str:
+    """A capture as an HTML page that needs nothing else.
+
+    Parameters
+    ----------
+    file
+        A `.pcapng` file of `crosslayer measure --capture` or `crosslayer link --capture`.
+
+    Raises
+    ------
+    PacketsError
+        Where it cannot be read.
+    """
+    about, recorded = read_kept(file)
+    about = about or About(condition=file.stem, profile={})
+    own = [row for row in about.rows.get(about.table, ()) if not row.get("warming")]
+    row: Mapping[str, Any] = own[0] if own else {}
+    began = _number(row.get("started_s"))
+    packets = [(frame, packet) for frame in recorded.frames if (packet := _packet(frame)) is not None]
+    first_ns = packets[0][1].at_ns if packets else 0
+    zero_ns = first_ns if began is None else round(began * 1e9)
+    spans = [*_phases(about.table, row), *_lookups(about, zero_ns), *_resources(about)]
+    ends = [bar.end for line in spans for bar in line.bars]
+    marks = {label: at for name, label in _MARKS.items() if (at := _number(row.get(name))) is not None}
+    ends += marks.values()
+    flows, last = _flows(packets[:PACKETS_MOST], zero_ns, about)
+    end = max([0.0, *(ends or [last])]) * 1.04 + 1
+    late = sum(at > end for flow in flows for at, _, _ in flow.packets) + max(0, len(packets) - PACKETS_MOST)
+    begin = min([0.0, *(at for flow in flows for at, _, _ in flow.packets)])
+    rtt = max(0.0, _number(about.profile.get("rtt_ms")) or 0.0)
+    scale, rtts = Scale(begin, end), _rtts(rtt, end)
+    page = jinja2.Environment(
+        loader=jinja2.PackageLoader("crosslayer.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    ).get_template("waterfall.html")
+    where = [str(row[key]) for key in ("page", "campaign") if row.get(key)]
+    round_ = [f"round {row['round']}"] if isinstance(row.get("round"), int) else []
+    return page.render(
+        about=about,
+        where=[*where, *round_],
+        link=about.profile.get("title") or about.profile.get("name") or "",
+        rtt=rtt,
+        facts={name: value for name, value in row.items() if name.endswith("_ms") and _number(value) is not None},
+        error=row.get("error"),
+        spans=spans[:_ROWS_MOST],
+        server=_served(about, zero_ns, end)[:_ROWS_MOST],
+        flows=flows,
+        marks=sorted(marks.items(), key=lambda mark: mark[1]),
+        late=late,
+        scale=scale,
+        ticks=_ticks(begin, end),
+        rtts=rtts,
+        every=math.ceil(_RTT_PX * (end - begin) / (rtt * (WIDTH - LABELS))) if rtts else 1,
+        sticks=_sticks,
+        kinds={kind: colour for kind, colour in KINDS.items() if kind in _kinds(flows)},
+        bars={kind: colour for kind, colour in BARS.items() if kind in _bars(spans, about)},
+        keys=bool(recorded.keys),
+        file=file.name,
+        KINDS=KINDS,
+        BARS=BARS,
+        WIDTH=WIDTH,
+        LABELS=LABELS,
+        ROW=ROW,
+        LANE=LANE,
+    )
+
+
+def captured(folder: Path) -> list[tuple[Path, float | None]]:
+    """The captures below a folder, by link and page the slowest first: the file, and how long its load took, ms."""
+    found = []
+    for file in folder.rglob(f"*{PACKETS}"):
+        about = read_about(file)
+        own = [row for row in about.rows.get(about.table, ()) if not row.get("warming")] if about else []
+        lengths = [_number(own[0].get(name)) for name in _LENGTHS] if own else []
+        found.append((file, next((length for length in lengths if length is not None), None)))
+    return sorted(found, key=lambda load: (load[0].parent, -(load[1] or 0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From ms to px."""
+
+    begin: float
+    end: float
+
+    def __call__(self, ms: float) -> float:
+        """Where a moment is, from the left."""
+        share = (min(max(ms, self.begin), self.end) - self.begin) / (self.end - self.begin)
+        return round(LABELS + share * (WIDTH - LABELS - 12), 2)
+
+
+def _number(value: object) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known and abs(value) < _NUMBER_MOST else None  # type: ignore[arg-type]
+
+
+def _bar(start: object, end: object, kind: str, what: str) -> list[Bar]:
+    begin, over = _number(start), _number(end)
+    if begin is None or over is None or over < begin:
+        return []
+    return [Bar(begin, over, kind, f"{what}: {begin:.2f} to {over:.2f} ms ({over - begin:.2f} ms)")]
+
+
+def _phases(table: str, row: Mapping[str, Any]) -> Iterator[Row]:
+    # What is asked for together with its name does not wait for it.
+    at_once = str(row.get("variant", "")).startswith("at-once")
+    for label, start, end, kind in _PHASES.get(table, ()):
+        begin = 0.0 if not start or (at_once and kind == "waiting") else row.get(start)
+        if bars := _bar(begin, row.get(end), kind, label):
+            yield Row(label, bars)
+
+
+def _lookups(about: About, zero_ns: int) -> Iterator[Row]:
+    for row in about.rows.get("lookups", ()):
+        began, took = _number(row.get("started_s")), _number(row.get("total_ms"))
+        if began is not None and took is not None:
+            at = began * 1e3 - zero_ns / 1e6
+            label = f"{row.get('type', '')} {row.get('name', '')}"
+            yield Row(_short(label), _bar(at, at + took, "lookup", label), label)
+
+
+def _resources(about: About) -> Iterator[Row]:
+    for row in about.rows.get("resources", ()):
+        url = str(row.get("url", ""))
+        parts = urlsplit(url) if url.isprintable() and "[" not in url else urlsplit("")
+        bars = _bar(row.get("request_start_ms"), row.get("response_start_ms"), "waiting", "waiting")
+        bars += _bar(row.get("response_start_ms"), row.get("response_end_ms"), "body", "its bytes")
+        if bars:
+            yield Row(_short(parts.path or url), bars, url)
+
+
+def _served(about: About, zero_ns: int, end: float) -> list[Row]:
+    """What the server reported of the load, a row a query, request or connection."""
+    found = []
+    for event in about.server:
+        at_ns, done_ns = _number(event.get("time")), _number(event.get("done"))
+        at = None if at_ns is None else (int(event["time"]) - zero_ns) / 1e6
+        if at is None or not -1e3 < at <= end:
+            continue
+        done = at if done_ns is None else (int(event["done"]) - zero_ns) / 1e6
+        early = "" if event.get("handshake_complete", True) else ", early data"
+        what = event.get("event")
+        if what == "request":
+            label = f"{event.get('method', '')} {event.get('path', '')}{early}"
+        elif what == "query":
+            label = f"{event.get('type', '')} {event.get('name', '')} ({event.get('listener', '')}{early})"
+        elif what == "connection":
+            label = f"handshake over ({event.get('listener', '')}{', resumed' if event.get('resumed') else ''})"
+        else:
+            continue
+        found.append(Row(_short(label), _bar(at, min(done, end), "server", label), label))
+    return sorted(found, key=lambda row: row.bars[0].start if row.bars else 0.0)
+
+
+def _packet(frame: Frame) -> Packet | None:
+    return read_frame(frame.data, at_ns=frame.at_ns, sent=frame.sent, interface=frame.interface)
+
+
+def _flows(packets: Iterable[tuple[Frame, Packet]], zero_ns: int, about: About) -> tuple[list[Flow], float]:
+    """Packets by connection, in the order of their first ones; when the last was, ms."""
+    named = {str(event.get("remote")): event for event in about.server if event.get("event") == "connection"}
+    flows: dict[tuple[Any, ...], Flow] = {}
+    last = 0.0
+    for frame, packet in packets:
+        near, far = (packet.source, packet.destination) if packet.sent else (packet.destination, packet.source)
+        if frame.interface == "lo" and packet.source[1] != 53:  # both ends are here: the client asks port 53
+            near, far, packet = packet.source, packet.destination, replace(packet, sent=True)
+        flow = flows.get(key := (packet.ip_protocol, near, far))
+        if flow is None:
+            event = named.get(f"{near[0]}:{near[1]}", {})
+            transport = "TCP" if packet.ip_protocol == socket.IPPROTO_TCP else "UDP" if far[1] == 53 else "QUIC"
+            name = str(event.get("server_name") or far[0])
+            flows[key] = flow = Flow(_short(f"{transport} to {name}"), f"{far[0]}:{far[1]}, our port {near[1]}")
+        at = (packet.at_ns - zero_ns) / 1e6
+        last = max(last, at)
+        flow.packets.append((at, packet, list(_parts(packet, far[1]))))
+    return list(flows.values()), last
+
+
+def _parts(packet: Packet, port: int) -> Iterator[tuple[str, int]]:
+    """What a datagram or segment is made of: kind and bytes of each part."""
+    if packet.ip_protocol == socket.IPPROTO_TCP:
+        yield "TCP", packet.bytes
+    elif port == 53:
+        yield "DNS", packet.bytes
+    else:
+        left = packet.bytes - 8
+        for kind, size in quic_packets(packet.payload, left):
+            left -= size
+            yield kind, size
+        if left > 0:
+            yield "padding" if left < packet.bytes - 8 else "UDP", left
+
+
+def quic_packets(datagram: bytes, length: int) -> list[tuple[str, int]]:
+    """The QUIC packets of a datagram (RFC 9000, section 17), as far as it can be read: type and bytes of each."""
+    found: list[tuple[str, int]] = []
+    place = 0
+    try:
+        while place < length:
+            first = datagram[place]
+            if not first & 0x80:
+                if first & 0x40:  # what follows a short header is its own; a zero is padding
+                    found.append(("1-RTT", length - place))
+                break
+            version = int.from_bytes(_of(datagram, place + 1, 4))
+            types = _LONG_TYPES.get(version)
+            if types is None:
+                break
+            kind = types[first >> 4 & 3]
+            at = place + 5
+            for _ in range(2):  # both connection IDs
+                at += 1 + datagram[at]
+            if kind == "Retry":
+                found.append((kind, length - place))
+                break
+            if kind == "Initial":
+                token, at = _varint(datagram, at)
+                at += token
+            rest, at = _varint(datagram, at)
+            size = min(at + rest, length) - place
+            found.append((kind, size))
+            place += size
+    except (IndexError, struct.error):
+        pass
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    size = 1 << (data[at] >> 6)
+    return int.from_bytes(_of(data, at, size)) & (1 << (8 * size - 2)) - 1, at + size
+
+
+def _of(data: bytes, at: int, size: int) -> bytes:
+    if at + size > len(data):
+        raise IndexError(at)
+    return data[at : at + size]
+
+
+def _sticks(flow: Flow, scale: Scale) -> Iterator[tuple[str, str, str]]:
+    """Class, path and words of each packet: what is sent goes up from the middle, what came down, its parts in turn."""
+    middle = LANE / 2
+    for at, packet, parts in flow.packets:
+        if at > scale.end:
+            continue
+        kinds = " + ".join(kind for kind, _ in parts)
+        words = f"{at:.3f} ms, {'sent' if packet.sent else 'received'}, {packet.bytes} bytes: {kinds}"
+        way, y = (-1 if packet.sent else 1), middle + (-1 if packet.sent else 1)
+        for kind, size in parts:
+            height = max(1.5, size / _FULL_BYTES * _FULL_PX)
+            yield kind, f"M{scale(at):g} {y:.1f}v{way * height:.1f}", words
+            y += way * height
+
+
+def _kinds(flows: Iterable[Flow]) -> set[str]:
+    return {kind for flow in flows for _, _, parts in flow.packets for kind, _ in parts}
+
+
+def _bars(rows: Iterable[Row], about: About) -> set[str]:
+    return {bar.kind for row in rows for bar in row.bars} | ({"server"} if about.server else set())
+
+
+def _ticks(begin: float, end: float) -> list[float]:
+    """Round moments, ten at most, ms."""
+    step = 10.0 ** math.floor(math.log10((end - begin) / 4))
+    while (end - begin) / step > 10:
+        step *= 2 if (end - begin) / step <= 20 else 2.5 if (end - begin) / step <= 25 else 5
+    return [n * step for n in range(math.ceil(begin / step), math.floor(end / step) + 1)]
+
+
+def _rtts(rtt: float, end: float) -> list[float]:
+    """Whole round-trips, where they are far enough apart to be told from each other."""
+    if not rtt or end / rtt > _RTTS_MOST:
+        return []
+    return [n * rtt for n in range(math.floor(end / rtt) + 1)]
+
+
+def _short(label: str, most: int = 36) -> str:
+    return label if len(label) <= most else f"{label[: most // 2 - 1]}…{label[-most // 2 :]}"

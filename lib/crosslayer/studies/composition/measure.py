@@ -1,0 +1,89 @@
+"""Loads of a browser that resolves by itself, and the two parts of the sum that the paper has in their place.
+
+The state is the same on both sides: DNS resumes the session of an earlier connection where its transport has sessions,
+the page's connection is new, with a full handshake.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from crosslayer import dns
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.observe import Exchanges, LoadKind, Loads
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.store import Rows
+from crosslayer.studies import web
+
+PROTOCOLS = (dns.Protocol.DOUDP, dns.Protocol.DOH, dns.Protocol.DOQ)
+"""Those of the paper."""
+_COUPLED = {f"{protocol}, coupled": protocol for protocol in PROTOCOLS}
+_EXCHANGES = {
+    f"{protocol}, exchange": (
+        protocol,
+        dns.Resumption.TICKET if dns.Resumption.TICKET in dns.RESUMPTIONS[protocol] else dns.Resumption.NONE,
+    )
+    for protocol in PROTOCOLS
+}
+_LOAD = "H3 1-RTT"
+_KIND = LoadKind("1-rtt", "main", 0)
+
+
+class Composition(Measurer):
+    """Coupled loads as the study of browsers that resolve makes them; exchanges and loads as the combinations do."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        with contextlib.ExitStack() as undo:
+            self._coupled = web.STUDY.measurer(bench)
+            undo.callback(self._coupled.close)
+            self._exchanges = Exchanges(bench.server)
+            undo.pop_all()
+        self._loads = Loads(bench, name="composed")
+
+    def close(self) -> None:
+        """End both browsers and the capture."""
+        self._loads.close()
+        self._exchanges.close()
+        self._coupled.close()
+
+    @staticmethod
+    def server_options(plan: Plan) -> dict[str, Any]:
+        """Those of the coupled loads."""
+        return web.STUDY.measurer.server_options(plan)
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """A coupled load and an exchange over each transport, and the load that is added to all of these."""
+        return [*_COUPLED, *_EXCHANGES, _LOAD]
+
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """Table and columns of a condition."""
+        if condition in _COUPLED:
+            return self._coupled.place(_COUPLED[condition].value)
+        if condition == _LOAD:
+            return "page_loads", _KIND.columns
+        protocol, resumption = _EXCHANGES[condition]
+        columns = {"protocol": protocol.value, "resumption": resumption.value, "warming": False, "variant": "main"}
+        return "dns_exchanges", columns
+
+    def warm_up(self) -> None:
+        """One load of each browser and one exchange of each kind."""
+        page = self.bench.pages[self.bench.plan.pages[0]]
+        for protocol, resumption in _EXCHANGES.values():
+            self._exchanges.resuming({}, page.host, protocol, resumption)
+        self._coupled.warm_up()
+        self._loads.open()
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """One observation as rows by table; the warming exchange of one that resumes a session is a row too."""
+        if condition in _COUPLED:
+            return self._coupled.measure(_COUPLED[condition].value, cell, round_number, position)
+        row = self.row(condition, cell, round_number, position)
+        page = self.bench.pages[cell.page]
+        if condition == _LOAD:
+            return self._loads.load(row, page, _KIND)
+        return {"dns_exchanges": self._exchanges.resuming(row, page.host, *_EXCHANGES[condition])}
+
+
+MEASURER = Composition

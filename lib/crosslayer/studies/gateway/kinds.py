@@ -1,0 +1,35 @@
+"""The kinds of load: without a gateway, and through one with two connections upstream or with one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from crosslayer.words import Coupling, Http3, Protocol, Sharing
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One way of a browser to a page that it resolves over DoH3."""
+
+    variant: str
+    """Of `page_loads`."""
+    through: Sharing | None = None
+    """How the gateway's connections upstream are shared; None without a gateway."""
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Columns of `page_loads` that tell it from other kinds."""
+        common = {"h3": Http3.ONE_RTT.value, "coupling": Coupling.COUPLED.value, "dns_protocol": Protocol.DOH3.value}
+        return common | {"variant": self.variant}
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that the server sees."""
+        return 1 if self.through is Sharing.SHARED else 2
+
+
+NONE, TWO, ONE = "no gateway", "gateway, two connections", "gateway, one connection"
+
+KINDS = {NONE: Kind("main"), TWO: Kind("gateway-two", Sharing.SEPARATE), ONE: Kind("gateway-one", Sharing.SHARED)}
+"""By condition."""

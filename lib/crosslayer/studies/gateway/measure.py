@@ -1,0 +1,150 @@
+"""The `gateway` study: first visits of a browser that resolves over DoH3, without a gateway and through one.
+
+Chromium never asks DNS on a page's connection. Here it asks the stub beside it, and speaks HTTP/3 to the gateway that
+the stub is: names that have the server's address are answered with the gateway's. Over the link, the gateway has one
+connection for lookups and pages, or one for each, as resolver and browser have without it. Every load has a stub of its
+own, without any session, and the resolver is the host that the page comes from.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from crosslayer import dns
+from crosslayer.browser import Browser, BrowserError, PageLoad
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.observe import KeptBrowser, load_columns, load_evidence, resolving, resource_rows
+from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.store import Rows
+from crosslayer.campaign.visit import contradiction
+from crosslayer.pages import PageSpec
+from crosslayer.stub import Gateway, QueryMetrics, Stub, StubError, StubSettings
+from crosslayer.studies.gateway.kinds import KINDS, NONE, Kind
+from crosslayer.testbed import network, private
+from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
+
+_LISTEN = "127.0.0.1"
+_QUIC_PORT = 443
+
+
+class Gateways(Measurer):
+    """Page loads without and with a gateway, in one Chromium kept between them."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        private.use_resolver(_LISTEN)
+        first = bench.pages[bench.plan.pages[0]]
+        self._kept = KeptBrowser(bench, lambda browser: self._load(browser, first, KINDS[NONE]), **resolving(bench))
+
+    def close(self) -> None:
+        """End Chromium."""
+        self._kept.close()
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """Every kind."""
+        return list(KINDS)
+
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """Table and columns of a condition."""
+        return "page_loads", KINDS[condition].columns
+
+    def warm_up(self) -> None:
+        """One load."""
+        self._kept.open()
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """One load: its row and those of its resources."""
+        row = self.row(condition, cell, round_number, position)
+        page, kind = self.bench.pages[cell.page], KINDS[condition]
+        started = time.time()
+        try:
+            load, queries, carried = self._load(self._kept.open(), page, kind)
+        except (BrowserError, StubError) as error:
+            self.close()
+            return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
+        events = self.bench.server.events()
+        evidence = told(events, kind, page, {query.local_port for query in queries}, carried)
+        row = row | load_columns(load) | {"lookup_count": len({query.name for query in queries})} | evidence
+        return {"page_loads": [row], "resources": resource_rows(row, load, events)}
+
+    def _load(
+        self, browser: Browser, page: PageSpec, kind: Kind
+    ) -> tuple[PageLoad, list[QueryMetrics], dict[int, int]]:
+        """The measured load; what the stub and its gateway tell of it, and the server's events are of it alone."""
+        server = self.bench.server
+        resolver = dns.Resolver(self.bench.addresses[page.host], page.host, server.ca_file)
+        gateway = None
+        if kind.through is not None:
+            files = server.certificates
+            listen = f"{network.CLIENT_ADDRESS}:{_QUIC_PORT}"
+            gateway = Gateway(listen, files.certificate_file, files.key_file, kind.through)
+        settings = StubSettings.towards(
+            resolver,
+            dns.Protocol.DOH3,
+            dns.Resumption.NONE,
+            listen=f"{_LISTEN}:53",
+            post_quantum=True,  # as the browser, which has a connection of its own where there is no gateway
+            gateway=gateway,
+        )
+        with Stub.start(subprocess.Popen, settings, self.bench.folder / "stub") as stub:
+
+            def reset() -> None:
+                stub.forget()
+                stub.metrics()
+                server.events()
+
+            load = browser.load_resolving(
+                page.host, reset_sessions=reset, close_connections=lambda: server.close_connections("h3")
+            )
+            carried = stub.carried() if gateway else {}
+            stub.reset_sessions()  # waits for queries on their way: they are told of too
+            return load, stub.metrics(), carried
+
+
+def told(
+    events: Sequence[Event], kind: Kind, page: PageSpec, asked_from: Collection[int], carried: Mapping[int, int]
+) -> dict[str, Any]:
+    """What the server says of a load; columns of `page_loads`, `error` where it was not what it was meant to be.
+
+    Parameters
+    ----------
+    events
+        What the server reported since the load began.
+    kind, page
+        What it was meant to be.
+    asked_from
+        Ports that the stub asked from.
+    carried
+        How many requests its gateway passed on, by the port they left from.
+    """
+    queries = [event for event in events if isinstance(event, QueryEvent)]
+    own = {resource.path for resource in page.resources}  # DoH3 has the page's host too
+    requests = [e for e in events if isinstance(e, RequestEvent) and e.host == page.host and e.path in own]
+    over = {query.remote for query in queries} | {request.remote for request in requests}
+    evidence = load_evidence(events, page, early_data=False, resumed=False, validated=False)
+    evidence["connection_count"] = len(over)
+    kinds = Counter(query.type for query in queries)
+    by_port = Counter(_port(request.remote) for request in requests)
+    if kinds["A"] != 1 or {(query.name, query.listener) for query in queries} != {(f"{page.host}.", "doh3")}:
+        said = ", ".join(f"{query.listener} {query.name} {query.type}" for query in queries)
+        fault: str | None = f"the server was asked not once for the page's address, over DoH3, but: {said or 'nothing'}"
+    elif len(requests) != len(page.resources):
+        fault = f"the server saw {len(requests)} requests of the page instead of {len(page.resources)}"
+    elif {_port(query.remote) for query in queries} != set(asked_from):
+        fault = "the server was asked by another than the stub"
+    elif (by_port if kind.through else {}) != carried:
+        fault = f"by port, the gateway passed on {dict(carried)} requests and the server saw {dict(by_port)}"
+    else:
+        fault = contradiction(evidence, {"connection_count": kind.connection_count})
+    return evidence | {"error": evidence.get("error") or fault}
+
+
+def _port(remote: str) -> int:
+    return int(remote.rpartition(":")[2])
+
+
+MEASURER = Gateways

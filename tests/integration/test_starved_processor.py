@@ -1,0 +1,50 @@
+"""A processor that others hog in one round: the round is told by the machine's own counters, and left out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+
+from crosslayer.campaign.dataset import Dataset
+from tests.integration.conftest import CROSSLAYER
+
+PLAN = ["--study", "serialisation", "--links", "dsl", "--rounds", "3", "--clock", "wall"]
+HOG = [sys.executable, "-c", "while True: pass"]
+
+
+def test_the_round_that_others_hogged_is_left_out(testbed_machine: None, tmp_path: Path) -> None:
+    folder = tmp_path / "starved"
+    hogs: list[subprocess.Popen[bytes]] = []
+    with subprocess.Popen([*CROSSLAYER, "measure", *PLAN, "--out", str(folder)], stderr=subprocess.PIPE) as campaign:
+        assert campaign.stderr is not None
+        said = b""
+        try:
+            while more := os.read(campaign.stderr.fileno(), 4096):
+                said += more
+                if b" 2/3 " in said:
+                    _end(hogs)
+                elif b" 1/3 " in said and not hogs:
+                    hogs += [subprocess.Popen(HOG) for _ in range(2 * (os.cpu_count() or 1))]
+        finally:
+            _end(hogs)
+    assert campaign.returncode == 0, said.decode(errors="replace")
+    dataset = Dataset.open(folder)
+    disturbed = set(dataset.busy["round"])
+    assert 1 in disturbed
+    if dataset.campaign.backend == "uml":
+        wire = dataset.table("wire").group_by("round").agg(pl.col("packets").sum()).collect()
+        assert set(wire["round"]) == {0, 1, 2}
+        assert wire.filter(pl.col("packets") == 0).is_empty()
+    # On a shared machine the other rounds may be told as well; where they are most of all, none is left out.
+    left = set(dataset.table("dns_exchanges").select("round").collect()["round"])
+    assert left == {0, 1, 2} - (disturbed if dataset.left_out else set())
+
+
+def _end(hogs: list[subprocess.Popen[bytes]]) -> None:
+    for hog in hogs:
+        hog.kill()
+        hog.wait()

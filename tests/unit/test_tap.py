@@ -1,0 +1,41 @@
+"""When a packet was to go out by netem's rule, and how much later it did."""
+
+from __future__ import annotations
+
+import pytest
+
+from crosslayer.packets import Frame
+from crosslayer.testbed.tap import Rule, lateness
+
+MS = 1_000_000
+BYTES = 1250
+FRAMES = [bytes([number]) * 100 for number in range(4)]
+RULE = Rule(delay_ms=10.0, rate_mbit=10.0)
+"""A frame takes a millisecond."""
+
+
+def seen(moment_ms: float, frame: bytes) -> Frame:
+    return Frame(round(moment_ms * MS), "to-client", False, frame, BYTES)
+
+
+def at(moments_ms: list[float], frames: list[bytes] = FRAMES) -> list[Frame]:
+    return [seen(moment, frame) for moment, frame in zip(moments_ms, frames, strict=False)]
+
+
+def test_packets_that_queue_go_out_one_after_the_other() -> None:
+    came = at([0, 0, 0.5, 20])
+    assert lateness(came, at([11, 12, 13, 31]), RULE) == pytest.approx([0, 0, 0, 0])
+    assert lateness(came, at([11, 12.25, 15, 31]), RULE) == pytest.approx([0, 0.25, 2, 0])
+
+
+def test_without_a_rate_there_is_the_delay_alone() -> None:
+    assert lateness(at([0, 0, 1]), at([10, 10, 11.5]), Rule(10.0, None)) == pytest.approx([0, 0, 0.5])
+
+
+def test_what_did_not_go_out_has_no_value_and_yet_its_time_at_the_rate() -> None:
+    assert lateness(at([0, 0, 0]), [seen(13, FRAMES[2])], RULE) == pytest.approx([0])
+
+
+def test_the_same_bytes_twice_are_two_packets() -> None:
+    twice = [FRAMES[0], FRAMES[0]]
+    assert lateness(at([0, 5], twice), at([11, 16.5], twice), RULE) == pytest.approx([0, 0.5])
