@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
 
+import synthetic
+from crosslayer import metrics
+from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims.measures import median
 from crosslayer.claims.observed import Observed
 from crosslayer.metrics import resampling
 from crosslayer.metrics.resampling import Rounds
+
+
+def test_parts_give_what_the_whole_gives(tmp_path: Path) -> None:
+    links, pages = ["fiber", "4g"], ["example.org", "wikipedia.org"]
+    folder = synthetic.write(tmp_path, links=links, pages=pages, rounds=25, failures=0.1)
+    loads = metrics.page_loads(Dataset.open(folder).table("page_loads"))
+    parts = [loads.filter(pl.col("link") == link) for link in links]
+    for by in ([], ["h3"], ["link", "page", "h3"]):
+        assert metrics.medians(parts, "plt_ms", by).equals(metrics.medians(loads, "plt_ms", by))
+        assert metrics.curves(parts, "plt_ms", by).equals(metrics.curves(loads, "plt_ms", by))
 
 
 def test_observations_are_of_their_round_whatever_the_order_of_parts() -> None:

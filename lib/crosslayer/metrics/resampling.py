@@ -46,7 +46,7 @@ _THREADS = ThreadPoolExecutor(os.cpu_count())
 
 Reals = NDArray[np.float64]
 Counts = NDArray[np.int32]
-Clusters = NDArray[np.intp]
+Clusters = NDArray[np.signedinteger]
 
 
 def drawn(rounds: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Clusters | None = None) -> Iterator[Counts]:
