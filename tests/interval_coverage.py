@@ -57,7 +57,7 @@ def one(of: Draw, statistic: Callable[..., Estimate]) -> Measured:
 
     def measured(draw: np.random.Generator, rounds: int, each: int, interval: bool) -> Estimate:
         clusters = np.repeat(np.arange(rounds), each)
-        weights = np.concatenate(list(drawn(rounds, rounds * each))) if interval else None
+        weights = np.concatenate(list(drawn(rounds))) if interval else None
         return statistic(Sample(of(draw, rounds, each).ravel(), clusters), weights)
 
     return measured

@@ -146,7 +146,7 @@ def estimate(values: np.ndarray, q: float, weights: np.ndarray) -> Estimate:
 def coverage(statistic: object, truth: float, rounds: int = 30, trials: int = 400) -> float:
     """Share of simulated campaigns whose interval holds the truth."""
     draw, hits = np.random.default_rng(12), 0
-    [weights] = list(drawn(rounds, rounds, 500))
+    [weights] = list(drawn(rounds, 500))
     for _ in range(trials):
         low, high = statistic(draw, weights).interval  # type: ignore[operator]
         hits += low <= truth <= high
@@ -184,7 +184,7 @@ def test_quantiles_of_resamples_are_exact(q: float) -> None:
     rounds = 600
     clusters = np.repeat(np.arange(rounds), 3)
     values = draw.exponential(size=3 * rounds)
-    [weights] = list(drawn(rounds, 3 * rounds, 30, seed=1))
+    [weights] = list(drawn(rounds, 30, seed=1))
     slow = [np.quantile(np.repeat(values, row[clusters]), q, method="median_unbiased") for row in weights]
     assert Sample(values, clusters).quantiles(q, weights) == pytest.approx(slow)
 
@@ -195,7 +195,7 @@ def test_equal_rounds_of_unequal_size_are_searched_all_over() -> None:
     rounds = 40
     clusters = np.concatenate([np.zeros(2000, dtype=int), np.repeat(np.arange(1, rounds), 100)])
     values = np.concatenate([draw.normal(0, 1, 2000), draw.normal(50, 1, 3900)])
-    [weights] = list(drawn(rounds, len(values), 60, seed=2))
+    [weights] = list(drawn(rounds, 60, seed=2))
     slow = [np.median(np.repeat(values, row[clusters])) for row in weights]
     assert Sample(values, clusters).quantiles(0.5, weights) == pytest.approx(slow)
 

@@ -210,7 +210,8 @@ def write_json(file: Path, value: object) -> None:
 
 
 def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _hashes_in(crate: Path) -> dict[str, str]:

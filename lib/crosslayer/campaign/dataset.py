@@ -183,7 +183,8 @@ def _file_sha256(path: Path) -> str:
 @lru_cache(maxsize=4096)
 def _hashed(path: Path, _size: int, _changed_ns: int) -> str:
     """Every figure of a dataset asks again."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _as_version_2(plan: dict[str, Any]) -> dict[str, Any]:

@@ -193,7 +193,8 @@ class Moment:
 
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""
-        return metrics.estimate(sample.values, sample.clusters, self.name, weights)
+        found = metrics.estimate(sample.values, sample.clusters, self.name, weights)
+        return replace(found, rounds=sample.rounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,10 @@ check has to think of it.
 
 from __future__ import annotations
 
+import hashlib
+import io
+import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +19,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crosslayer import metrics
-from crosslayer.metrics.resampling import MIN_ROUNDS, Counts, Estimate, Sample
+from crosslayer.metrics.resampling import MIN_ROUNDS, Counts, Estimate, Rounds, Sample
 
 FEWEST_ROUNDS = 3
 """Fewer rounds give no number at all: a median of one or two observations says nothing about a distribution."""
+
+_IN_MEMORY = 256 << 20
+"""Bytes of observations; more of them lie in a file without a name."""
+_KEPT_IN_MEMORY = 40_000_000
+"""Observations of the samples that are kept, since the next check may ask for the same."""
 
 _SAME_RTT = 0.01
 _EQUAL_SHARES = 0.8
@@ -46,13 +55,23 @@ class Series:
     """As multiples of the link's nominal RTT instead of the unit of the rows."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the file an array lies."""
+
+    start: int
+    kind: np.dtype[Any]
+    length: int
+
+
 class Observed:
     """Observations of a campaign, by series and cell.
 
     Parameters
     ----------
     rows
-        Every observation that counts: campaign, round, link, page, series (text), value (in the unit of its series).
+        Every observation that counts: campaign, round, host, link, page, series (text), value (in the unit of its
+        series). In parts, only one of them is in memory at a time.
     rtts_ms
         Nominal RTT of each link, ms, ascending.
     links
@@ -65,7 +84,7 @@ class Observed:
 
     def __init__(
         self,
-        rows: pl.LazyFrame,
+        rows: metrics.Frames,
         *,
         rtts_ms: Mapping[str, float],
         links: Sequence[str] | None = None,
@@ -74,21 +93,54 @@ class Observed:
     ) -> None:
         self.tables = tables or {}
         self._rtts_ms, self._published_rtts_ms = rtts_ms, published_rtts_ms or {}
-        found = rows.filter(pl.col("value").is_not_null()).collect(engine="streaming")
-        rounds = found.select(metrics.CLUSTER).unique().sort(metrics.CLUSTER).with_row_index("cluster")
-        self.rounds = rounds.height
-        self.weights: Counts | None = None
-        if self.rounds >= MIN_ROUNDS:
-            self.weights = np.concatenate(
-                list(metrics.drawn(self.rounds, self.rounds, hosts=metrics.clusters_of(rounds)[2]))
-            )
-        self._cells: dict[tuple[str, str, str], _Observations] = {}
-        numbered = found.join(rounds, on=metrics.CLUSTER).sort("cluster")
-        for (series, link, page), cell in numbered.partition_by(["series", "link", "page"], as_dict=True).items():
-            self._cells[series, link, page] = (cell["value"].to_numpy(), cell["cluster"].to_numpy().astype(np.intp))
+        self._cells: dict[tuple[str, str, str], tuple[_Place, ...]] = {}
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - open as long as checks may ask
+        weakref.finalize(self, self._file.close)
+        self._rounds = self._read([rows] if isinstance(rows, pl.LazyFrame) else rows)
+        self.rounds = self._rounds.count
+        drawings = list(self._rounds.drawn())
+        self.weights: Counts | None = np.concatenate(drawings) if drawings else None
         self._with_rows = {link for _, link, _ in self._cells}
         self._links = tuple(links or (link for link in rtts_ms if link in self._with_rows))
-        self._kept: dict[Any, Any] = {}
+        self._samples: dict[Series, Sample] = {}
+        self._estimates: dict[tuple[Series, Statistic], Estimate] = {}
+
+    def _read(self, parts: Sequence[pl.LazyFrame]) -> Rounds:
+        """Write every cell's values and rounds; the number of a round is known when all have been read."""
+        known = pl.DataFrame(schema={"campaign": pl.Categorical, "round": pl.Int32, "host": pl.Categorical})
+        written: dict[bytes, _Place] = {}  # most series have the same rounds in the same order
+        names = ["series", "link", "page"]
+        for part in parts:
+            for key, cell in metrics.gathered(part, names, ["value", *metrics.CLUSTER]):
+                rounds = cell.select(metrics.CLUSTER)
+                told = [rounds[name].to_physical().to_numpy().tobytes() for name in metrics.CLUSTER]
+                digest = hashlib.blake2b(b"".join(told)).digest()
+                if digest not in written:
+                    fresh = rounds.unique().join(known, on=metrics.CLUSTER, how="anti")
+                    known = pl.concat([known, fresh])
+                    numbered = rounds.join(known.with_row_index("number"), on=metrics.CLUSTER, maintain_order="left")
+                    written[digest] = self._write(numbered["number"].to_numpy().astype(np.int32))
+                series, link, page = key
+                self._cells[series, link, page] = self._write(cell["value"].to_numpy()), written[digest]
+        return metrics.rounds_of(known)
+
+    def _write(self, array: NDArray[Any]) -> _Place:
+        place = _Place(self._file.seek(0, io.SEEK_END), array.dtype, len(array))
+        self._file.write(array.tobytes())
+        return place
+
+    def _observations(self, cell: tuple[str, str, str]) -> _Observations:
+        """The values of a cell and their rounds, in the order of rounds."""
+        values, places = (self._written(place) for place in self._cells[cell])
+        rounds = self._rounds.numbers[places]
+        if np.all(rounds[1:] >= rounds[:-1]):
+            return values, rounds
+        order = np.argsort(rounds, kind="stable")
+        return values[order], rounds[order]
+
+    def _written(self, place: _Place) -> NDArray[Any]:
+        self._file.seek(place.start)
+        return np.frombuffer(self._file.read(place.length * place.kind.itemsize), place.kind)
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -114,17 +166,20 @@ class Observed:
 
     def sample(self, series: Series) -> Sample:
         """The observations of a series."""
-        if series not in self._kept:
-            self._kept[series] = self._pooled(series)
-        return self._kept[series]  # type: ignore[no-any-return]
+        if series not in self._samples:
+            found = self._pooled(series)
+            while self._samples and found.size + sum(one.size for one in self._samples.values()) > _KEPT_IN_MEMORY:
+                del self._samples[next(iter(self._samples))]
+            self._samples[series] = found
+        return self._samples[series]
 
     def estimate(self, series: Series, statistic: Statistic) -> Estimate:
         """A statistic of a series, with its resamples where there are rounds enough."""
         key = (series, statistic)
-        if key not in self._kept:
+        if key not in self._estimates:
             sample = self.sample(series)
-            self._kept[key] = statistic(sample, self.weights if sample.rounds >= MIN_ROUNDS else None)
-        return self._kept[key]  # type: ignore[no-any-return]
+            self._estimates[key] = statistic(sample, self.weights if sample.rounds >= MIN_ROUNDS else None)
+        return self._estimates[key]
 
     def enough(self, rounds: int) -> None:
         """Refuse a number from too few rounds."""
@@ -147,7 +202,7 @@ class Observed:
             sizes.append(sum(len(part[0]) for part in parts))
         if min(sizes) < _EQUAL_SHARES * max(sizes):
             raise NotMeasured("the links have unequal numbers of observations, pooling them would weigh them unequally")
-        sample = Sample(np.concatenate(values), np.concatenate(clusters))
+        sample = Sample(np.concatenate(values), np.concatenate(clusters), self._rounds.blocks)
         self.enough(sample.rounds)
         return sample
 
@@ -156,7 +211,7 @@ class Observed:
         for name in factors:
             if (name, link, page) not in self._cells:
                 raise NotMeasured(f"no {name} on {link}, {page}")
-        of_series = [self._cells[name, link, page] for name in factors]
+        of_series = [self._observations((name, link, page)) for name in factors]
         if len(of_series) == 1 and factors[name] == 1:
             return of_series[0]
         common = of_series[0][1]

@@ -46,13 +46,13 @@ class Panel:
     series: tuple[str, ...]
 
 
-def measured(observations: pl.LazyFrame, value: str, *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
+def measured(observations: metrics.Frames, value: str, *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
     """Curves and medians of observations.
 
     Parameters
     ----------
     observations
-        Rows with campaign, round, panel, series and the value.
+        Rows with campaign, round, host, panel, series and the value.
     value
         Column to draw.
     points

@@ -13,9 +13,9 @@ from crosslayer.campaign.tables import TABLES
 from crosslayer.published import Published
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """Tables of one dataset, and the published values beside them."""
+    """Tables of one dataset, and the published values beside them. Equal to itself only: answers are kept by it."""
 
     dns_exchanges: pl.LazyFrame
     tcp_rtts: pl.LazyFrame
@@ -83,14 +83,26 @@ class Inputs:
         link = pl.col("link").replace_strict(ranks, return_dtype=pl.Int64, default=len(ranks))
         return frame.sort(link, *further, maintain_order=True)
 
-    def only(self, link: str) -> Inputs:
-        """The same of one link: what is computed link by link fits in memory at any size."""
-        chosen = pl.col("link") == link
+    @property
+    def of_links(self) -> list[Inputs]:
+        """The same of each link: what is computed link by link fits in memory at any size."""
+        return [self.only(link) for link in self.links]
+
+    @property
+    def of_cells(self) -> list[Inputs]:
+        """The same of each cell, for what joins observations of a round."""
+        return [self.only(link, page) for link in self.links for page in self.pages]
+
+    def only(self, link: str, page: str | None = None) -> Inputs:
+        """The same of one link, or of one page on it; a link's checks are of all pages."""
+        of_link = pl.col("link") == link
+        chosen = of_link if page is None else of_link & (pl.col("page") == page)
         return replace(
             self,
             dns_exchanges=self.dns_exchanges.filter(chosen),
             tcp_rtts=self.tcp_rtts.filter(chosen),
             page_loads=self.page_loads.filter(chosen),
-            link_checks=self.link_checks.filter(chosen),
+            link_checks=self.link_checks.filter(of_link),
             links=(link,),
+            pages=self.pages if page is None else (page,),
         )

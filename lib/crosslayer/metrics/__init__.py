@@ -1,10 +1,9 @@
 """From observations to numbers: frames in, frames out. No clock, no network and no file here.
 
 `observations` says which rows count, `combine` joins DNS exchanges and page loads to PLTs, `distributions`
-has CDF curves and quantiles, `intervals` medians with their uncertainty, `lines` what grows along a line, `paced`
-means and variances of paced queries, `self_check` loads that should be equal, `hosts` the machines beside each other,
-`resampling` the bootstrap behind them
-all, `links` the emulated link itself.
+has CDF curves and quantiles, `gathering` groups out of frames of any size, `intervals` medians with their uncertainty,
+`lines` what grows along a line, `paced` means and variances of paced queries, `self_check` loads that should be equal,
+`hosts` the machines beside each other, `resampling` the bootstrap behind them all, `links` the emulated link itself.
 Everything that need not be resampled is lazy, so that a campaign of any size streams.
 """
 
@@ -17,8 +16,9 @@ from crosslayer.metrics.combinations import (
     relative_increase,
 )
 from crosslayer.metrics.distributions import MAX_POINTS, curves, summary
+from crosslayer.metrics.gathering import Frames, gathered
 from crosslayer.metrics.hosts import AGREED_PERCENT, disagreeing, disagreement, spread
-from crosslayer.metrics.intervals import clusters_of, medians, paired, quantile_differences, relative_medians
+from crosslayer.metrics.intervals import medians, paired, quantile_differences, relative_medians, rounds_of
 from crosslayer.metrics.lines import line
 from crosslayer.metrics.links import in_force, in_rtts, link_table, nominal_rtts
 from crosslayer.metrics.observations import (
@@ -32,7 +32,7 @@ from crosslayer.metrics.observations import (
     tcp_rtts,
 )
 from crosslayer.metrics.paced import estimate, moments, paced
-from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Sample, derived, drawn
+from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Rounds, Sample, derived, drawn
 from crosslayer.metrics.self_check import EQUAL_PERCENT, SELF_CHECKS, equivalence, self_checked
 
 __all__ = [
@@ -47,8 +47,9 @@ __all__ = [
     "ROUND",
     "SELF_CHECKS",
     "Estimate",
+    "Frames",
+    "Rounds",
     "Sample",
-    "clusters_of",
     "combination",
     "combine",
     "curves",
@@ -61,6 +62,7 @@ __all__ = [
     "exchanges",
     "exclusions",
     "failures",
+    "gathered",
     "in_force",
     "in_rtts",
     "line",
@@ -75,6 +77,7 @@ __all__ = [
     "relative_increase",
     "relative_medians",
     "resolved_loads",
+    "rounds_of",
     "self_checked",
     "spread",
     "summary",

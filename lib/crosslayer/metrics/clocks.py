@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from crosslayer.metrics.intervals import clusters_of, groups
+from crosslayer.metrics.intervals import groups, rounds_of
 from crosslayer.metrics.observations import ROUND, exchanges, page_loads
 from crosslayer.metrics.paced import paced
-from crosslayer.metrics.resampling import Estimate, Sample, derived, drawn
+from crosslayer.metrics.resampling import Estimate, derived
 from crosslayer.words import Connection, Http3, Protocol, Resumption
 
 START, PLT, EXCHANGE, PACED = "response start", "PLT", "DNS exchange", "paced query"
@@ -210,7 +210,7 @@ def beside(wall: pl.DataFrame, virtual: pl.DataFrame) -> pl.DataFrame:
 
 def _medians(rows: pl.DataFrame, by: Sequence[str], seed: int) -> Iterator[tuple[tuple[str, ...], Estimate]]:
     for key, group in groups(rows.lazy(), ["value"], by):
-        clusters, rounds, hosts = clusters_of(group)
-        sample = Sample(group["value"].to_numpy(), clusters)
-        draws = [sample.quantiles(0.5, weights) for weights in drawn(rounds, sample.size, seed=seed, hosts=hosts)]
-        yield key, Estimate(sample.quantile(0.5), sample.size, rounds, np.concatenate(draws) if draws else None)
+        rounds = rounds_of(group)
+        sample = rounds.sample(group["value"].to_numpy())
+        draws = [sample.quantiles(0.5, weights) for weights in rounds.drawn(seed=seed)]
+        yield key, Estimate(sample.quantile(0.5), sample.size, rounds.count, np.concatenate(draws) if draws else None)

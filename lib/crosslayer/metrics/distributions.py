@@ -8,13 +8,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from crosslayer.metrics.gathering import Frames, gathered, schema_of
 from crosslayer.metrics.resampling import MIN_ROUNDS
 
 MAX_POINTS = 200
 """Points of a curve at most: Vega-Lite chokes on raw rows."""
 
 
-def curves(frame: pl.LazyFrame, value: str, by: Sequence[str], *, points: int = MAX_POINTS) -> pl.DataFrame:
+def curves(frame: Frames, value: str, by: Sequence[str], *, points: int = MAX_POINTS) -> pl.DataFrame:
     """Empirical CDF of each group, thinned to exact order statistics; nulls are left out.
 
     Returns
@@ -23,24 +24,15 @@ def curves(frame: pl.LazyFrame, value: str, by: Sequence[str], *, points: int = 
         by..., x (observations, ascending), cdf (share of observations at most x), n (observations of the curve). A
         curve has `points` points at most; its smallest and greatest observation are always among them.
     """
-    groups = (
-        frame.filter(pl.col(value).is_not_null())
-        .group_by(by)
-        .agg(pl.col(value).sort().alias("x"))
-        .sort(by)
-        .collect(engine="streaming")
-    )
-    ranks = [_ranks(x.len(), points) for x in groups["x"]]
-    heights = [len(r) for r in ranks]
-    values = [x.to_numpy()[r - 1] for x, r in zip(groups["x"], ranks, strict=True)]
-    sizes = np.repeat(np.array([x.len() for x in groups["x"]], dtype=np.int64), heights)
-    empty = np.empty(0)
-    return (
-        groups.select(by)[np.repeat(np.arange(groups.height), heights)]
-        .with_columns(pl.Series("x", np.concatenate([empty, *values])), pl.Series("n", sizes))
-        .with_columns((pl.Series("rank", np.concatenate([empty, *ranks])) / pl.col("n")).alias("cdf"))
-        .select(*by, "x", "cdf", "n")
-    )
+    schema = schema_of(frame, by)
+    parts = [pl.DataFrame(schema=schema | {"x": pl.Float64(), "cdf": pl.Float64(), "n": pl.Int64()})]
+    for key, group in gathered(frame, by, [value]):
+        ranks = _ranks(group.height, points)
+        values = np.sort(group[value].to_numpy())[ranks - 1].astype(np.float64)
+        words = (pl.lit(word, schema[name]).alias(name) for name, word in zip(by, key, strict=True))
+        of_group = pl.DataFrame({"x": values, "cdf": ranks / group.height})
+        parts.append(of_group.select(*words, "x", "cdf", n=pl.lit(group.height, pl.Int64())))
+    return pl.concat(parts)
 
 
 def _ranks(n: int, points: int) -> NDArray[np.int64]:

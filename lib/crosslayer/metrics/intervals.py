@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from crosslayer.metrics.combinations import BASELINE
+from crosslayer.metrics.gathering import Frames, gathered, schema_of
 from crosslayer.metrics.observations import CELL, CLUSTER, ROUND
-from crosslayer.metrics.resampling import MIN_ROUNDS, RESAMPLES, Clusters, Reals, Sample, drawn, interval
+from crosslayer.metrics.resampling import MIN_ROUNDS, RESAMPLES, Reals, Rounds, interval
 
 
 def medians(
-    frame: pl.LazyFrame,
+    frame: Frames,
     value: str,
     by: Sequence[str],
     *,
@@ -39,10 +41,10 @@ def medians(
     """
     rows = []
     for key, group in groups(frame, [value], by):
-        clusters, rounds, hosts = clusters_of(group)
-        sample = Sample(group[value].to_numpy(), clusters)
-        estimates = [sample.quantiles(level, weights) for weights in drawn(rounds, sample.size, resamples, seed, hosts)]
-        rows.append((*key, sample.size, rounds, sample.quantile(level), *_interval(estimates, rounds)))
+        rounds = rounds_of(group)
+        sample = rounds.sample(group[value].to_numpy())
+        estimates = [sample.quantiles(level, weights) for weights in rounds.drawn(resamples, seed)]
+        rows.append((*key, sample.size, rounds.count, sample.quantile(level), *_interval(estimates, rounds.count)))
     return estimates_frame(frame, by, rows, "median")
 
 
@@ -70,17 +72,16 @@ def quantile_differences(
     """
     rows = []
     for key, group in groups(frame.filter(pl.col(condition).is_in([first, second])), [value, condition], by):
-        clusters, rounds, hosts = clusters_of(group)
+        rounds = rounds_of(group)
         chosen = [(group[condition] == name).to_numpy() for name in (first, second)]
         if not all(some.any() for some in chosen):
             continue
-        one, other = (Sample(group[value].to_numpy()[some], clusters[some]) for some in chosen)
+        one, other = (rounds.sample(group[value].to_numpy(), some) for some in chosen)
         estimates = [
-            one.quantiles(level, weights) - other.quantiles(level, weights)
-            for weights in drawn(rounds, group.height, resamples, seed, hosts)
+            one.quantiles(level, weights) - other.quantiles(level, weights) for weights in rounds.drawn(resamples, seed)
         ]
         difference = one.quantile(level) - other.quantile(level)
-        rows.append((*key, min(one.size, other.size), rounds, difference, *_interval(estimates, rounds)))
+        rows.append((*key, min(one.size, other.size), rounds.count, difference, *_interval(estimates, rounds.count)))
     return estimates_frame(frame, by, rows, "median")
 
 
@@ -100,16 +101,16 @@ def relative_medians(
     """
     rows = []
     for cell, group in groups(combinations, ["plt_ms", "combination"], CELL):
-        clusters, rounds, hosts = clusters_of(group)
+        rounds = rounds_of(group)
         samples = {
-            str(name): Sample(group["plt_ms"].to_numpy()[chosen], clusters[chosen])
-            for name in group["combination"].unique().sort()
+            name: rounds.sample(group["plt_ms"].to_numpy(), chosen)
+            for name in sorted(group["combination"].unique())
             for chosen in [(group["combination"] == name).to_numpy()]
         }
         if baseline not in samples:
             continue
         estimates: dict[str, list[Reals]] = {name: [] for name in samples}
-        for weights in drawn(rounds, group.height, resamples, seed, hosts):
+        for weights in rounds.drawn(resamples, seed):
             base = samples[baseline].quantiles(0.5, weights)
             for name, sample in samples.items():
                 estimates[name].append((sample.quantiles(0.5, weights) / base - 1) * 100)
@@ -143,36 +144,38 @@ def _interval(estimates: list[Reals], rounds: int) -> tuple[float | None, float 
     return interval(np.concatenate(estimates), rounds) if estimates else (None, None)
 
 
-def groups(
-    frame: pl.LazyFrame, columns: Sequence[str], by: Sequence[str]
-) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
-    """Each group's observations, in an order that does not depend on the order of the frame."""
-    wanted = frame.filter(pl.col(columns[0]).is_not_null()).select(*dict.fromkeys((*by, *CLUSTER, *columns)))
-    rows = wanted.collect(engine="streaming").sort(*by, *CLUSTER, columns[0])
-    if by:
-        yield from rows.group_by(by, maintain_order=True)
-    elif rows.height:
-        yield (), rows
+def groups(frame: Frames, columns: Sequence[str], by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
+    """Each group's observations: the columns, and those that name what is resampled."""
+    return gathered(frame, by, [*columns, *CLUSTER])
 
 
-def clusters_of(frame: pl.DataFrame) -> tuple[Clusters, int, Clusters]:
-    """Number of the round each observation belongs to, how many rounds there are, and the number of each one's host."""
-    host = frame["host"].cast(pl.String)
-    several = frame.height > 0 and host.n_unique() > 1
-    key = ["campaign", "round", host] if several else ["campaign", "round"]
-    numbers = frame.select(pl.struct(key).rank("dense") - 1).to_series().to_numpy().astype(np.intp)
-    hosts = np.zeros(int(numbers.max(initial=-1)) + 1, np.intp)
-    if several:
-        hosts[numbers] = host.rank("dense").to_numpy() - 1
-    return numbers, len(hosts), hosts
+def rounds_of(frame: pl.DataFrame) -> Rounds:
+    """The rounds of a frame's observations, numbered in the order of `CLUSTER`."""
+    if frame.is_empty():
+        return Rounds.of(np.empty(0, np.intp), np.empty(0, np.intp))
+    campaign, host = (_places(frame[name]) for name in ("campaign", "host"))
+    number = frame["round"].to_numpy().astype(np.int64)
+    number -= number.min()
+    # Each round one number, in the order of its three words; then without gaps. Sorting them would take longer.
+    code = (campaign * (int(number.max()) + 1) + number) * (int(host.max()) + 1) + host
+    there = np.zeros(int(code.max()) + 1, np.bool_)
+    there[code] = True
+    numbers = (np.cumsum(there, dtype=np.int32) - 1)[code]
+    hosts = np.zeros(int(np.count_nonzero(there)), np.intp)
+    if host.max():
+        hosts[numbers] = host
+    return Rounds.of(numbers, hosts)
 
 
-def estimates_frame(
-    source: pl.LazyFrame, by: Sequence[str], rows: list[tuple[Any, ...]], estimate: str
-) -> pl.DataFrame:
+def _places(words: pl.Series) -> NDArray[np.int64]:
+    """Place of each word among those there are, one 0 where there is one word only."""
+    if words.n_unique() == 1:
+        return np.zeros(1, np.int64)
+    return words.cast(pl.String).rank("dense").to_numpy().astype(np.int64) - 1
+
+
+def estimates_frame(source: Frames, by: Sequence[str], rows: list[tuple[Any, ...]], estimate: str) -> pl.DataFrame:
     """One row a group: by..., n, rounds, the estimate, low, high."""
-    kinds = source.collect_schema()
-    schema: dict[str, pl.DataType] = {name: kinds[name] for name in by}
-    schema |= {"n": pl.Int64(), "rounds": pl.Int64()}
+    schema = schema_of(source, by) | {"n": pl.Int64(), "rounds": pl.Int64()}
     schema |= {name: pl.Float64() for name in (estimate, "low", "high")}
     return pl.DataFrame(rows, schema=schema, orient="row")

@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from crosslayer.metrics.intervals import clusters_of
+from crosslayer.metrics.intervals import rounds_of
 from crosslayer.metrics.observations import CLUSTER
-from crosslayer.metrics.resampling import RESAMPLES, Estimate, Reals, Sample, drawn
+from crosslayer.metrics.resampling import RESAMPLES, Estimate, Reals, Sample
 
 
 def line(
@@ -34,17 +34,17 @@ def line(
         .select(*by, *CLUSTER, x=pl.col(x), y=pl.col(y))
         .collect(engine="streaming")
     )
-    clusters, rounds, hosts = clusters_of(rows)
-    rows = rows.with_columns(cluster=clusters).sort(*by, "cluster", "y")
+    rounds = rounds_of(rows)
+    rows = rows.with_columns(cluster=rounds.numbers).sort(*by, "cluster", "y")
     groups = list(rows.group_by(by, maintain_order=True))
     places = np.array([float(np.median(group["x"].to_numpy())) for _, group in groups])
     if len(np.unique(places)) < 2:
         return None
-    samples = [Sample(group["y"].to_numpy(), group["cluster"].to_numpy().astype(np.intp)) for _, group in groups]
+    samples = [Sample(group["y"].to_numpy(), group["cluster"].to_numpy(), rounds.blocks) for _, group in groups]
     # The last row is the line through the medians themselves, the others those of the resamples.
     blocks = [
         np.stack([sample.quantiles(0.5, weights) for sample in samples], axis=1)
-        for weights in drawn(rounds, rows.height, resamples, seed, hosts)
+        for weights in rounds.drawn(resamples, seed)
     ]
     medians = np.concatenate([*blocks, np.array([[sample.quantile(0.5) for sample in samples]])])
     slopes, intercepts = _through(places, medians)

@@ -80,14 +80,17 @@ def failures(
     if machine is not None:
         starved = busy(machine).select(*ROUND, error=pl.lit("the machine was busy with something else"))
         parts.append(machine.join(starved, on=ROUND, how="left").select("link", "error", condition=pl.lit("round")))
-    reason = pl.col("error").drop_nulls()
+    failed = pl.col("error").is_not_null()
+    often = failed & (pl.col("n") == pl.col("n").filter(failed).max())
     return (
         pl.concat(parts)
+        .group_by("condition", "link", "error")  # counted twice, so that no row is kept
+        .agg(n=pl.len())
         .group_by("condition", "link")
         .agg(
-            attempted=pl.len(),
-            failed=reason.len(),
-            reason=reason.mode().sort().first(),
+            attempted=pl.col("n").sum(),
+            failed=pl.col("n").filter(failed).sum(),
+            reason=pl.col("error").filter(often).min(),
         )
         .sort("condition", "link")
     )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from crosslayer.metrics.intervals import clusters_of, estimates_frame, groups
-from crosslayer.metrics.resampling import ROUNDS_OF_MOMENTS, Counts, Estimate, Reals, drawn
+from crosslayer.metrics.intervals import estimates_frame, groups, rounds_of
+from crosslayer.metrics.observations import CLUSTER
+from crosslayer.metrics.resampling import ROUNDS_OF_MOMENTS, Counts, Estimate, Reals
 
 STATISTICS = ("mean", "variance")
 
@@ -112,9 +114,11 @@ def moments(frame: pl.LazyFrame, value: str, by: Sequence[str], statistic: str) 
     """
     rows: list[tuple[Any, ...]] = []
     for key, group in groups(frame, [value], by):
-        clusters, rounds, hosts = clusters_of(group)
-        drawings = list(drawn(rounds, group.height, hosts=hosts))
+        ordered = group.sort(*CLUSTER, value)  # sums of floating-point numbers depend on their order
+        rounds = rounds_of(ordered)
+        drawings = list(rounds.drawn())
         weights = np.concatenate(drawings) if drawings else None
-        found = estimate(group[value].to_numpy(), clusters, statistic, weights)
+        found = estimate(ordered[value].to_numpy(), rounds.blocks[rounds.numbers], statistic, weights)
+        found = replace(found, rounds=rounds.count)
         rows.append((*key, found.n, found.rounds, found.value, *(found.interval or (None, None))))
     return estimates_frame(frame, by, rows, "value")

@@ -2,9 +2,10 @@
 
 Observations of one round share what the machine did at that moment, so the round is what is drawn again, with all
 its observations. Rounds of one host share the host: where there are several, hosts are drawn first, then rounds of
-these. An `Estimate` keeps a statistic's value in every resample; whatever is computed from estimates that were drawn
-together (a ratio of medians, the greatest of 15 cells) keeps its uncertainty, and what they have in common cancels.
-Draws come from a seed: the same rounds give the same interval.
+these. Of more than `MOST_BLOCKS` rounds, blocks of neighbours are drawn. An `Estimate` keeps a statistic's value in
+every resample; whatever is computed from estimates that were drawn together (a ratio of medians, the greatest of 15
+cells) keeps its uncertainty, and what they have in common cancels. Draws come from a seed: the same rounds give the
+same interval.
 """
 
 from __future__ import annotations
@@ -33,28 +34,30 @@ ROUNDS_OF_MOMENTS = 16
 RESAMPLES = 1000
 LEVEL = 0.95
 
+MOST_BLOCKS = 16_000
+"""Of more rounds, so many blocks of neighbouring ones are drawn, each whole, as Carlstein (1986) has it: an interval's
+width is then known to 0.6 %, far better than from the resamples, and no campaign is too large."""
+
 _CELLS_IN_MEMORY = 4_000_000
-_CELLS_KEPT = 16_000_000
+_CELLS_KEPT = MOST_BLOCKS * RESAMPLES
 _CELLS_IN_CACHE = 64_000
 
 _THREADS = ThreadPoolExecutor(os.cpu_count())
 
 Reals = NDArray[np.float64]
 Counts = NDArray[np.int32]
-Clusters = NDArray[np.intp]
+Clusters = NDArray[np.signedinteger]
 
 
-def drawn(
-    rounds: int, observations: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Clusters | None = None
-) -> Iterator[Counts]:
-    """How often each round is drawn, in blocks of shape (resamples of the block, rounds); none for too few rounds.
+def drawn(rounds: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Clusters | None = None) -> Iterator[Counts]:
+    """How often each round is drawn, some resamples at a time, shape (resamples, rounds); none for too few rounds.
 
-    As many rounds are drawn, with replacement, as there are. A block fits in memory for samples of so many
-    observations. `hosts` is the number of the host of each round, shape (rounds,); None where there is one.
+    As many rounds are drawn, with replacement, as there are. `hosts` is the number of the host of each round, shape
+    (rounds,); None where there is one.
     """
     if rounds < MIN_ROUNDS:
         return
-    block = max(1, _CELLS_IN_MEMORY // max(rounds, observations))
+    block = max(1, _CELLS_IN_MEMORY // rounds)
     if hosts is not None and hosts.max() > 0:
         yield from _counted_by_host(hosts, resamples, seed, block)
     elif rounds * resamples <= _CELLS_KEPT:
@@ -118,16 +121,15 @@ def reach(rounds: int, level: float = LEVEL) -> float:
 class Sample:
     """Observations of one condition, sorted once, so that each resample is a cumulative sum and no sorting.
 
-    `clusters` is the number of the round each of them belongs to.
+    `clusters` is the number of the round each of them belongs to, `blocks` the number of what each round is drawn with.
     """
 
-    def __init__(self, values: Reals, clusters: Clusters) -> None:
-        order = np.argsort(values, kind="stable")
+    def __init__(self, values: Reals, clusters: Clusters, blocks: Clusters | None = None) -> None:
+        order = np.argsort(values)
         self.values: Reals = values[order]
-        self.clusters: Clusters = clusters[order]
+        self.clusters: Clusters = (clusters if blocks is None else blocks[clusters])[order]
         self.size = len(values)
-        counts = np.bincount(clusters)
-        self.rounds = int(np.count_nonzero(counts))
+        self.rounds = int(np.count_nonzero(np.bincount(clusters)))
 
     def quantile(self, q: float) -> float:
         """Quantile of the observations, interpolated linearly."""
@@ -140,11 +142,11 @@ class Sample:
         Ranks are unbiased in the median whatever the distribution (Hyndman and Fan 1996, definition 8): with those of
         `quantile` an interval of P10 lies too far inside.
         """
-        # Ranks of a resample's quantile scatter by at most this much (1 sigma, were the observations of a round equal),
-        # so in a large sample it is enough to look around it; should one lie outside, all of it is looked at.
-        spread = self.size * np.sqrt(max(q * (1 - q), 0.01) / self.rounds)
-        first, last = (int(np.clip(self.size * q + side * 5 * spread, 0, self.size)) for side in (-1, 1))
         of_round = self._per_round(self.size, weights)
+        # Ranks of a resample's quantile scatter by this much (1 sigma), so in a large sample it is enough to look
+        # around it; should one lie outside, all of it is looked at.
+        spread = np.sqrt(np.square(self._per_round(int(self.size * q), weights) - q * of_round).sum())
+        first, last = (int(np.clip(self.size * q + side * (5 * spread + 2), 0, self.size)) for side in (-1, 1))
         equal = bool((of_round == of_round[0]).all())  # then every resample has as many observations as there are
         total = np.full(len(weights), self.size) if equal else weights @ of_round
         # Few enough resamples at a time that what is made of them stays in the processor's cache.
@@ -180,6 +182,45 @@ class Sample:
             for rank in (low_rank, high_rank)
         )
         return np.where(some, low + (place - np.floor(place)) * (high - low), np.nan), sure
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """The rounds that some observations belong to, and what is drawn of them."""
+
+    numbers: Clusters
+    """Round of each observation, from 0."""
+    blocks: Clusters
+    """What each round is drawn with: itself, or its block where there are more than `MOST_BLOCKS`."""
+    hosts: Clusters
+    """Host of each block."""
+
+    @classmethod
+    def of(cls, numbers: Clusters, hosts: Clusters) -> Rounds:
+        """From the round of each observation, and the host of each round."""
+        rounds = len(hosts)
+        if rounds <= MOST_BLOCKS:
+            return cls(numbers, np.arange(rounds), hosts)
+        sizes = np.bincount(hosts)  # a block is of one host
+        counts = np.maximum(1, sizes * MOST_BLOCKS // rounds)
+        place = np.arange(rounds) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        first, share = np.repeat(np.cumsum(counts) - counts, sizes), np.repeat(counts / sizes, sizes)
+        blocks = np.empty(rounds, np.int32)
+        blocks[np.argsort(hosts, kind="stable")] = first + (place * share).astype(np.int32)
+        return cls(numbers, blocks, np.repeat(np.arange(len(sizes)), counts))
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.blocks)
+
+    def sample(self, values: Reals, chosen: Any = slice(None)) -> Sample:
+        """A sample of the observations, or of those of them that are chosen."""
+        return Sample(values[chosen], self.numbers[chosen], self.blocks)
+
+    def drawn(self, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Counts]:
+        """How often each block is drawn, as `drawn` says."""
+        return drawn(len(self.hosts), resamples, seed, self.hosts)
 
 
 def beyond(nearest: float, second: float) -> tuple[float, float]:

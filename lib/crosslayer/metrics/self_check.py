@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from crosslayer.metrics.intervals import clusters_of, groups
+from crosslayer.metrics.gathering import Frames, schema_of
+from crosslayer.metrics.intervals import groups, rounds_of
 from crosslayer.metrics.observations import CELL, ROUND, page_loads
-from crosslayer.metrics.resampling import RESAMPLES, Reals, Sample, drawn, interval
+from crosslayer.metrics.resampling import Reals, interval
 
 EQUAL_PERCENT = 3.0
 """Differences of the median PLT that count as none."""
@@ -50,7 +51,7 @@ def self_checked(table: pl.LazyFrame) -> pl.LazyFrame:
     return pl.concat(parts).with_columns(difference=pl.col("first") - pl.col("second"))
 
 
-def equivalence(frame: pl.LazyFrame, by: Sequence[str], margin: float = EQUAL_PERCENT) -> pl.DataFrame:
+def equivalence(frame: Frames, by: Sequence[str], margin: float = EQUAL_PERCENT) -> pl.DataFrame:
     """Whether the median of `difference` is none, by two one-sided tests, of rows of `self_checked`.
 
     Returns
@@ -62,20 +63,19 @@ def equivalence(frame: pl.LazyFrame, by: Sequence[str], margin: float = EQUAL_PE
     """
     rows = []
     for key, group in groups(frame, ["difference", "first", "second"], by):
-        clusters, rounds, hosts = clusters_of(group)
-        sample = Sample(group["difference"].to_numpy(), clusters)
-        draws = [sample.quantiles(0.5, weights) for weights in drawn(rounds, sample.size, RESAMPLES, hosts=hosts)]
+        rounds = rounds_of(group)
+        sample = rounds.sample(group["difference"].to_numpy())
+        draws = [sample.quantiles(0.5, weights) for weights in rounds.drawn()]
         low = high = equal = p = None
         if draws:
             medians = np.concatenate(draws)
-            low, high = interval(medians, rounds, TEST_LEVEL)
+            low, high = interval(medians, rounds.count, TEST_LEVEL)
             equal = -margin < low and high < margin
             p = float(max(np.mean(medians <= -margin), np.mean(medians >= margin)))
         apart = kolmogorov_smirnov(group["first"].to_numpy(), group["second"].to_numpy())
         rows.append((*key, sample.size, sample.quantile(0.5), low, high, equal, p, *apart))
-    kinds = frame.collect_schema()
     numbers = ("median", "low", "high", "equal", "p", "ks", "ks_p")
-    schema: dict[str, pl.DataType] = {name: kinds[name] for name in by} | {"n": pl.Int64()}
+    schema: dict[str, pl.DataType] = schema_of(frame, by) | {"n": pl.Int64()}
     schema |= {name: pl.Boolean() if name == "equal" else pl.Float64() for name in numbers}
     return pl.DataFrame(rows, schema=schema, orient="row")
 

@@ -19,6 +19,8 @@ from crosslayer.studies import STUDIES
 
 _WORTH_PROCESSES = 6
 """Figures from which on processes draw more than they take to start."""
+_ONE_AT_A_TIME = 5_000_000
+"""Rows from which on one process draws alone: each takes the memory of a figure, and uses all cores as it is."""
 
 
 def cores() -> int:
@@ -30,7 +32,8 @@ def draw_all(dataset: Dataset, others: Sequence[Dataset], folder: Path, processe
     """Draw and save every figure of a dataset; those that could not be drawn by name, and why."""
     drawer = Drawer(dataset, others)
     names = [figure.name for figure in drawer.figures]
-    if processes == 1 or len(names) < _WORTH_PROCESSES:
+    large = sum(dataset.campaign.rows.values()) > _ONE_AT_A_TIME
+    if processes == 1 or large or len(names) < _WORTH_PROCESSES:
         errors = [_error(drawer, folder, name) for name in names]
     else:
         # Not forked: polars has threads, and a fork of those may wait for ever.

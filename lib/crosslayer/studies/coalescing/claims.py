@@ -62,7 +62,10 @@ def observed(
     dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame, link_checks: pl.LazyFrame
 ) -> Observed:
     """Durations of exchanges by protocol and part, TCP RTTs, times of loads, and PLTs by combination, in ms."""
-    exchanges, loads = metrics.exchanges(dns_exchanges), metrics.page_loads(page_loads)
+    of_paper = pl.col("link").is_in(LINKS) & pl.col("page").is_in(PAGES)
+    exchanges, loads = (
+        table.filter(of_paper) for table in (metrics.exchanges(dns_exchanges), metrics.page_loads(page_loads))
+    )
     parts = {"exchange": "total_ms", "handshake": "handshake_ms", "query": "query_ms"}
     of_loads = {
         "connect": "connect_duration_ms",
@@ -74,18 +77,23 @@ def observed(
     h3 = pl.col("h3").str.to_uppercase()
     rows = [
         *(_rows(exchanges, pl.format(f"{{}} {name}", "protocol"), column) for name, column in parts.items()),
-        _rows(metrics.tcp_rtts(tcp_rtts), pl.lit("TCP RTT"), "rtt_ms"),
+        _rows(metrics.tcp_rtts(tcp_rtts).filter(of_paper), pl.lit("TCP RTT"), "rtt_ms"),
         *(_rows(loads, pl.format(f"H3 {{}} {name}", h3), column) for name, column in of_loads.items()),
         _rows(
             loads.with_columns(document_ms=pl.col("response_end_ms") - pl.col("response_start_ms")),
             pl.format("H3 {} document", h3),
             "document_ms",
         ),
-        _rows(metrics.combine(exchanges, loads), pl.col("combination"), "plt_ms"),
     ]
-    of_paper = pl.col("link").is_in(LINKS) & pl.col("page").is_in(PAGES)
+    combinations = [
+        metrics.combine(*(frame.filter(pl.col("link") == link, pl.col("page") == page) for frame in (exchanges, loads)))
+        for link, page in product(LINKS, PAGES)
+    ]
     return Observed(
-        pl.concat(rows).filter(of_paper),
+        [
+            *(part.filter(pl.col("link") == link) for part in rows for link in LINKS),
+            *(_rows(part, pl.col("combination"), "plt_ms") for part in combinations),
+        ],
         rtts_ms=dict(metrics.nominal_rtts(link_checks).collect().iter_rows()),
         links=LINKS,
         published_rtts_ms=RTT_MS,

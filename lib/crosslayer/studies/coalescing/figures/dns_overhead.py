@@ -53,7 +53,10 @@ def fig5_data(inputs: Inputs) -> pl.DataFrame:
     panel = pl.lit("all links").alias("panel")
     printed = inputs.published.curves.filter(figure="Fig. 5").with_columns(panel)
     return pl.concat(
-        [cdf.measured(exchanges(inputs).with_columns(panel), "exchange_rtt"), cdf.published_curves(printed)]
+        [
+            cdf.measured([exchanges(one).with_columns(panel) for one in inputs.of_links], "exchange_rtt"),
+            cdf.published_curves(printed),
+        ]
     )
 
 
@@ -78,8 +81,8 @@ def other_links_data(inputs: Inputs) -> pl.DataFrame:
     return pl.concat([_per_link(inputs, panels), cdf.published_quantiles(known)])
 
 
-def fig7_data(inputs: Inputs) -> pl.DataFrame:
-    """Rows of Fig. 7."""
+def lookups(inputs: Inputs) -> pl.LazyFrame:
+    """Lookups and queries of one round-trip, and TCP RTTs: campaign, round, link, page, series, time_ms, time_rtt."""
     row = [*metrics.ROUND, "series"]
     parts = [
         inputs.exchanges.filter(pl.col("protocol") == protocol).with_columns(series=pl.lit(series))
@@ -92,17 +95,20 @@ def fig7_data(inputs: Inputs) -> pl.DataFrame:
             inputs.connects.with_columns(series=pl.lit("TCP RTT")).select(*row, time_ms="rtt_ms"),
         ]
     )
-    times = metrics.in_rtts(rows, inputs.rtts, ["time_ms"])
-    both = pl.concat(
-        [
-            times.with_columns(panel=pl.lit(_FIG7_LINKS["all"])),
-            times.filter(pl.col("link") == "cable").with_columns(panel=pl.lit(_FIG7_LINKS["cable"])),
-        ]
-    )
+    return metrics.in_rtts(rows, inputs.rtts, ["time_ms"])
+
+
+def fig7_data(inputs: Inputs) -> pl.DataFrame:
+    """Rows of Fig. 7."""
+    parts = [
+        lookups(one).with_columns(panel=pl.lit(_FIG7_LINKS[panel]))
+        for panel, links in (("all", inputs.links), ("cable", {"cable"} & set(inputs.links)))
+        for one in map(inputs.only, links)
+    ]
     points = inputs.published.points.filter(pl.col("figure").is_in(["Fig. 7(a)", "Fig. 7(b)"]))
     return pl.concat(
         [
-            cdf.measured(both, "time_rtt"),
+            cdf.measured(parts, "time_rtt"),
             cdf.published_points(points.with_columns(panel=pl.col("link").replace(_FIG7_LINKS))),
         ]
     )
@@ -111,15 +117,10 @@ def fig7_data(inputs: Inputs) -> pl.DataFrame:
 def processing_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of the figure of processing delays: what an exchange takes beyond its round-trips, ms."""
     panels = {link: panel.name for link, panel in PROCESSING.items()}
-    rows = (
-        exchanges(inputs)
-        .filter(pl.col("link").is_in(panels.keys()))
-        .with_columns(
-            panel=pl.col("link").replace(panels),
-            excess_ms=pl.col("exchange_ms")
-            - pl.col("nominal_rtt_ms") * pl.col("series").replace_strict(ROUND_TRIPS, return_dtype=pl.Float64),
-        )
+    excess = pl.col("exchange_ms") - pl.col("nominal_rtt_ms") * pl.col("series").replace_strict(
+        ROUND_TRIPS, return_dtype=pl.Float64
     )
+    rows = [part.with_columns(excess_ms=excess) for part in _of_links(inputs, panels)]
     known = inputs.published.quantiles.filter(
         pl.col("metric") == "exchange minus expected round-trips", pl.col("link").is_in(panels.keys())
     ).with_columns(panel=pl.col("link").replace(panels))
@@ -127,10 +128,14 @@ def processing_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _per_link(inputs: Inputs, panels: dict[str, str]) -> pl.DataFrame:
-    rows = (
-        exchanges(inputs).filter(pl.col("link").is_in(panels.keys())).with_columns(panel=pl.col("link").replace(panels))
-    )
-    return cdf.measured(rows, "exchange_rtt")
+    return cdf.measured(_of_links(inputs, panels), "exchange_rtt")
+
+
+def _of_links(inputs: Inputs, panels: dict[str, str]) -> list[pl.LazyFrame]:
+    """Exchanges of each link that has a panel."""
+    return [
+        exchanges(inputs.only(link)).with_columns(panel=pl.lit(panels[link])) for link in inputs.links if link in panels
+    ]
 
 
 _figure = partial(figure, notebook="dns_overhead")

@@ -23,7 +23,14 @@ from crosslayer.figures.style import (
     link_title,
     with_titles,
 )
-from crosslayer.studies.coalescing.figures.common import OURS, PAPER, beside_published, figure, published_saving
+from crosslayer.studies.coalescing.figures.common import (
+    OURS,
+    PAPER,
+    beside_published,
+    each,
+    figure,
+    published_saving,
+)
 
 SERIES = ("H3 0-RTT connect", "H3 1-RTT connect", "DoQ handshake", "TCP RTT")
 _TITLE = "Handshake duration (multiples of the RTT)"
@@ -50,7 +57,7 @@ def handshakes(inputs: Inputs) -> pl.LazyFrame:
 
 def fig3_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 3."""
-    observations = handshakes(inputs).with_columns(panel=pl.lit("all links"))
+    observations = [handshakes(one).with_columns(panel=pl.lit("all links")) for one in inputs.of_links]
     points = inputs.published.points.filter(figure="Fig. 3").with_columns(panel=pl.lit("all links"))
     return pl.concat([cdf.measured(observations, "handshake_rtt"), cdf.published_points(points)])
 
@@ -58,11 +65,11 @@ def fig3_data(inputs: Inputs) -> pl.DataFrame:
 def fig4_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 4."""
     panels = {link: name for name, link in _FIG4_LINKS.items()}
-    observations = (
-        handshakes(inputs)
-        .filter(pl.col("link").is_in(panels.keys()))
-        .with_columns(panel=pl.col("link").replace(panels))
-    )
+    observations = [
+        handshakes(inputs.only(link)).with_columns(panel=pl.lit(panel))
+        for link, panel in panels.items()
+        if link in inputs.links
+    ]
     points = inputs.published.points.filter(pl.col("figure").is_in(["Fig. 4(a)", "Fig. 4(b)"]))
     return pl.concat(
         [
@@ -94,17 +101,20 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 
     Columns link, h3, event, source, n, rounds, median, low, high (95 % interval), p5, p95; multiples of the RTT.
     """
-    events = inputs.loads.unpivot(
-        list(_EVENTS.values()), index=[*metrics.ROUND, "h3"], variable_name="column", value_name="time_ms"
-    ).with_columns(
-        event=pl.col("column").replace({column: event for event, column in _EVENTS.items()}),
-        h3=pl.col("h3").str.to_uppercase(),
-    )
-    times = metrics.in_rtts(events, inputs.rtts, ["time_ms"])
     by = ["link", "h3", "event"]
-    spread = metrics.summary(times, "time_rtt", by).select(*by, "p5", "p95").collect(engine="streaming")
-    medians = metrics.medians(times, "time_rtt", by).with_columns(source=pl.lit("measured"))
-    return inputs.by_rtt(medians.join(spread, on=by))
+
+    def of_event(one: Inputs, event: str) -> pl.DataFrame:
+        rows = one.loads.select(
+            *metrics.ROUND, h3=pl.col("h3").str.to_uppercase(), event=pl.lit(event), time_ms=_EVENTS[event]
+        )
+        times = metrics.in_rtts(rows, one.rtts, ["time_ms"])
+        spread = metrics.summary(times, "time_rtt", by).select(*by, "p5", "p95").collect(engine="streaming")
+        return metrics.medians(times, "time_rtt", by).with_columns(source=pl.lit("measured")).join(spread, on=by)
+
+    def of_link(one: Inputs) -> pl.DataFrame:
+        return pl.concat(of_event(one, event) for event in _EVENTS)
+
+    return inputs.by_rtt(each(inputs, inputs.of_links, of_link), "h3", "event")
 
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
@@ -140,12 +150,16 @@ def saving_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, series (`response start`, `PLT, PAGE`), source, n, rounds, median, low, high; multiples of the RTT.
     """
     by = ["link", "series"]
-    parts = []
-    for column, label in (("response_start_ms", pl.lit("response start")), ("plt_ms", pl.format("PLT, {}", "page"))):
-        differences = metrics.paired(inputs.loads, column, "h3", "1-rtt", "0-rtt").rename({"difference": "saving_ms"})
-        savings = metrics.in_rtts(differences.with_columns(series=label), inputs.rtts, ["saving_ms"])
-        parts.append(metrics.medians(savings, "saving_rtt", by))
-    ours = pl.concat(parts).with_columns(source=pl.lit("measured"))
+
+    def savings(one: Inputs, column: str, label: pl.Expr) -> pl.LazyFrame:
+        differences = metrics.paired(one.loads, column, "h3", "1-rtt", "0-rtt").rename({"difference": "saving_ms"})
+        return metrics.in_rtts(differences.with_columns(series=label), one.rtts, ["saving_ms"])
+
+    labels = {"response_start_ms": pl.lit("response start"), "plt_ms": pl.format("PLT, {}", "page")}
+    ours = pl.concat(
+        metrics.medians([savings(one, *what) for one in inputs.of_cells or [inputs]], "saving_rtt", by)
+        for what in labels.items()
+    ).with_columns(source=pl.lit("measured"))
     printed = published_saving(inputs).select(
         "link",
         series=pl.format("PLT, {}", "page"),

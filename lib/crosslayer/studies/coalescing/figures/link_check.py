@@ -20,7 +20,7 @@ from crosslayer.figures.style import (
     link_title,
     with_titles,
 )
-from crosslayer.studies.coalescing.figures.common import figure, lacks, links_in
+from crosslayer.studies.coalescing.figures.common import each, figure, lacks, links_in
 
 RTT_TOLERANCE_PERCENT = 1.0
 RTT_TOLERANCE_MS = 0.15
@@ -39,9 +39,12 @@ def table2_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, quantity, unit, printed (Table II), nominal, median, low, high (extremes of all checks), checks,
     failed, deviation_percent, low_percent, high_percent (from nominal), tolerance_percent.
     """
-    # Before the aggregation: after it, polars 1.40 pushes the filter to where its columns are gone.
-    checks = inputs.link_checks.filter(pl.col("link").is_in(inputs.links))
-    table = metrics.link_table(checks).collect()
+
+    def of_link(one: Inputs) -> pl.DataFrame:
+        # Before the aggregation: after it, polars 1.40 pushes the filter to where its columns are gone.
+        return metrics.link_table(one.link_checks.filter(pl.col("link").is_in(one.links))).collect()
+
+    table = each(inputs, inputs.of_links, of_link)
     printed = inputs.published.links.unpivot(list(_PRINTED.values()), index="link", value_name="printed").with_columns(
         quantity=pl.col("variable").replace({column: name for name, column in _PRINTED.items()})
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
 import altair as alt
 import polars as pl
@@ -16,7 +16,7 @@ from crosslayer.studies.coalescing.figures.common import (
     OURS,
     PAPER,
     beside_published,
-    by_link,
+    each,
     figure,
     links_in,
     pages_in,
@@ -32,6 +32,7 @@ _INCREASE = "PLT increase over the baseline's median (%)"
 # Fig. 8
 
 
+@lru_cache(maxsize=2)  # Fig. 12 draws it too
 def fig8_data(inputs: Inputs) -> pl.DataFrame:
     """Median relative PLT increase of every cell.
 
@@ -39,10 +40,10 @@ def fig8_data(inputs: Inputs) -> pl.DataFrame:
     low, high (95 % interval), n. In the order of the figure.
     """
 
-    def of_link(one: Inputs) -> pl.DataFrame:
+    def of_cell(one: Inputs) -> pl.DataFrame:
         return metrics.relative_medians(one.combinations).filter(pl.col("combination").is_in(SERIES))
 
-    ours = by_link(inputs, of_link).select(
+    ours = each(inputs, inputs.of_cells, of_cell).select(
         "link",
         "page",
         series="combination",
@@ -144,7 +145,7 @@ def _signed(value: float) -> str:
 def fig9_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 9: those of a CDF figure, and link and page."""
 
-    def of_link(one: Inputs) -> pl.DataFrame:
+    def of_cell(one: Inputs) -> pl.DataFrame:
         increases = metrics.relative_increase(one.combinations).filter(pl.col("combination").is_in(SERIES))
         return cdf.measured(
             increases.with_columns(panel=pl.format("{} | {}", "page", "link"), series="combination"),
@@ -153,7 +154,7 @@ def fig9_data(inputs: Inputs) -> pl.DataFrame:
         )
 
     known = inputs.published.quantiles.filter(figure="Fig. 9").with_columns(panel=pl.format("{} | {}", "page", "link"))
-    frame = pl.concat([by_link(inputs, of_link), cdf.published_quantiles(known)])
+    frame = pl.concat([each(inputs, inputs.of_cells, of_cell), cdf.published_quantiles(known)])
     name = pl.col("panel").str.split(" | ")
     return frame.with_columns(page=name.list.first(), link=name.list.last())
 
@@ -201,15 +202,12 @@ def _absolute(page: str) -> Callable[[pl.DataFrame], AnyChart]:
 
 def absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
     panels = _absolute_panels(page)
-    observed = metrics.relative_increase(
-        inputs.combinations.filter(pl.col("page") == page, pl.col("link").is_in(["fiber", "4g"]))
-    )
     known = inputs.published.absolute_plt.filter(page=page)
     quantiles = [name for name in known.columns if name.startswith("p") and name[1:].isdigit()]
     parts = []
     for (link, kind), panel in panels.items():
         shift = pl.col("baseline_ms") if kind == "delta" else pl.lit(0.0)
-        rows = observed.filter(pl.col("link") == link).with_columns(
+        rows = metrics.relative_increase(inputs.only(link, page).combinations).with_columns(
             panel=pl.lit(panel.name), series="combination", x_ms=pl.col("plt_ms") - shift
         )
         printed = known.filter(pl.col("link") == link).select(
@@ -267,7 +265,7 @@ def differences_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, page, series, source, n, rounds, median, low, high.
     """
 
-    def of_link(one: Inputs) -> pl.DataFrame:
+    def of_cell(one: Inputs) -> pl.DataFrame:
         increases = metrics.relative_increase(one.combinations)
         parts = [
             metrics.medians(
@@ -279,7 +277,9 @@ def differences_data(inputs: Inputs) -> pl.DataFrame:
         ]
         return pl.concat(parts)
 
-    ours = by_link(inputs, of_link).with_columns(source=pl.lit("measured"))
+    order = pl.col("series").replace_strict({name: place for place, name in enumerate(_PAIRS)})
+    ours = each(inputs, inputs.of_cells, of_cell).with_columns(source=pl.lit("measured"))
+    ours = inputs.by_rtt(ours.sort(order, maintain_order=True))
     heatmap = inputs.published.heatmap
     zero = heatmap.select("link", "page").unique(maintain_order=True).with_columns(percent=pl.lit(0.0))
     printed = pl.concat([heatmap, zero.with_columns(series=pl.lit(metrics.BASELINE)).select(heatmap.columns)])

@@ -1,0 +1,39 @@
+"""Groups of observations out of frames of any size: nothing but their numbers is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+
+Frames = pl.LazyFrame | Sequence[pl.LazyFrame]
+"""Observations; in parts, e.g. one of each link, only one part is in memory with the words that tell groups apart."""
+
+
+def gathered(
+    frames: Frames, by: Sequence[str], columns: Sequence[str]
+) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
+    """Each group's columns, groups in the order of their keys; rows without a value in the first column are left out.
+
+    Text of a column comes as a category, rounds in 32 bits. The order within a group is not told.
+    """
+    kept: dict[tuple[Any, ...], list[pl.DataFrame]] = {}
+    wanted = list(dict.fromkeys((*by, *columns)))
+    for part in [frames] if isinstance(frames, pl.LazyFrame) else frames:
+        rows = part.filter(pl.col(columns[0]).is_not_null()).select(wanted)
+        rows = rows.with_columns(pl.col(pl.String).cast(pl.Categorical), pl.col("^round$").cast(pl.Int32))
+        found = rows.collect(engine="streaming")
+        groups = found.partition_by(by, as_dict=True) if by else {(): found} if found.height else {}
+        del found
+        for key, group in groups.items():
+            kept.setdefault(key, []).append(group.select(list(dict.fromkeys(columns))))
+    for key in sorted(kept, key=lambda key: [(word is not None, word) for word in key]):
+        yield key, pl.concat(kept.pop(key))
+
+
+def schema_of(frames: Frames, by: Sequence[str]) -> dict[str, pl.DataType]:
+    """Types of the columns that groups are told apart by."""
+    first = frames if isinstance(frames, pl.LazyFrame) else next(iter(frames), pl.LazyFrame())
+    kinds = first.collect_schema()
+    return {name: kinds.get(name, pl.String()) for name in by}
