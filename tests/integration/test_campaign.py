@@ -20,7 +20,7 @@ from crosslayer.campaign.tables import TABLES
 from tests.integration.conftest import CROSSLAYER, Run
 from tests.integration.watching import Watch
 
-SMOKE = ["measure", "--size", "smoke", "--rounds", "2"]
+SMOKE = ["measure", "--size", "smoke", "--rounds", "2", "--capture", "netlog"]
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,18 @@ def test_every_round_is_there_once(campaign: Path) -> None:
     assert exchanges.group_by("link", "round", "protocol").len()["len"].to_list() == [1] * 12
     checks = metrics.in_force(pl.scan_parquet(campaign / "link_checks/**/*.parquet")).collect()
     assert checks.filter(pl.col("round") >= 0).group_by("link", "round").len()["len"].to_list() == [1] * 4
+
+
+def test_a_handshake_is_told_by_the_netlog_where_it_is_captured(campaign: Path) -> None:
+    """Of the first round: a round-trip at least, and over before the answer that waits for it."""
+    loads = pl.read_parquet(campaign / "page_loads/**/*.parquet").filter(pl.col("error").is_null())
+    told = loads.filter(pl.col("netlog_handshake_ms").is_not_null())
+    assert told.height == loads.filter(pl.col("round") == 0).height > 0
+    assert set(told["round"]) == {0}
+    checks = metrics.in_force(pl.scan_parquet(campaign / "link_checks/**/*.parquet")).collect()
+    rtts = dict(checks.group_by("link").agg(pl.col("nominal_rtt_ms").first()).iter_rows())
+    for row in told.filter(pl.col("h3") == "1-rtt").iter_rows(named=True):
+        assert rtts[row["link"]] - 1 <= row["netlog_handshake_ms"] <= row["response_start_ms"] + 1
 
 
 def test_the_dataset_opens_and_says_where_it_was_measured(campaign: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crosslayer.campaign.captures import Captured, named, netlog_part
+from crosslayer.campaign.captures import Captured, handshake_ms, named, netlog_part
 from crosslayer.campaign.plan import Plan
 from crosslayer.campaign.rounds import Part
 from crosslayer.campaign.worker import from_json, to_json
@@ -206,6 +206,26 @@ def test_names_of_loads_need_no_quotes_and_differ() -> None:
 def test_a_plan_says_what_is_kept() -> None:
     plan = Plan(study="s", links=("a",), pages=("b",))
     assert (plan.capture, plan.capture_rounds) == ((), 1)
+
+
+def test_a_handshake_in_a_netlog_is_that_of_the_newest_connection_to_the_host() -> None:
+    names = ["QUIC_SESSION", "QUIC_SESSION_PACKET_SENT", "QUIC_SESSION_PACKET_RECEIVED"]
+
+    def event(name: str, source: int, time: int, **params: str) -> dict[str, object]:
+        return {"type": names.index(name), "source": {"id": source}, "time": str(time), "params": params}
+
+    def sent(source: int, time: int, level: str) -> dict[str, object]:
+        return event("QUIC_SESSION_PACKET_SENT", source, time, encryption_level=f"ENCRYPTION_{level}")
+
+    events = [event("QUIC_SESSION", 1, 100, host="a.example"), sent(1, 101, "INITIAL"), sent(1, 150, "HANDSHAKE")]
+    events += [event("QUIC_SESSION", 2, 200, host="a.example"), sent(2, 201, "INITIAL"), sent(2, 205, "INITIAL")]
+    events += [event("QUIC_SESSION", 3, 210, host="b.example"), sent(3, 211, "INITIAL"), sent(2, 230, "HANDSHAKE")]
+    events += [event("QUIC_SESSION_PACKET_RECEIVED", 2, 240), sent(2, 231, "HANDSHAKE"), sent(2, 250, "FORWARD_SECURE")]
+    constants = {"logEventTypes": {name: number for number, name in enumerate(names)}}
+    log = json.dumps({"constants": constants, "events": events}).encode()
+    assert handshake_ms(log, "a.example") == 30.0
+    assert handshake_ms(log, "b.example") is None  # it had not ended
+    assert handshake_ms(log, "c.example") is handshake_ms(b"", "a.example") is None
 
 
 def test_a_part_of_a_netlog_is_one() -> None:

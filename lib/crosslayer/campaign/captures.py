@@ -8,6 +8,7 @@ that is over.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -97,7 +98,7 @@ class Captures:
 
     @contextlib.contextmanager
     def load(self, measuring: Measurer, condition: str, round_number: int) -> Iterator[Taking]:
-        """Capture what happens in the block, which leaves its rows in `rows`."""
+        """Capture what happens in the block, which leaves its rows in `rows`; they have the netlog's word then."""
         load = Taking(condition)
         if not self._plan.capture or round_number >= self._plan.capture_rounds or self._events is None:
             yield load
@@ -118,6 +119,11 @@ class Captures:
         for file in self._netlogs.iterdir():
             if more := netlog_part(file.read_bytes(), said.get(file, 0)):
                 load.netlogs[f".{file.name}"] = more
+                told = [
+                    {**row, "netlog_handshake_ms": handshake_ms(more, measuring.bench.pages[row["page"]].host)}
+                    for row in load.rows.get("page_loads", ())
+                ]
+                load.rows = {**load.rows, "page_loads": told}
         self._taken.append(load)
 
     def take(self, profile: Profile) -> tuple[Captured, ...]:
@@ -157,6 +163,27 @@ def netlog_part(log: bytes, start: int) -> bytes:
     begin = start if log[start - 1 : start] == b"\n" else log.find(b"\n", start) + 1
     whole = log[begin : log.rfind(b",\n")] if events and begin else b""
     return head + events + whole + b"\n]}\n" if whole else b""
+
+
+def handshake_ms(log: bytes, host: str) -> float | None:
+    """From the first Initial to the last Handshake packet that Chromium sent on its newest connection to a host, ms.
+
+    Its log tells whole milliseconds. None where the log, or what is left of it, has no such connection, or Chromium
+    changed its words.
+    """
+    if not log:
+        return None
+    told = json.loads(log)
+    names = {number: name for name, number in told["constants"]["logEventTypes"].items()}
+    connection, levels = None, dict[str, list[int]]()
+    for event in told["events"]:
+        name, params = names[event["type"]], event.get("params", {})
+        if name == "QUIC_SESSION" and params.get("host") == host:
+            connection, levels = event["source"]["id"], {}
+        elif name == "QUIC_SESSION_PACKET_SENT" and event["source"]["id"] == connection:
+            levels.setdefault(params.get("encryption_level"), []).append(int(event["time"]))
+    first, last = (levels.get(f"ENCRYPTION_{level}") for level in ("INITIAL", "HANDSHAKE"))
+    return float(last[-1] - first[0]) if first and last else None
 
 
 def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[Captured, ...]) -> None:

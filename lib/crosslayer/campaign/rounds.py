@@ -227,7 +227,8 @@ def _round(
             if result.passed:
                 time.sleep(profile.rtt_ms / 1e3)  # or what closes the connection before is still on the link
                 with testbed.watched() as late, captures.load(measuring, condition, number) as load:
-                    found = load.rows = measuring.measure(condition, cell, number, position)
+                    load.rows = measuring.measure(condition, cell, number, position)
+                found = load.rows
                 of_wire = where | {"position": position}
                 rows.setdefault("wire", []).extend(of_wire | asdict(way) for way in late)
             else:

@@ -313,6 +313,9 @@ class PageLoads(_OfStudy, table="page_loads"):
         bool, "the connection's TLS session was resumed, by the server", success="early_data_accepted"
     )
     address_validated = Column(bool, "the client's first packet had a token that proves its address, by the server")
+    netlog_handshake_ms = Column(
+        float, "first Initial to last Handshake packet sent, by Chromium's netlog; null where the plan captures none"
+    )
     key_share = _KEY_SHARE
     initials = _INITIALS
     connection_count = Column(int, "QUIC connections that lookups and requests came on, by the server; else null")

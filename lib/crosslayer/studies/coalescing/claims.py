@@ -84,6 +84,13 @@ def observed(
             pl.format("H3 {} document", h3),
             "document_ms",
         ),
+        _rows(
+            loads.filter(pl.col("netlog_handshake_ms").is_not_null()).with_columns(
+                beyond_ms=pl.col("connect_duration_ms") - pl.col("netlog_handshake_ms")
+            ),
+            pl.format("H3 {} connect beyond the netlog's", h3),
+            "beyond_ms",
+        ),
     ]
     combinations = [
         metrics.combine(*(frame.filter(pl.col("link") == link, pl.col("page") == page) for frame in (exchanges, loads)))
@@ -567,7 +574,8 @@ CHECKS = by_id(
     claim(
         "T046",
         "By the netlog a handshake takes at most 1 ms less than the connect time",
-        "netlogs are not recorded: a campaign keeps navigation timing and the server's events",
+        median("H3 1-RTT connect beyond the netlog's"),
+        replace(absolute_ms, up_to=True),
     ),
     claim(
         "T047",
