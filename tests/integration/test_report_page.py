@@ -20,14 +20,25 @@ from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
 from crosslayer.errors import CrosslayerError
+from crosslayer.packets import About, kept_files
 from crosslayer.report.pdf import write_pdf
 from crosslayer.studies import DEFAULT, STUDIES
+
+CAPTURED = {("fiber", "0-rtt"): 60.0, ("fiber", "1-rtt"): 75.0, ("4g", "0-rtt"): 300.0}
+"""PLT of the loads whose packets were kept, ms."""
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     dataset = Dataset.open(synthetic.write(folder / "dataset", rounds=7))
+    for (link, h3), plt_ms in CAPTURED.items():
+        row = {"link": link, "page": "example.org", "round": 0, "h3": h3, "variant": "main", "plt_ms": plt_ms}
+        about = About(condition=h3, profile={"rtt_ms": 14.8}, table="page_loads", rows={"page_loads": [row]})
+        place = dataset.folder / "captures" / link / "example.org" / "0"
+        place.mkdir(parents=True, exist_ok=True)
+        for ending, content in kept_files(about, [], "").items():
+            (place / f"h3-{h3}{ending}").write_bytes(content)
     return report.write_report(dataset, folder / "figures").page
 
 
@@ -94,6 +105,26 @@ def test_every_chart_draws_without_a_network(page: Path, browser: webdriver.Chro
     asked = [request["request"]["url"] for request in requests if request["documentURL"] == page.as_uri()]
     assert page.as_uri() in asked
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_a_click_on_a_figure_offers_the_loads_behind_it(opened: webdriver.Chrome, page: Path) -> None:
+    """Those of its link and page, those that it names first; each opens as a waterfall."""
+    listed = opened.find_elements("css selector", "#loads details a")
+    assert len(listed) == len(CAPTURED)
+    offered = opened.execute_script(
+        "const chart = document.querySelector('#fig08-heatmap .chart svg');"
+        "for (const mark of chart.querySelectorAll('.mark-rect path, .mark-text text')) {"
+        "  const { datum } = mark.__data__ ?? {};"
+        "  if (datum?.link !== 'fiber' || datum.page !== 'example.org') continue;"
+        "  mark.dispatchEvent(new MouseEvent('click', { bubbles: true, clientX: 1, clientY: 1 }));"
+        "  break; }"
+        "const dialog = document.querySelector('#loads dialog');"
+        "return [dialog.open, ...[...dialog.querySelectorAll('a')].map(link => link.getAttribute('href'))];"
+    )
+    assert offered[0]
+    assert sorted(offered[1:]) == [f"coalescing/loads/fiber-example.org-0-h3-{h3}.html" for h3 in ("0-rtt", "1-rtt")]
+    for href in offered[1:]:
+        assert "<svg" in (page.parent / href).read_text(encoding="utf-8")
 
 
 def test_the_page_may_not_fetch_even_if_told_to(opened: webdriver.Chrome) -> None:

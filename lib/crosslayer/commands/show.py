@@ -37,8 +37,8 @@ def command(load: Path, out: Path | None) -> None:
                 where=str(load),
                 next_step="Measure with --capture pcap.",
             )
-        for file, length_ms in loads:
-            click.echo(f"{'' if length_ms is None else f'{length_ms:.1f} ms':>12}  {file}")
+        for found in loads:
+            click.echo(f"{'' if found.length_ms is None else f'{found.length_ms:.1f} ms':>12}  {found.file}")
         return
     page = out or load.with_suffix(".html")
     try:

@@ -28,6 +28,7 @@ from crosslayer.report.files import (
     save_drawing,
     save_failure,
 )
+from crosslayer.report.loads import save_loads
 from crosslayer.report.page import write_index
 from crosslayer.studies import STUDIES
 
@@ -73,7 +74,7 @@ def check_beside(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> N
 
 
 def write_figures(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = (), processes: int = 1) -> Report:
-    """Draw and save every figure of a dataset's study, then renew the page.
+    """Draw and save every figure of a dataset's study, and each load whose packets were kept, then renew the page.
 
     Parameters
     ----------
@@ -92,6 +93,7 @@ def write_figures(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] =
         Where the folder cannot be written, or there is nothing to show.
     """
     failed = draw_all(dataset, beside, folder, processes)
+    save_loads(dataset, folder)
     return Report(write_index(dataset, folder), failed)
 
 
@@ -116,6 +118,11 @@ def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = 
     check_beside(dataset, beside, folder)
     written = write_figures(dataset, folder, beside=beside, processes=processes)
     made = folder / dataset.campaign.study
-    crate.of_figures(made, dataset.folder, (path for path in made.iterdir() if path.name != crate.FILE_NAME), started)
+    crate.of_figures(
+        made,
+        dataset.folder,
+        (path for path in made.iterdir() if path.is_file() and path.name != crate.FILE_NAME),
+        started,
+    )
     renew_readme(dataset, folder)
     return written

@@ -27,6 +27,7 @@ from crosslayer.figures.style import COLUMN_WIDTH
 from crosslayer.report import facts
 from crosslayer.report.answer import answer, in_words
 from crosslayer.report.files import ReportError, Saved, saved_beside, saved_claims, saved_figures, write
+from crosslayer.report.loads import saved_loads
 from crosslayer.studies import STUDIES
 from crosslayer.study import Section
 
@@ -89,6 +90,7 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
         rules=_rules(),
         headlines=_headlines(dataset, verdicts),
         parts=_parts(figures),
+        loads=saved_loads(dataset, folder),
         facts=facts,
         specs={saved.figure.name: _slim(saved.spec) for saved in figures if not saved.error},
         script=script(),

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import jinja2
 
+from crosslayer.campaign.tables import TABLES
 from crosslayer.dns.capture import Packet, read_frame
 from crosslayer.figures.style import BLUE, BROWN, GREEN, GREY, INK, PURPLE, RED
 from crosslayer.packets import PACKETS, About, Frame, read_about, read_kept
@@ -170,15 +171,29 @@ def waterfall(file: Path) -> str:
     )
 
 
-def captured(folder: Path) -> list[tuple[Path, float | None]]:
-    """The captures below a folder, by link and page the slowest first: the file, and how long its load took, ms."""
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A captured load."""
+
+    file: Path
+    length_ms: float | None
+    """How long it took."""
+    conditions: Mapping[str, str | int | bool]
+    """What it was measured under, by column of its table."""
+
+
+def captured(folder: Path) -> list[Load]:
+    """The loads whose packets are below a folder, by link and page the slowest first."""
     found = []
     for file in folder.rglob(f"*{PACKETS}"):
         about = read_about(file)
-        own = [row for row in about.rows.get(about.table, ()) if not row.get("warming")] if about else []
-        lengths = [_number(own[0].get(name)) for name in _LENGTHS] if own else []
-        found.append((file, next((length for length in lengths if length is not None), None)))
-    return sorted(found, key=lambda load: (load[0].parent, -(load[1] or 0.0)))
+        row = next((row for row in about.rows.get(about.table, ()) if not row.get("warming")), {}) if about else {}
+        lengths = [_number(row.get(name)) for name in _LENGTHS]
+        table = TABLES.get(about.table) if about else None
+        keys = [column.name for column in table.columns if column.key] if table else []
+        conditions = {key: row[key] for key in keys if isinstance(row.get(key), str | int)}
+        found.append(Load(file, next((length for length in lengths if length is not None), None), conditions))
+    return sorted(found, key=lambda load: (load.file.parent, -(load.length_ms or 0.0)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,14 +91,45 @@ if (claims) {
   filtered(claims, document.querySelector("form.filter"));
 }
 
+const captured = JSON.parse(document.getElementById("captured")?.textContent ?? "[]");
+const dialog = document.querySelector("#loads dialog");
+// The loads behind a point: of its link and page where it has them, those that it names first, then the nearest in time.
+function behind(datum) {
+  const values = Object.values(datum), numbers = values.filter(value => typeof value === "number");
+  const words = values.filter(value => typeof value === "string").join(" ").toLowerCase();
+  const known = name => new Set(captured.map(load => load.conditions[name]));
+  const places = ["link", "page"].filter(name => known(name).has(datum[name]));
+  const named = load => Object.entries(load.conditions)
+    .filter(([name, word]) => !places.includes(name) && word.length > 1 && words.includes(word.toLowerCase())).length;
+  const apart = load => Math.min(...numbers.map(number => Math.abs(number - (load.ms ?? Infinity))));
+  return captured.filter(load => places.every(name => load.conditions[name] === datum[name]))
+    .map(load => ({ load, named: named(load), apart: apart(load) }))
+    .toSorted((a, b) => b.named - a.named || a.apart - b.apart || 0).map(({ load }) => load);
+}
+function offer(event, item) {
+  const datum = item?.datum?.datum ?? item?.datum;
+  if (!dialog || !datum || typeof datum !== "object") return;
+  const loads = behind(datum);
+  if (!loads.length) return;
+  dialog.querySelector("ul").replaceChildren(...loads.slice(0, 12).map(({ href, ms, conditions }) => {
+    const row = document.createElement("li"), link = document.createElement("a");
+    link.href = href;
+    link.textContent = ms === null ? "no time" : `${ms.toFixed(1)} ms`;
+    row.append(link, ` ${Object.values(conditions).join(", ")}`);
+    return row;
+  }));
+  dialog.showModal();
+}
+
 const dark = matchMedia("(prefers-color-scheme: dark)").matches;
 async function draw() {
   let drawn = 0;
   for (const place of document.querySelectorAll(".chart")) {
     const stage = document.createElement("div");
     try {
-      await vegaEmbed(stage, specs[place.dataset.name],
+      const { view } = await vegaEmbed(stage, specs[place.dataset.name],
         { renderer: "svg", actions: false, logLevel: 1, tooltip: { theme: dark ? "dark" : "light" } });
+      view.addEventListener("click", offer);
       place.replaceChildren(stage);
       drawn += 1;
     } catch (error) { console.error(place.dataset.name, error); }  // the picture stays

@@ -1,0 +1,51 @@
+"""Captured loads of a campaign, each drawn as a page of its own, which the points of a report's figures open."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.packets import PacketsError
+from crosslayer.report.files import write
+from crosslayer.report.waterfall import Load, captured, waterfall
+
+_FOLDER = "loads"
+
+
+def save_loads(dataset: Dataset, folder: Path) -> None:
+    """Draw each captured load as `folder/STUDY/loads/NAME.html`, in place of those of an earlier campaign.
+
+    Raises
+    ------
+    ReportError
+        Where the folder cannot be written.
+    """
+    shutil.rmtree(folder / dataset.campaign.study / _FOLDER, ignore_errors=True)
+    for load in captured(dataset.folder):
+        try:
+            page = waterfall(load.file)
+        except PacketsError as error:
+            page = f"<!doctype html><title>crosslayer</title><p>{error.what}, so it cannot be drawn.</p>"
+        write(_page(dataset, folder, load), page.encode())
+
+
+def saved_loads(dataset: Dataset, folder: Path) -> list[dict[str, Any]]:
+    """Address of each load's page from `folder`, its length in ms, and its conditions by column."""
+    found = [(load, _page(dataset, folder, load)) for load in captured(dataset.folder)]
+    return [
+        {
+            "href": quote(page.relative_to(folder).as_posix()),
+            "ms": load.length_ms,
+            "conditions": {name: str(value) for name, value in load.conditions.items()},
+        }
+        for load, page in found
+        if page.is_file()
+    ]
+
+
+def _page(dataset: Dataset, folder: Path, load: Load) -> Path:
+    name = "-".join(load.file.relative_to(dataset.folder).with_suffix("").parts[1:])
+    return folder / dataset.campaign.study / _FOLDER / f"{name}.html"
