@@ -62,7 +62,8 @@ class ProbedHost:
     address: str
 
 
-def _column(description: str) -> Any:
+def column(description: str) -> Any:
+    """A column of a table, with its description."""
     return field(metadata={"description": description})
 
 
@@ -73,24 +74,24 @@ class Support:
     Null is what is not known, because the transport does not have it or the connection did not get there.
     """
 
-    target: str = _column("address or host name as it was listed")
-    address: str = _column("IP address looked at")
-    transport: str = _column("DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ")
-    port: int = _column("UDP or TCP port")
-    supported: bool = _column("true where a DNS answer came back, whatever its response code")
-    rcode: str | None = _column("response code of the answer")
-    quic_versions: tuple[str, ...] = _column("QUIC versions the port offered by Version Negotiation; empty: no answer")
-    quic_version: str | None = _column("QUIC version of the connection")
-    tls_version: str | None = _column("TLS version of the connection")
-    alpn: str | None = _column("application protocol agreed on; DoT offers none")
-    session_ticket: bool | None = _column("the server sent a session ticket")
-    early_data_offered: bool | None = _column("the ticket allows early data; null over TCP, where OpenSSL does not say")
-    retry_received: bool | None = _column("the server validated the address by a Retry packet")
-    address_token: bool | None = _column("the server sent an address-validation token for the next connection")
-    certificate_subject: str | None = _column(
+    target: str = column("address or host name as it was listed")
+    address: str = column("IP address looked at")
+    transport: str = column("DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ")
+    port: int = column("UDP or TCP port")
+    supported: bool = column("true where a DNS answer came back, whatever its response code")
+    rcode: str | None = column("response code of the answer")
+    quic_versions: tuple[str, ...] = column("QUIC versions the port offered by Version Negotiation; empty: no answer")
+    quic_version: str | None = column("QUIC version of the connection")
+    tls_version: str | None = column("TLS version of the connection")
+    alpn: str | None = column("application protocol agreed on; DoT offers none")
+    session_ticket: bool | None = column("the server sent a session ticket")
+    early_data_offered: bool | None = column("the ticket allows early data; null over TCP, where OpenSSL does not say")
+    retry_received: bool | None = column("the server validated the address by a Retry packet")
+    address_token: bool | None = column("the server sent an address-validation token for the next connection")
+    certificate_subject: str | None = column(
         "subject of the certificate, its first name where it has none; not verified"
     )
-    error: str | None = _column("null where the transport is supported, else what happened instead")
+    error: str | None = column("null where the transport is supported, else what happened instead")
 
 
 def discover(
