@@ -49,7 +49,8 @@ _TOOLS = {
     "tcpdump": ("tcpdump", "comfort", "packet captures"),
     "named": ("bind9 (Nix: bind)", "comfort", "BIND 9, an authoritative server; `crosslayer discover`"),
     "kresd": ("knot-resolver (Nix: knot-resolver_5)", "comfort", "Knot Resolver, for `crosslayer servers`"),
-    "unbound": ("unbound", "comfort", "Unbound, for the same"),
+    "knotd": ("knot (Nix: knot-dns)", "comfort", "Knot DNS, for the same"),
+    "unbound": ("unbound (Nix: unbound-full)", "comfort", "Unbound, for the same"),
     "dnsdist": ("dnsdist", "comfort", "dnsdist, for the same"),
 }
 _NIX = "`nix develop` has it too."

@@ -59,6 +59,7 @@ THINGS: Final = {
     "kresd": _Thing("CROSSLAYER_KRESD", "", "kresd", _PACKAGE.format("knot-resolver")),
     "unbound": _Thing("CROSSLAYER_UNBOUND", "", "unbound", _PACKAGE.format("unbound")),
     "dnsdist": _Thing("CROSSLAYER_DNSDIST", "", "dnsdist", _PACKAGE.format("dnsdist")),
+    "knotd": _Thing("CROSSLAYER_KNOTD", "", "knotd", "Install knot, 3.3 or newer for DoQ, or work in `nix develop`."),
     "dnsproxy": _Thing(
         "CROSSLAYER_DNSPROXY", "build/dnsproxy", "dnsproxy", "`make servers` builds it, or work in `nix develop`."
     ),

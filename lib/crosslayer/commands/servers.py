@@ -30,9 +30,9 @@ def command(
 ) -> None:
     """Look at DNS servers of several makes: transports, resumption, early data, padding, amplification, RFC 9250.
 
-    SERVERS are some of coalesce (ours), coredns (the same program by its own listeners), dnsproxy, knot-resolver,
-    unbound, dnsdist, bind9; without any, all. Each runs at the far end of one link, as its defaults are, with one name
-    to answer for. What is not installed is a row that says how to get it. Takes about five minutes.
+    SERVERS are some of coalesce (ours), coredns (the same program by its own listeners), dnsproxy, knot (Knot DNS),
+    knot-resolver, unbound, dnsdist, bind9; without any, all. Each runs at the far end of one link, as its defaults are,
+    with one name to answer for. What is not installed is a row that says how to get it. Takes about five minutes.
 
     \b
     crosslayer servers                             all of them, on 4g

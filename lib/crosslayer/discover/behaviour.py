@@ -552,7 +552,7 @@ _DOQ = (Protocol.DOQ,)
 CHECKS: tuple[Check, ...] = (
     Check("answer", "A", _ALL, "Answers a query on a new connection.", _answer, "RTT"),
     Check("resumption", "R", _TLS, "Resumes a session by its ticket; the query waits.", _resumption, "RTT"),
-    Check("early-data", "Z", _QUIC, "Accepts the query as early data (0-RTT).", _early_data, "RTT"),
+    Check("early", "Z", _QUIC, "Accepts the query as early data (0-RTT).", _early_data, "RTT"),
     Check("early-answer", "E", _QUIC, "Answers early data before the handshake is over.", _early_answer, "RTT"),
     Check("ticket-once", "O", _QUIC, "Takes early data once for a ticket.", _ticket_once, "", "RFC 8446, 8.1"),
     Check("replay", "Y", _QUIC, "Early data sent again is not taken.", _replay, "", "RFC 9001, 9.2: MUST"),

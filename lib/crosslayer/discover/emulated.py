@@ -51,11 +51,8 @@ class Implementation:
     """The argument by which it tells its version."""
 
     def version(self) -> str:
-        """Its version, e.g. `5.6.0`; empty where it does not say. `PlaceError` where it is not here."""
-        words = [str(places.find(self.thing).path), self.asked]
-        said = subprocess.run(words, capture_output=True, text=True, check=False)
-        found = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
-        return found[0] if found else ""
+        """Its version, e.g. `5.6.0`; `0` where it does not say. `PlaceError` where it is not here."""
+        return _version(self.thing, self.asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +202,12 @@ def bound_ports(table: str) -> set[int]:
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] in (_TCP_LISTEN, _UDP_UNCONNECTED)}
 
 
+def _version(thing: str, asked: str) -> str:
+    said = subprocess.run([str(places.find(thing).path), asked], capture_output=True, text=True, check=False)
+    found = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
+    return found[0] if found else "0"
+
+
 # The kinds
 
 
@@ -317,6 +320,33 @@ addAction(QNameRule('{NAME}'), SpoofAction('{ADDRESS}'))
     return ["--supervised", "--disable-syslog", "-C", str(configuration)]
 
 
+def _knot(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
+    """Knot DNS, an authoritative server: over QUIC since 3.3, over TLS since 3.4."""
+    version = tuple(map(int, _version("knotd", "-V").split(".")))
+    known = [option for option, since in (("listen-quic", (3, 3)), ("listen-tls", (3, 4))) if version >= since]
+    further = "".join(f"    {option}: 0.0.0.0@853\n" for option in known)
+    configuration = folder / "knot.conf"
+    configuration.write_text(
+        f"""\
+server:
+    rundir: "{folder}"
+    listen: 0.0.0.0@53
+{further}    key-file: "{certificates.key_file}"
+    cert-file: "{certificates.certificate_file}"
+database:
+    storage: "{folder}"
+log:
+  - target: stderr
+    any: info
+zone:
+  - domain: .
+    file: "{zone}"
+""",
+        encoding="utf-8",
+    )
+    return ["-c", str(configuration)]
+
+
 def _dnsproxy(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
     """AdGuard's dnsproxy: one name from a file of hosts; its upstream, which it must have, is nobody."""
     hosts = folder / "hosts"
@@ -354,6 +384,7 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = (
     Implementation(
         "dnsproxy", "dnsproxy", _DNS | _TLS | _QUIC, _dnsproxy, "https://github.com/AdguardTeam/dnsproxy", "--version"
     ),
+    Implementation("knot", "knotd", _DNS, _knot, "https://github.com/CZ-NIC/knot"),
     Implementation("unbound", "unbound", _DNS | {("tcp", 853)}, _unbound, "https://github.com/NLnetLabs/unbound"),
     Implementation("dnsdist", "dnsdist", _DNS | _TLS, _dnsdist, "https://github.com/PowerDNS/pdns", "--version"),
 )

@@ -98,9 +98,9 @@ def _cells(server: str, protocol: Protocol, found: dict[tuple[str, str, str | No
         finding = found.get((server, check, str(protocol)))
         return "" if finding is None else shown(finding)
 
-    early = cell("early-data")
+    early = cell("early")
     early_finding, replay = (
-        found.get((server, "early-data", str(protocol))),
+        found.get((server, "early", str(protocol))),
         found.get((server, "replay", str(protocol))),
     )
     if early_finding is not None and early_finding.value is not None:

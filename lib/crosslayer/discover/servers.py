@@ -18,7 +18,7 @@ from crosslayer.dns import DEFAULT_PORTS, ClientSettings, Protocol, Question
 from crosslayer.links import Profile
 from crosslayer.testbed import Testbed
 
-SERVERS = ("coalesce", "coredns", "dnsproxy", "knot-resolver", "unbound", "dnsdist", "bind9")
+SERVERS = ("coalesce", "coredns", "dnsproxy", "knot", "knot-resolver", "unbound", "dnsdist", "bind9")
 """Those that are compared, ours first: kinds of `emulated.IMPLEMENTATIONS`."""
 FILES = ("servers.csv", "servers.parquet", "servers.json", "servers.html")
 
