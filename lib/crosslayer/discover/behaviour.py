@@ -203,11 +203,11 @@ def _exchange(of: Examined, protocol: Protocol, resumption: Resumption = Resumpt
     return exchange(of.resolver(protocol), of.question, protocol, resumption, settings=of.settings, **more)
 
 
-def _again(of: Examined, protocol: Protocol, resumption: Resumption) -> Exchange:
-    """An exchange that resumes what one just before it left, or that one, where it failed."""
+def _again(of: Examined, protocol: Protocol, resumption: Resumption, *, token: bool = False) -> Exchange:
+    """An exchange that takes up what one just before it left, or that one, where it failed."""
     sessions = SessionStore()
     first = _exchange(of, protocol, sessions=sessions, warming=True)
-    return first if first.error else _exchange(of, protocol, resumption, sessions=sessions)
+    return first if first.error else _exchange(of, protocol, resumption, sessions=sessions, token=token)
 
 
 def _timed(of: Examined, rows: Sequence[Exchange]) -> Outcome:
@@ -216,6 +216,19 @@ def _timed(of: Examined, rows: Sequence[Exchange]) -> Outcome:
         return Outcome(Result.FAILED, errors[0])
     times = [row.total_ms for row in rows if row.total_ms is not None]
     return Outcome(Result.SUCCEEDED, value=statistics.median(times) / of.rtt_ms)
+
+
+def _token(of: Examined, protocol: Protocol) -> Outcome:
+    """Alone, so that nothing else is to blame; all other checks go without it."""
+    if not of.support[protocol].address_token:
+        return Outcome(Result.UNSUPPORTED, "sends none")
+    return _timed(of, [_again(of, protocol, Resumption.NONE, token=True) for _ in range(of.rounds)])
+
+
+def _version_negotiation(of: Examined, protocol: Protocol) -> Outcome:
+    if of.support[protocol].quic_versions:
+        return Outcome(Result.SUCCEEDED)
+    return Outcome(Result.FAILED, "no answer to a version nobody has: a scan that looks for one misses it")
 
 
 # Early data more than once
@@ -293,12 +306,12 @@ def _connected(of: Examined, protocol: Protocol) -> Any:
 
 
 def _session(of: Examined, protocol: Protocol) -> Session:
-    """What a connection leaves that was asked once."""
+    """The ticket of a connection that was asked once."""
     with client_for(protocol, of.resolver(protocol), of.settings) as client:
         client.connect()
         client.query(of.query(protocol))
         client.wait_for_ticket()
-        return client.session
+        return Session(client.session.ticket)
 
 
 def _early(of: Examined, protocol: Protocol, session: Session, query: Query) -> tuple[bool, bytes, float]:
@@ -552,6 +565,13 @@ CHECKS: tuple[Check, ...] = (
     Check("early-answer", "E", _QUIC, "Answers early data before the handshake is over.", _early_answer, "RTT"),
     Check("ticket-once", "O", _QUIC, "Takes early data once for a ticket.", _ticket_once, "", "RFC 8446, 8.1"),
     Check("replay", "Y", _QUIC, "Early data sent again is not taken.", _replay, "", "RFC 9001, 9.2: MUST"),
+    Check(
+        "token", "T", _QUIC, "Takes the address-validation token that it gave.", _token, "RTT", "RFC 9000, 8.1.3"
+    ),
+    Check(
+        "versions", "V", _QUIC, "Answers a version it does not know by Version Negotiation.", _version_negotiation, "",
+        "RFC 9000, 6.1: SHOULD",
+    ),
     Check("padding", "P", _TLS, "Pads the answer to a padded query.", _padding, "bytes", "RFC 7830, 4: MUST"),
     Check(
         "amplification", "L", _QUIC, "Sends no more than three times what came from an address nobody validated.",

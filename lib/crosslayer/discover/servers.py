@@ -92,7 +92,9 @@ def _examined(request: Request, population: emulated.Population, rtt_ms: float) 
         rows[0].target: {
             Protocol(row.transport): row for row in rows if row.port == DEFAULT_PORTS[Protocol(row.transport)]
         }
-        for rows in discover(hosts, question=question, packets_per_s=_PACKETS_PER_S, timeout_s=_TIMEOUT_S)
+        for rows in discover(
+            hosts, question=question, packets_per_s=_PACKETS_PER_S, timeout_s=_TIMEOUT_S, unanswered=True
+        )
     }
     findings: list[Finding] = []
     each = sum(len(check.transports) for check in CHECKS)

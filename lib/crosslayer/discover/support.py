@@ -101,6 +101,7 @@ def discover(
     packets_per_s: float,
     timeout_s: float,
     progress: Callable[[int], object] = lambda _done: None,
+    unanswered: bool = False,
 ) -> Generator[list[Support], None, None]:
     """Look at hosts: probes for QUIC first, then every transport that may be there, one after the other on each host.
 
@@ -117,6 +118,8 @@ def discover(
         Time to wait for an answer to a probe, to a connection, to a query, seconds each.
     progress
         Told how many of the `checks(hosts)` are done, as they are.
+    unanswered
+        Try DoQ and DoH3 also where the port answered no probe: not every server negotiates versions.
 
     Yields
     ------
@@ -131,7 +134,7 @@ def discover(
     )
     with ThreadPoolExecutor(_WORKERS) as pool:
         try:
-            under_way = [pool.submit(examine, host, offers, question, settings, pace) for host in hosts]
+            under_way = [pool.submit(examine, host, offers, question, settings, pace, unanswered) for host in hosts]
             for done in as_completed(under_way):
                 rows = done.result()
                 progress(len(rows))
@@ -152,13 +155,14 @@ def examine(
     question: Question,
     settings: ClientSettings,
     pace: Pace,
+    unanswered: bool = False,
 ) -> list[Support]:
     """The rows of one host; `offers` has QUIC versions by address and port, as `negotiate` gives them."""
     rows = []
     for protocol, port in ENDPOINTS:
-        if protocol not in (Protocol.DOH3, Protocol.DOQ):
-            rows.append(_look(host, protocol, port, (), question, settings, pace))
-        elif versions := version_names(offers.get((host.address, port), ())):
+        quic = protocol in (Protocol.DOH3, Protocol.DOQ)
+        versions = version_names(offers.get((host.address, port), ())) if quic else ()
+        if versions or unanswered or not quic:
             rows.append(_look(host, protocol, port, versions, question, settings, pace))
         else:
             rows.append(_row(host, protocol, port, error="no answer to Version Negotiation"))
