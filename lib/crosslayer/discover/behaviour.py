@@ -18,8 +18,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import dns.edns
 import dns.message
-import dns.opcode
 import dns.rcode
+import dns.update
 
 from crosslayer.discover.negotiate import negotiate
 from crosslayer.discover.pace import Pace
@@ -43,6 +43,7 @@ from crosslayer.dns import (
 from crosslayer.dns.message import framed
 from crosslayer.dns.quic import DoQClient
 from crosslayer.dns.quic_core import DoH3Core, DoQCore, QuicCore
+from crosslayer.errors import printable
 
 EARLY_RTT = 1.5
 """An answer to early data is early below this: it takes one round-trip, and two where the server waits."""
@@ -149,6 +150,8 @@ def examine(of: Examined, version: str, progress: Callable[[int], object] = lamb
                     outcome = check.run(of, protocol)
                 except DnsError as fault:
                     outcome = Outcome(Result.FAILED, fault.what)
+                except Exception as fault:  # a server's bytes may make any parser raise: the other checks are kept
+                    outcome = Outcome(Result.FAILED, f"{type(fault).__name__}: {fault}")
             findings.append(_finding(of.name, version, protocol, check, outcome))
             progress(1)
     return findings
@@ -164,7 +167,7 @@ def _finding(server: str, version: str, protocol: Protocol, check: Check, outcom
         str(outcome.result),
         None if outcome.value is None else round(outcome.value, 4),
         (check.unit or None) if outcome.value is not None else None,
-        outcome.detail or None,
+        printable(outcome.detail) or None,
     )
 
 
@@ -486,13 +489,13 @@ def _reset(of: Examined, protocol: Protocol) -> Outcome:
 def _early_update(of: Examined, protocol: Protocol) -> Outcome:
     if not of.support[protocol].early_data_offered:
         return Outcome(Result.UNSUPPORTED, "its tickets allow none")
-    message = of.query(protocol).message
-    message.set_opcode(dns.opcode.UPDATE)
+    message = dns.update.UpdateMessage(".", id=0)
+    message.add(of.question.name, 300, "TXT", "replayed")
     try:
         accepted, wire, rtts = _early(of, protocol, _session(of, protocol), Query(message.to_wire(), message))
     except DnsError as fault:
         return Outcome(Result.SUCCEEDED, fault.what)
-    rcode = dns.rcode.to_text(dns.message.from_wire(wire, ignore_trailing=True).rcode())
+    rcode = dns.rcode.to_text(dns.rcode.Rcode(wire[3] & 0x0F))  # of the header: what follows is no plain message
     if not accepted or rtts >= EARLY_RTT or rcode == "REFUSED":
         return Outcome(Result.SUCCEEDED, f"{rcode} after {rtts:.1f} RTT")
     return Outcome(Result.FAILED, f"{rcode} after {rtts:.1f} RTT: neither waited for nor refused")

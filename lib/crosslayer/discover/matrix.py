@@ -16,6 +16,7 @@ from crosslayer.dns import Protocol
 CLIENT = "crosslayer"
 _LETTERS = dict(zip(Protocol, "UTSH3Q", strict=True))
 _HEADINGS = ("", "transport", "answer", "resumed", "early data", "size", "amplification")
+_COLUMNS = ("answer", "resumption", "early", "early-answer", "padding", "amplification")
 _SIGNS = {Result.SUCCEEDED: "✓", Result.FAILED: "✕", Result.UNSUPPORTED: "–"}
 
 
@@ -89,7 +90,7 @@ def text(findings: Sequence[Finding]) -> str:
         spoken = [p for p in Protocol if found[server, "answer", str(p)].result != Result.UNSUPPORTED]
         for place, protocol in enumerate(spoken):
             lines.append((f"{server} {version}" if place == 0 else "", *_cells(server, protocol, found)))
-        asides += _asked(server, [row for row in own if (row.asked_by or "").startswith("RFC 9250")])
+        asides += _aside(server, own)
     return "\n".join([*aligned(lines), "", *asides])
 
 
@@ -98,16 +99,9 @@ def _cells(server: str, protocol: Protocol, found: dict[tuple[str, str, str | No
         finding = found.get((server, check, str(protocol)))
         return "" if finding is None else shown(finding)
 
-    early = cell("early")
-    early_finding, replay = (
-        found.get((server, "early", str(protocol))),
-        found.get((server, "replay", str(protocol))),
-    )
-    if early_finding is not None and early_finding.value is not None:
-        if found[server, "early-answer", str(protocol)].result == Result.FAILED:
-            early += ", late"
-        if replay is not None and replay.result == Result.FAILED:
-            early += ", replayed"
+    early, answered = cell("early"), found.get((server, "early-answer", str(protocol)))
+    if answered is not None and answered.result == Result.FAILED and answered.value is not None:
+        early += ", late"
     return (str(protocol), cell("answer"), cell("resumption"), early, cell("padding"), cell("amplification"))
 
 
@@ -119,14 +113,17 @@ def shown(finding: Finding) -> str:
     return number if finding.result == Result.SUCCEEDED else f"{number} {_SIGNS[Result(finding.result)]}"
 
 
-def _asked(server: str, rows: list[Finding]) -> list[str]:
-    counted = [row for row in rows if row.result != Result.UNSUPPORTED]
-    if not counted:
-        return []
-    met = [row for row in counted if row.result == Result.SUCCEEDED]
-    said = f"{server}: {len(met)} of {len(counted)} checks of RFC 9250"
-    others = [f"{row.check} ({row.detail})" for row in counted if row.result == Result.FAILED]
-    return [f"{said}; not {', '.join(others)}" if others else said]
+def _aside(server: str, rows: list[Finding]) -> list[str]:
+    """What a server does of RFC 9250, and what it fails of which the table above has no column."""
+    asked = [row for row in rows if (row.asked_by or "").startswith("RFC 9250") and row.result != Result.UNSUPPORTED]
+    met = sum(row.result == Result.SUCCEEDED for row in asked)
+    said = [f"{met} of {len(asked)} checks of RFC 9250"] if asked else []
+    failed: dict[str, list[str]] = {}
+    for row in rows:
+        if row.result == Result.FAILED and row.check not in _COLUMNS:
+            failed.setdefault(f"{row.check} ({row.detail})", []).append(row.transport or "")
+    said += [f"{'/'.join(transports)} {what}" for what, transports in failed.items()]
+    return [f"{server}: {'; '.join(said)}"] if said else []
 
 
 # A page
