@@ -52,7 +52,7 @@ class Implementation:
 
     def version(self) -> str:
         """Its version, e.g. `5.6.0`; `0` where it does not say. `PlaceError` where it is not here."""
-        return _version(self.thing, self.asked)
+        return ".".join(map(str, _version(self.thing, self.asked)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +202,10 @@ def bound_ports(table: str) -> set[int]:
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] in (_TCP_LISTEN, _UDP_UNCONNECTED)}
 
 
-def _version(thing: str, asked: str) -> str:
+def _version(thing: str, asked: str) -> tuple[int, ...]:
     said = subprocess.run([str(places.find(thing).path), asked], capture_output=True, text=True, check=False)
     found = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
-    return found[0] if found else "0"
+    return tuple(map(int, found[0].split("."))) if found else (0,)
 
 
 # The kinds
@@ -229,7 +229,8 @@ def _bind(folder: Path, certificates: Certificates, zone: Path, *, tls_versions:
 
 
 def _knot_resolver(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """Knot Resolver 5: one name from its hints."""
+    """Knot Resolver: one name from its hints; over QUIC since version 6."""
+    quic = "pcall(net.listen, '0.0.0.0', 853, { kind = 'doq' })" if _version("kresd", "-V")[0] >= 6 else ""
     configuration = folder / "kresd.conf"
     configuration.write_text(
         f"""\
@@ -237,6 +238,7 @@ net.ipv6 = false
 for port, kind in pairs({{ [53] = 'dns', [853] = 'tls', [443] = 'doh2' }}) do
     net.listen('0.0.0.0', port, {{ kind = kind }})
 end
+{quic}
 net.tls('{certificates.certificate_file}', '{certificates.key_file}')
 trust_anchors.remove('.')
 cache.size = 1 * MB
@@ -322,7 +324,7 @@ addAction(QNameRule('{NAME}'), SpoofAction('{ADDRESS}'))
 
 def _knot(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
     """Knot DNS, an authoritative server: over QUIC since 3.3, over TLS since 3.4."""
-    version = tuple(map(int, _version("knotd", "-V").split(".")))
+    version = _version("knotd", "-V")
     known = [option for option, since in (("listen-quic", (3, 3)), ("listen-tls", (3, 4))) if version >= since]
     further = "".join(f"    {option}: 0.0.0.0@853\n" for option in known)
     configuration = folder / "knot.conf"
