@@ -303,7 +303,7 @@ remote-control:
 
 
 def _dnsdist(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """dnsdist: it answers by itself; over QUIC where its version has that."""
+    """dnsdist: it answers by itself; over QUIC where it is built with that."""
     configuration = folder / "dnsdist.conf"
     files = f"'{certificates.certificate_file}', '{certificates.key_file}'"
     configuration.write_text(
@@ -313,8 +313,8 @@ setLocal('0.0.0.0:53')
 setACL('{network.NETWORK}')
 addTLSLocal('0.0.0.0:853', {files})
 addDOHLocal('0.0.0.0:443', {files}, '/dns-query')
-if addDOQLocal then addDOQLocal('0.0.0.0:853', {files}) end
-if addDOH3Local then addDOH3Local('0.0.0.0:443', {files}) end
+if addDOQLocal then pcall(addDOQLocal, '0.0.0.0:853', {files}) end
+if addDOH3Local then pcall(addDOH3Local, '0.0.0.0:443', {files}) end
 addAction(QNameRule('{NAME}'), SpoofAction('{ADDRESS}'))
 """,
         encoding="utf-8",
