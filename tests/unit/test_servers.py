@@ -157,6 +157,12 @@ def test_early_data_is_answered_early_or_it_is_not(monkeypatch: pytest.MonkeyPat
     assert (outcome.result, outcome.value) == (result, rtts)
 
 
+@pytest.mark.parametrize(("rtts", "result"), [(3.01, "succeeded"), (4.46, "failed")])
+def test_an_answer_that_takes_a_round_trip_too_many_is_marked(rtts: float, result: str) -> None:
+    outcome = of_servers._in_time(Protocol.DOT, Outcome(Result.SUCCEEDED, value=rtts))
+    assert (outcome.result, outcome.value) == (result, rtts)
+
+
 # The command
 
 

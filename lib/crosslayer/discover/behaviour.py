@@ -50,6 +50,10 @@ EARLY_RTT = 1.5
 AMPLIFICATION = 3.0
 """Bytes a server may send for each it received, before the client's address is validated (RFC 9000, section 8)."""
 
+_ROUND_TRIPS = dict(zip(Protocol, (1, 2, 3, 3, 2, 2), strict=True))
+"""Of an exchange on a new connection, resumed or not: the handshakes of TCP, TLS 1.3 and QUIC, and the query."""
+_SPARE_RTT = 0.5
+"""What an exchange may take beyond them: computing, and the time of its bytes."""
 _SILENT_S = 15.0
 """How long a client says nothing after its first flight: a server repeats itself, at longer and longer intervals."""
 _REPLAY_AFTER_S = 15.0
@@ -180,13 +184,13 @@ def absent(server: str, why: str) -> Finding:
 
 
 def _answer(of: Examined, protocol: Protocol) -> Outcome:
-    return _timed(of, [_exchange(of, protocol) for _ in range(of.rounds)])
+    return _in_time(protocol, _timed(of, [_exchange(of, protocol) for _ in range(of.rounds)]))
 
 
 def _resumption(of: Examined, protocol: Protocol) -> Outcome:
     if not of.support[protocol].session_ticket:
         return Outcome(Result.UNSUPPORTED, "no session ticket")
-    return _timed(of, [_again(of, protocol, Resumption.TICKET) for _ in range(of.rounds)])
+    return _in_time(protocol, _timed(of, [_again(of, protocol, Resumption.TICKET) for _ in range(of.rounds)]))
 
 
 def _early_data(of: Examined, protocol: Protocol) -> Outcome:
@@ -232,6 +236,13 @@ def _version_negotiation(of: Examined, protocol: Protocol) -> Outcome:
     if of.support[protocol].quic_versions:
         return Outcome(Result.SUCCEEDED)
     return Outcome(Result.FAILED, "no answer to a version nobody has: a scan that looks for one misses it")
+
+
+def _in_time(protocol: Protocol, outcome: Outcome) -> Outcome:
+    """Failed where it took longer than its round-trips."""
+    if outcome.value is None or outcome.value < _ROUND_TRIPS[protocol] + _SPARE_RTT:
+        return outcome
+    return outcome._replace(result=Result.FAILED, detail=f"{_ROUND_TRIPS[protocol]} round-trips would do")
 
 
 # Early data more than once
@@ -562,7 +573,7 @@ _QUIC = (Protocol.DOH3, Protocol.DOQ)
 _DOQ = (Protocol.DOQ,)
 
 CHECKS: tuple[Check, ...] = (
-    Check("answer", "A", _ALL, "Answers a query on a new connection.", _answer, "RTT"),
+    Check("answer", "A", _ALL, "Answers a query on a new connection, in its round-trips.", _answer, "RTT"),
     Check("resumption", "R", _TLS, "Resumes a session by its ticket; the query waits.", _resumption, "RTT"),
     Check("early", "Z", _QUIC, "Accepts the query as early data (0-RTT).", _early_data, "RTT"),
     Check("early-answer", "E", _QUIC, "Answers early data before the handshake is over.", _early_answer, "RTT"),
