@@ -368,7 +368,8 @@ def _amplification(of: Examined, protocol: Protocol) -> Outcome:
             with suppress(TimeoutError):
                 received += len(end.recv(65535))
     times = received / sum(map(len, flight))
-    return Outcome(Result.SUCCEEDED if times <= AMPLIFICATION else Result.FAILED, value=times)
+    known = "it sent a Retry when it did not know this address" if of.support[protocol].retry_received else ""
+    return Outcome(Result.SUCCEEDED if times <= AMPLIFICATION else Result.FAILED, known, times)
 
 
 def _amplification_in_the_clear(of: Examined, protocol: Protocol) -> Outcome:
