@@ -113,10 +113,10 @@ class Examined:
     """How often what takes time is repeated; the median counts."""
     settings: ClientSettings
 
-    def resolver(self, protocol: Protocol, port: int | None = None) -> Resolver:
-        """It as the clients know servers, at the transport's usual port or another."""
-        ports = {**DEFAULT_PORTS, protocol: port or DEFAULT_PORTS[protocol]}
-        return Resolver(self.address, self.name, ports=ports, verify=False)
+    @property
+    def resolver(self) -> Resolver:
+        """It as the clients know servers."""
+        return Resolver(self.address, self.name, verify=False)
 
     def query(self, protocol: Protocol) -> Query:
         """The query over one transport."""
@@ -207,7 +207,7 @@ def _early_answer(of: Examined, protocol: Protocol) -> Outcome:
 
 
 def _exchange(of: Examined, protocol: Protocol, resumption: Resumption = Resumption.NONE, **more: Any) -> Exchange:
-    return exchange(of.resolver(protocol), of.question, protocol, resumption, settings=of.settings, **more)
+    return exchange(of.resolver, of.question, protocol, resumption, settings=of.settings, **more)
 
 
 def _again(of: Examined, protocol: Protocol, resumption: Resumption, *, token: bool = False) -> Exchange:
@@ -268,7 +268,7 @@ def _replay(of: Examined, protocol: Protocol) -> Outcome:
     """
     if not of.support[protocol].early_data_offered:
         return Outcome(Result.UNSUPPORTED, "its tickets allow none")
-    core = _CORES[protocol](of.resolver(protocol), of.settings, session=_session(of, protocol), early_data=True)
+    core = _CORES[protocol](of.resolver, of.settings, session=_session(of, protocol), early_data=True)
     began_s = time.monotonic()
     core.start(began_s)
     stream = core.ask(of.query(protocol))
@@ -321,7 +321,7 @@ def _connected(of: Examined, protocol: Protocol) -> Any:
 
 def _session(of: Examined, protocol: Protocol) -> Session:
     """The ticket of a connection that was asked once."""
-    with client_for(protocol, of.resolver(protocol), of.settings) as client:
+    with client_for(protocol, of.resolver, of.settings) as client:
         client.connect()
         client.query(of.query(protocol))
         client.wait_for_ticket()
@@ -330,7 +330,7 @@ def _session(of: Examined, protocol: Protocol) -> Session:
 
 def _early(of: Examined, protocol: Protocol, session: Session, query: Query) -> tuple[bool, bytes, float]:
     """Ask in early data: whether it was accepted, the answer, and its time in RTT."""
-    with client_for(protocol, of.resolver(protocol), of.settings, session=session, early_data=True) as client:
+    with client_for(protocol, of.resolver, of.settings, session=session, early_data=True) as client:
         client.connect(query)
         began_s = time.monotonic()
         wire = client.query(query)
@@ -345,7 +345,7 @@ def _early(of: Examined, protocol: Protocol, session: Session, query: Query) -> 
 
 
 def _padding(of: Examined, protocol: Protocol) -> Outcome:
-    with client_for(protocol, of.resolver(protocol), of.settings) as client:
+    with client_for(protocol, of.resolver, of.settings) as client:
         client.connect()
         wire = client.query(of.query(protocol))
     padded = any(option.otype == dns.edns.OptionType.PADDING for option in dns.message.from_wire(wire).options)
@@ -354,7 +354,7 @@ def _padding(of: Examined, protocol: Protocol) -> Outcome:
 
 def _amplification(of: Examined, protocol: Protocol) -> Outcome:
     """Bytes of UDP payload that come for those of one first flight, after which the client is silent."""
-    core = _CORES[protocol](of.resolver(protocol), of.settings, session=Session(), early_data=False)
+    core = _CORES[protocol](of.resolver, of.settings, session=Session(), early_data=False)
     now_s = time.monotonic()
     core.start(now_s)
     flight = core.datagrams(now_s)
@@ -375,7 +375,7 @@ def _amplification(of: Examined, protocol: Protocol) -> Outcome:
 def _amplification_in_the_clear(of: Examined, protocol: Protocol) -> Outcome:
     """Of DoUDP, which validates no address: the answer for the query."""
     query = of.query(protocol)
-    with client_for(protocol, of.resolver(protocol), of.settings) as client:
+    with client_for(protocol, of.resolver, of.settings) as client:
         client.connect()
         return Outcome(Result.SUCCEEDED, value=len(client.query(query)) / len(query.wire))
 
@@ -443,11 +443,11 @@ class _OtherClient(DoQClient):
 
 
 def _probe(of: Examined) -> _ProbeClient:
-    return _ProbeClient(of.resolver(Protocol.DOQ), of.settings)
+    return _ProbeClient(of.resolver, of.settings)
 
 
 def _alpn(of: Examined, protocol: Protocol) -> Outcome:
-    with _OtherClient(of.resolver(protocol), of.settings) as client:
+    with _OtherClient(of.resolver, of.settings) as client:
         try:
             client.connect()
         except DnsError as fault:
@@ -472,14 +472,14 @@ def _end_of_stream(of: Examined, protocol: Protocol) -> Outcome:
 
 
 def _identifier(of: Examined, protocol: Protocol) -> Outcome:
-    with client_for(protocol, of.resolver(protocol), of.settings) as client:
+    with client_for(protocol, of.resolver, of.settings) as client:
         client.connect()
         wire = client.query(of.query(protocol))
     return Outcome(Result.SUCCEEDED) if wire[:2] == b"\0\0" else Outcome(Result.FAILED, f"ID {wire[:2].hex()}")
 
 
 def _no_keepalive(of: Examined, protocol: Protocol) -> Outcome:
-    with client_for(protocol, of.resolver(protocol), of.settings) as client:
+    with client_for(protocol, of.resolver, of.settings) as client:
         client.connect()
         options = dns.message.from_wire(client.query(of.query(protocol))).options
     sent = any(option.otype == _KEEPALIVE for option in options)
