@@ -45,6 +45,12 @@ def request(names: Sequence[str], *, link: Profile, backend: str, rounds: int, o
             raise DiscoverError(
                 f"there is no server '{name}'", where="SERVERS", next_step=f"There are: {', '.join(SERVERS)}."
             )
+    if not link.rtt_ms:
+        raise DiscoverError(
+            "has no delay, and times are told in its round-trips",
+            where=f"link {link.name}",
+            next_step="Choose another.",
+        )
     if in_testbed():
         raise DiscoverError(
             "it makes a link of its own", where="crosslayer servers", next_step="Give that link with --link instead."
