@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,8 +21,6 @@ import dns.message
 import dns.rcode
 import dns.update
 
-from crosslayer.discover.negotiate import negotiate
-from crosslayer.discover.pace import Pace
 from crosslayer.discover.support import Support, column
 from crosslayer.dns import (
     DEFAULT_PORTS,
@@ -459,9 +457,14 @@ def _alpn(of: Examined, protocol: Protocol) -> Outcome:
     return Outcome(Result.FAILED, "a client that offers another protocol is let in")
 
 
-def _port_53(of: Examined, _protocol: Protocol) -> Outcome:
-    offers = negotiate([(of.address, 53)], Pace(1000), timeout_s=_REACTION_S, progress=lambda _done: None)
-    return Outcome(Result.FAILED, "QUIC at UDP port 53") if offers else Outcome(Result.SUCCEEDED)
+def _port_53(of: Examined, protocol: Protocol) -> Outcome:
+    there = replace(of.resolver, ports={**DEFAULT_PORTS, protocol: 53})
+    with DoQClient(there, replace(of.settings, timeout_s=_REACTION_S)) as client:
+        try:
+            client.connect()
+        except DnsError:
+            return Outcome(Result.SUCCEEDED)
+    return Outcome(Result.FAILED, "DoQ at UDP port 53")
 
 
 def _end_of_stream(of: Examined, protocol: Protocol) -> Outcome:
@@ -599,7 +602,7 @@ CHECKS: tuple[Check, ...] = (
         _amplification_in_the_clear, "times",
     ),
     Check("alpn", "9a", _DOQ, "Lets nobody in who does not speak doq.", _alpn, "", "RFC 9250, 4.1: MUST"),
-    Check("port-53", "9b", _DOQ, "Has no QUIC at UDP port 53.", _port_53, "", "RFC 9250, 4.1.1: MUST NOT"),
+    Check("port-53", "9b", _DOQ, "Has no DoQ at UDP port 53.", _port_53, "", "RFC 9250, 4.1.1: MUST NOT"),
     Check("end-of-stream", "9c", _DOQ, "Ends the stream after its answer.", _end_of_stream, "", "RFC 9250, 4.2: MUST"),
     Check("message-id", "9d", _DOQ, "Answers with message ID 0.", _identifier, "", "RFC 9250, 4.2.1: MUST"),
     Check("reset", "9e", _DOQ, "Answers a reset query by a reset.", _reset, "", "RFC 9250, 4.3.1: MUST"),
