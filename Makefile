@@ -4,6 +4,7 @@
 #   make reproduce     measure on this machine and draw every figure: figures/index.html (SIZE=smoke, quick or paper;
 #                      CLOCK=wall or virtual)
 #   make guest         the kernel of the guest that measures by a virtual clock (docs/clocks.md), about 10 minutes, once
+#   make servers       AdGuard's dnsproxy for `crosslayer servers`, which Debian has not (docs/servers.md)
 #   make test          every test
 #   make test-long     fuzzing, hostile connections and kills of a campaign, about half an hour (tests/README.md)
 #   make environments  the unit tests and the report with the oldest packages allowed, and with those of nix develop
@@ -22,7 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GO_SOURCES := $(shell find emulation -name '*.go' -o -name go.mod -o -name go.sum)
 
-.PHONY: help setup guest reproduce test test-long environments sbom lab lock lint clean
+.PHONY: help setup guest servers reproduce test test-long environments sbom lab lock lint clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -49,6 +50,16 @@ build/crosslayer-%: $(GO_SOURCES) | build/.system $(VENV)/.done
 # It says by itself whether what was built is still what would be built.
 guest: setup
 	@setup/guest
+
+servers: build/dnsproxy
+
+# Of a module file of its own, read beside emulation/go.mod: what it requires is not ours.
+DNSPROXY := github.com/AdguardTeam/dnsproxy
+build/dnsproxy: setup/dnsproxy.mod setup/dnsproxy.sum | build/.system $(VENV)/.done
+	@echo "== dnsproxy (Go build, about a minute)"
+	@cd emulation && go=$$(../setup/go) && version=$$($$go list -modfile=../setup/dnsproxy.mod -m -f '{{.Version}}' $(DNSPROXY)) && \
+	  CGO_ENABLED=0 $$go build -modfile=../setup/dnsproxy.mod -trimpath -o ../$@ \
+	  -ldflags "-s -w -X $(DNSPROXY)/internal/version.version=$$version" $(DNSPROXY)
 
 ifneq ($(filter reproduce,$(MAKECMDGOALS)),)
 ifdef PROFILE

@@ -18,7 +18,7 @@ CANNOT_MEASURE = 3
 
 COMMANDS = (
     "doctor", "link", "measure", "export", "figures", "claims", "report", "show", "rounds", "import",
-    "page", "discover", "stub",
+    "page", "discover", "servers", "stub",
 )  # fmt: skip
 _OLD = {"plan": "rounds"}
 

@@ -48,7 +48,10 @@ _TOOLS = {
     "curl": ("curl", "comfort", "a web client to put on a link"),
     "tcpdump": ("tcpdump", "comfort", "packet captures"),
     "named": ("bind9 (Nix: bind)", "comfort", "BIND 9, an authoritative server; `crosslayer discover`"),
-    "kresd": ("knot-resolver (Nix: knot-resolver_5)", "comfort", "Knot Resolver, another one"),
+    "kresd": ("knot-resolver (Nix: knot-resolver_5)", "comfort", "Knot Resolver, for `crosslayer servers`"),
+    "knotd": ("knot (Nix: knot-dns)", "comfort", "Knot DNS, for the same"),
+    "unbound": ("unbound (Nix: unbound-full)", "comfort", "Unbound, for the same"),
+    "dnsdist": ("dnsdist", "comfort", "dnsdist, for the same"),
 }
 _NIX = "`nix develop` has it too."
 _OWN = {
@@ -152,11 +155,12 @@ def _tools() -> list[Finding]:
 
 def _dnsproxy() -> Finding:
     """AdGuard's proxy, which Batenburg 2022 had at both ends of kept connections."""
-    where = shutil.which("dnsproxy")
-    if where is not None:
-        return Finding("dnsproxy", State.OK, f'{where} (options.proxy = "dnsproxy" in a plan)', "", "comfort")
-    way = f"This project's stub and server stand in its places. {_NIX}"
-    return Finding("dnsproxy", State.NOTE, "not found, and Debian has no package of it", way, "comfort")
+    try:
+        where = places.find("dnsproxy").path
+    except places.PlaceError as error:
+        way = f"This project's stub and server stand in its places. {error.next_step}"
+        return Finding("dnsproxy", State.NOTE, "not found, and Debian has no package of it", way, "comfort")
+    return Finding("dnsproxy", State.OK, f'{where} (options.proxy = "dnsproxy" in a plan)', "", "comfort")
 
 
 def _guest() -> Finding:

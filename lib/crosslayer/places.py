@@ -44,6 +44,7 @@ class _Thing(NamedTuple):
 _BUILD = "Run `make setup`, or work in `nix develop`."
 _KERNEL = "`make guest` builds it, or work in `nix develop .#guest`."
 _FILES = "Work in a checkout."
+_PACKAGE = "Install {}: `make setup`, or work in `nix develop`."
 
 THINGS: Final = {
     "server": _Thing("CROSSLAYER_SERVER_BIN", "build/crosslayer-server", "crosslayer-server", _BUILD),
@@ -54,7 +55,14 @@ THINGS: Final = {
     "sites": _Thing("CROSSLAYER_SITES", "sites", "", _FILES),
     "profiles": _Thing("CROSSLAYER_PROFILES", "emulation/profiles.toml", "", _FILES),
     "published": _Thing("CROSSLAYER_PUBLISHED", "data/published", "", _FILES),
-    "named": _Thing("CROSSLAYER_NAMED", "", "named", "Install bind9: `make setup`, or work in `nix develop`."),
+    "named": _Thing("CROSSLAYER_NAMED", "", "named", _PACKAGE.format("bind9")),
+    "kresd": _Thing("CROSSLAYER_KRESD", "", "kresd", _PACKAGE.format("knot-resolver")),
+    "unbound": _Thing("CROSSLAYER_UNBOUND", "", "unbound", _PACKAGE.format("unbound")),
+    "dnsdist": _Thing("CROSSLAYER_DNSDIST", "", "dnsdist", _PACKAGE.format("dnsdist")),
+    "knotd": _Thing("CROSSLAYER_KNOTD", "", "knotd", "Install knot, 3.3 or newer for DoQ, or work in `nix develop`."),
+    "dnsproxy": _Thing(
+        "CROSSLAYER_DNSPROXY", "build/dnsproxy", "dnsproxy", "`make servers` builds it, or work in `nix develop`."
+    ),
 }
 """Every thing that is looked for, by the name `find` takes."""
 

@@ -148,14 +148,13 @@ def test_dnsproxy_at_both_ends(testbed_machine: None, tmp_path: Path) -> None:
     assert not rows.filter(pl.col("protocol").is_in(["DoUDP", "DoT", "DoH", "DoH3", "DoQ"]))["new_connection"].any()
     assert (rows["response_ms"] > 0.95 * NOMINAL_MS["twente-eu"]).all()
     assert campaign.campaign.versions["dnsproxy"]
-    assert "dnsproxy at both ends" in campaign.caption
+    assert "proxy dnsproxy" in campaign.caption
 
 
 def test_a_plan_with_dnsproxy_says_where_to_have_it_from(
     testbed_machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = [folder for folder in os.environ["PATH"].split(":") if not (Path(folder) / "dnsproxy").exists()]
-    monkeypatch.setenv("PATH", ":".join(where))
+    monkeypatch.setenv("CROSSLAYER_DNSPROXY", str(tmp_path / "nowhere"))
     plan = 'study = "authoritative"\nlinks = ["twente-eu"]\nrounds = 1\n[options]\nproxy = "dnsproxy"\n'
     (tmp_path / "plan.toml").write_text(plan, encoding="utf-8")
     words = ["measure", "--plan", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "dataset")]

@@ -394,7 +394,7 @@ def test_queries_over_encrypted_transports_are_padded(monkeypatch: pytest.Monkey
     asked: list[bytes] = []
 
     def examine(
-        _host: ProbedHost, _offers: object, question: Question, settings: ClientSettings, _pace: Pace
+        _host: ProbedHost, _offers: object, question: Question, settings: ClientSettings, _pace: Pace, _unanswered: bool
     ) -> list[Support]:
         asked.extend(build_query(question, protocol, settings).wire for protocol in (Protocol.DOQ, Protocol.DOT))
         return []

@@ -228,8 +228,8 @@ def test_the_flake_sets_variables_the_library_reads() -> None:
 def test_the_package_has_everything_a_checkout_has() -> None:
     programs = (NIX / "programs.nix").read_text(encoding="utf-8")
     share = programs[programs.index("crosslayer-share") : programs.index("variables = {")]
-    # The guest's kernel is built from source: the shell `guest` has it on its PATH.
-    for thing in (thing for name, thing in places.THINGS.items() if name != "kernel"):
+    # The guest's kernel is built from source: the shell `guest` has it on its PATH. Every shell has nixpkgs' dnsproxy.
+    for thing in (thing for name, thing in places.THINGS.items() if name not in ("kernel", "dnsproxy")):
         for part in Path(thing.in_checkout).parts[-1:]:
             assert part in share or part.replace("crosslayer-", "go.") in share
 

@@ -41,6 +41,16 @@ def test_every_module_of_go_has_a_hash(sbom: SimpleNamespace) -> None:
     assert all(re.fullmatch(r"[0-9a-f]{64}", found["properties"][0]["value"]) for found in module)
 
 
+def test_every_module_of_dnsproxy_has_a_hash() -> None:
+    required = set(re.findall(r"^\t(\S+ v\S+)", (ROOT / "setup" / "dnsproxy.mod").read_text("utf-8"), re.MULTILINE))
+    sums = [line.rpartition(" ") for line in (ROOT / "setup" / "dnsproxy.sum").read_text("utf-8").splitlines()]
+    hashed = {name for name, _, digest in sums if digest.startswith("h1:")}
+    built = (ROOT / "emulation" / "go.mod").read_text(encoding="utf-8")
+    assert required <= hashed
+    assert len(required) > 10
+    assert "dnsproxy" not in built, "what it requires is not ours"
+
+
 def test_every_direct_dependency_is_used() -> None:
     imported: set[str] = set()
     for path in [*(ROOT / "lib").rglob("*.py"), *(ROOT / "sites").rglob("*.py")]:

@@ -48,7 +48,7 @@ def command(
     then, where Version Negotiation came back, DoQ and its drafts by ALPN; every other transport is tried at its port.
 
     TARGETS are addresses and host names, never networks. They are looked for inside the testbed, where resolvers of
-    several kinds wait: CoreDNS, BIND 9, Knot Resolver. Without TARGETS all of them are looked at.
+    several kinds wait: CoreDNS, BIND 9, Knot, Unbound, dnsdist. Without TARGETS all are looked at.
 
     \b
     crosslayer discover                            every emulated resolver

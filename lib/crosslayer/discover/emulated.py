@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import re
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +21,7 @@ from crosslayer.process import Process
 from crosslayer.testbed import network, private
 from crosslayer.testbed.bind import bind_arguments, bind_configuration
 from crosslayer.testbed.certificates import Certificates, make_certificates
+from crosslayer.testbed.dnsproxy import far_end
 from crosslayer.testbed.server import corefile_text, zone_text
 
 NAME = "www.example.org"
@@ -38,14 +40,19 @@ class Implementation:
     """A resolver's implementation, in one configuration."""
 
     name: str
-    program: str
-    """Its command; `crosslayer-server` for our own."""
-    package: str
-    """The Debian package that has it; empty for our own."""
+    thing: str
+    """Its program, one of `places.THINGS`."""
     listens: frozenset[Socket]
     """What it has open when it is ready."""
     configure: Callable[[Path, Certificates, Path], list[str]]
     """Writes its configuration into a folder, with certificates and a zone file; returns its arguments."""
+    url: str = "https://github.com/coredns/coredns"
+    asked: str = "-V"
+    """The argument by which it tells its version."""
+
+    def version(self) -> str:
+        """Its version, e.g. `5.6.0`; `0` where it does not say. `PlaceError` where it is not here."""
+        return ".".join(map(str, _version(self.thing, self.asked)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +107,8 @@ def _inside(target: Target) -> Target:
 
 
 @contextlib.contextmanager
-def population() -> Iterator[Population]:
-    """Start a resolver of every kind there is on this machine, and stop them all at the end.
+def population(kinds: Sequence[Implementation] | None = None) -> Iterator[Population]:
+    """Start a resolver of every kind there is on this machine, or of those given, and stop them all at the end.
 
     In the client's namespace of a testbed only. What is missing, or does not start, is told in the population and is no
     failure; where another population is in this testbed already, `DiscoverError`.
@@ -112,7 +119,7 @@ def population() -> Iterator[Population]:
         zone = folder / "zone"
         zone.write_text(zone_text({NAME: ADDRESS}), encoding="utf-8")
         starting = []
-        for number, kind in enumerate(IMPLEMENTATIONS):
+        for number, kind in enumerate(IMPLEMENTATIONS if kinds is None else kinds):
             program = _find(kind)
             if isinstance(program, Absent):
                 found.absent.append(program)
@@ -138,16 +145,10 @@ def population() -> Iterator[Population]:
 
 def _find(kind: Implementation) -> Path | Absent:
     """A kind's program, or why there is none."""
-    if not kind.package:
-        try:
-            return places.find("server").path
-        except places.PlaceError as error:
-            return Absent(kind.name, error.what, error.next_step)
-    found = shutil.which(kind.program)
-    if found is None:
-        way = f"Install {kind.package}: `make setup`, or work in `nix develop`."
-        return Absent(kind.name, f"there is no `{kind.program}` on this machine", way)
-    return Path(found)
+    try:
+        return places.find(kind.thing).path
+    except places.PlaceError as error:
+        return Absent(kind.name, f"{error.where}: {error.what}" if error.where else error.what, error.next_step)
 
 
 class _Emulated(Process):
@@ -168,7 +169,7 @@ class _Emulated(Process):
         with self.writing(own):
             certificates = make_certificates(own, [kind.name, NAME], [address])
             # A copy: AppArmor lets the program at its usual place read its usual folders only.
-            copy = shutil.copy2(program, own / kind.program)
+            copy = shutil.copy2(program, own / places.THINGS[kind.thing].program)
             words = private.command_in(machine, [str(copy), *kind.configure(own, certificates, zone)])
         super().__init__(subprocess.Popen, words, own / "log", cwd=own)
 
@@ -201,6 +202,12 @@ def bound_ports(table: str) -> set[int]:
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] in (_TCP_LISTEN, _UDP_UNCONNECTED)}
 
 
+def _version(thing: str, asked: str) -> tuple[int, ...]:
+    said = subprocess.run([str(places.find(thing).path), asked], capture_output=True, text=True, check=False)
+    found = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
+    return tuple(map(int, found[0].split("."))) if found else (0,)
+
+
 # The kinds
 
 
@@ -222,7 +229,8 @@ def _bind(folder: Path, certificates: Certificates, zone: Path, *, tls_versions:
 
 
 def _knot_resolver(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """Knot Resolver 5: one name from its hints."""
+    """Knot Resolver: one name from its hints; over QUIC since version 6."""
+    quic = "pcall(net.listen, '0.0.0.0', 853, { kind = 'doq' })" if _version("kresd", "-V")[0] >= 6 else ""
     configuration = folder / "kresd.conf"
     configuration.write_text(
         f"""\
@@ -230,6 +238,7 @@ net.ipv6 = false
 for port, kind in pairs({{ [53] = 'dns', [853] = 'tls', [443] = 'doh2' }}) do
     net.listen('0.0.0.0', port, {{ kind = kind }})
 end
+{quic}
 net.tls('{certificates.certificate_file}', '{certificates.key_file}')
 trust_anchors.remove('.')
 cache.size = 1 * MB
@@ -241,25 +250,144 @@ hints['{NAME}'] = '{ADDRESS}'
     return ["-n", "-c", str(configuration), str(folder)]
 
 
+def _coredns(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
+    """CoreDNS by its own listeners, without a plugin of ours: it is built into the same program."""
+    corefile = folder / "Corefile"
+    corefile.write_text(
+        f"""\
+.:53 tls://.:853 https://.:443 https3://.:443 quic://.:853 {{
+    tls {certificates.certificate_file} {certificates.key_file}
+    errors
+    minimal
+    file {zone} .
+}}
+""",
+        encoding="utf-8",
+    )
+    return ["-conf", str(corefile)]
+
+
+def _unbound(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
+    """Unbound: one name from its local data; over HTTP/2 and QUIC where it is built with them."""
+    built = subprocess.run([str(places.find("unbound").path), "-V"], capture_output=True, text=True, check=False).stdout
+    https = "interface: 0.0.0.0@443\n    https-port: 443" if "nghttp2" in built else ""
+    quic = "quic-port: 853" if "ngtcp2" in built else ""
+    configuration = folder / "unbound.conf"
+    configuration.write_text(
+        f"""\
+server:
+    directory: "{folder}"
+    chroot: ""
+    username: ""
+    pidfile: ""
+    use-syslog: no
+    do-daemonize: no
+    do-ip6: no
+    access-control: {network.NETWORK} allow
+    module-config: "iterator"
+    interface: 0.0.0.0@53
+    interface: 0.0.0.0@853
+    tls-port: 853
+    {quic}
+    {https}
+    tls-service-pem: "{certificates.certificate_file}"
+    tls-service-key: "{certificates.key_file}"
+    local-zone: "{NAME}." static
+    local-data: "{NAME}. 300 IN A {ADDRESS}"
+remote-control:
+    control-enable: no
+""",
+        encoding="utf-8",
+    )
+    return ["-d", "-c", str(configuration)]
+
+
+def _dnsdist(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
+    """dnsdist: it answers by itself; over QUIC where it is built with that."""
+    configuration = folder / "dnsdist.conf"
+    files = f"'{certificates.certificate_file}', '{certificates.key_file}'"
+    configuration.write_text(
+        f"""\
+setSecurityPollSuffix('')
+setLocal('0.0.0.0:53')
+setACL('{network.NETWORK}')
+addTLSLocal('0.0.0.0:853', {files})
+addDOHLocal('0.0.0.0:443', {files}, '/dns-query')
+if addDOQLocal then pcall(addDOQLocal, '0.0.0.0:853', {files}) end
+if addDOH3Local then pcall(addDOH3Local, '0.0.0.0:443', {files}) end
+addAction(QNameRule('{NAME}'), SpoofAction('{ADDRESS}'))
+""",
+        encoding="utf-8",
+    )
+    return ["--supervised", "--disable-syslog", "-C", str(configuration)]
+
+
+def _knot(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
+    """Knot DNS, an authoritative server: over QUIC since 3.3, over TLS since 3.4."""
+    version = _version("knotd", "-V")
+    known = [option for option, since in (("listen-quic", (3, 3)), ("listen-tls", (3, 4))) if version >= since]
+    further = "".join(f"    {option}: 0.0.0.0@853\n" for option in known)
+    configuration = folder / "knot.conf"
+    configuration.write_text(
+        f"""\
+server:
+    rundir: "{folder}"
+    listen: 0.0.0.0@53
+{further}    key-file: "{certificates.key_file}"
+    cert-file: "{certificates.certificate_file}"
+database:
+    storage: "{folder}"
+log:
+  - target: stderr
+    any: info
+zone:
+  - domain: .
+    file: "{zone}"
+""",
+        encoding="utf-8",
+    )
+    return ["-c", str(configuration)]
+
+
+def _dnsproxy(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
+    """AdGuard's dnsproxy: one name from a file of hosts; its upstream, which it must have, is nobody."""
+    hosts = folder / "hosts"
+    hosts.write_text(f"{ADDRESS} {NAME}\n", encoding="utf-8")
+    return [*far_end("0.0.0.0", ("127.0.0.1", 5300), certificates), f"--hosts-files={hosts}"]
+
+
 _DNS = frozenset({("udp", 53), ("tcp", 53)})
 _TLS = frozenset({("tcp", 853), ("tcp", 443)})
+_QUIC = frozenset({("udp", 853), ("udp", 443)})
 
 
 def _ours(name: str, server_block: str, listens: frozenset[Socket], **properties: str) -> Implementation:
     configure = partial(_coalesce, server_block=server_block, properties=properties)
-    return Implementation(name, "crosslayer-server", "", listens, configure)
+    return Implementation(name, "server", listens, configure, asked="-version")
+
+
+def _bind9(name: str, tls_versions: str) -> Implementation:
+    configure = partial(_bind, tls_versions=tls_versions)
+    return Implementation(name, "named", _DNS | _TLS, configure, "https://gitlab.isc.org/isc-projects/bind9")
 
 
 IMPLEMENTATIONS: tuple[Implementation, ...] = (
-    _ours("coalesce", ". tls://.", _DNS | _TLS | {("udp", 443), ("udp", 853)}, https=":443", h3=":443", doq=":853"),
+    _ours("coalesce", ". tls://.", _DNS | _TLS | _QUIC, https=":443", h3=":443", doq=":853"),
     _ours(
         "coalesce-retry", ".", _DNS | {("udp", 443), ("udp", 784)}, h3=":443", doq=":784", retry="on", early_data="off"
     ),
     _ours("coalesce-8853", ".", _DNS | {("udp", 8853)}, doq=":8853"),
     # What a probe finds and ALPN tells apart: a web server at a port of DoQ.
     _ours("http3-853", ".:5300", frozenset({("udp", 853)}), h3=":853"),
-    Implementation("bind9", "named", "bind9", _DNS | _TLS, partial(_bind, tls_versions="TLSv1.2; TLSv1.3;")),
-    Implementation("bind9-tls12", "named", "bind9", _DNS | _TLS, partial(_bind, tls_versions="TLSv1.2;")),
-    Implementation("knot-resolver", "kresd", "knot-resolver", _DNS | _TLS, _knot_resolver),
+    _bind9("bind9", "TLSv1.2; TLSv1.3;"),
+    _bind9("bind9-tls12", "TLSv1.2;"),
+    Implementation("knot-resolver", "kresd", _DNS | _TLS, _knot_resolver, "https://github.com/CZ-NIC/knot-resolver"),
+    Implementation("coredns", "server", _DNS | _TLS | _QUIC, _coredns, asked="-version"),
+    Implementation(
+        "dnsproxy", "dnsproxy", _DNS | _TLS | _QUIC, _dnsproxy, "https://github.com/AdguardTeam/dnsproxy", "--version"
+    ),
+    Implementation("knot", "knotd", _DNS, _knot, "https://github.com/CZ-NIC/knot"),
+    Implementation("unbound", "unbound", _DNS | {("tcp", 853)}, _unbound, "https://github.com/NLnetLabs/unbound"),
+    Implementation("dnsdist", "dnsdist", _DNS | _TLS, _dnsdist, "https://github.com/PowerDNS/pdns", "--version"),
 )
 """Every kind, in the order of their addresses."""

@@ -62,7 +62,8 @@ class ProbedHost:
     address: str
 
 
-def _column(description: str) -> Any:
+def column(description: str) -> Any:
+    """A column of a table, with its description."""
     return field(metadata={"description": description})
 
 
@@ -73,24 +74,24 @@ class Support:
     Null is what is not known, because the transport does not have it or the connection did not get there.
     """
 
-    target: str = _column("address or host name as it was listed")
-    address: str = _column("IP address looked at")
-    transport: str = _column("DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ")
-    port: int = _column("UDP or TCP port")
-    supported: bool = _column("true where a DNS answer came back, whatever its response code")
-    rcode: str | None = _column("response code of the answer")
-    quic_versions: tuple[str, ...] = _column("QUIC versions the port offered by Version Negotiation; empty: no answer")
-    quic_version: str | None = _column("QUIC version of the connection")
-    tls_version: str | None = _column("TLS version of the connection")
-    alpn: str | None = _column("application protocol agreed on; DoT offers none")
-    session_ticket: bool | None = _column("the server sent a session ticket")
-    early_data_offered: bool | None = _column("the ticket allows early data; null over TCP, where OpenSSL does not say")
-    retry_received: bool | None = _column("the server validated the address by a Retry packet")
-    address_token: bool | None = _column("the server sent an address-validation token for the next connection")
-    certificate_subject: str | None = _column(
+    target: str = column("address or host name as it was listed")
+    address: str = column("IP address looked at")
+    transport: str = column("DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ")
+    port: int = column("UDP or TCP port")
+    supported: bool = column("true where a DNS answer came back, whatever its response code")
+    rcode: str | None = column("response code of the answer")
+    quic_versions: tuple[str, ...] = column("QUIC versions the port offered by Version Negotiation; empty: no answer")
+    quic_version: str | None = column("QUIC version of the connection")
+    tls_version: str | None = column("TLS version of the connection")
+    alpn: str | None = column("application protocol agreed on; DoT offers none")
+    session_ticket: bool | None = column("the server sent a session ticket")
+    early_data_offered: bool | None = column("the ticket allows early data; null over TCP, where OpenSSL does not say")
+    retry_received: bool | None = column("the server validated the address by a Retry packet")
+    address_token: bool | None = column("the server sent an address-validation token for the next connection")
+    certificate_subject: str | None = column(
         "subject of the certificate, its first name where it has none; not verified"
     )
-    error: str | None = _column("null where the transport is supported, else what happened instead")
+    error: str | None = column("null where the transport is supported, else what happened instead")
 
 
 def discover(
@@ -100,6 +101,7 @@ def discover(
     packets_per_s: float,
     timeout_s: float,
     progress: Callable[[int], object] = lambda _done: None,
+    unanswered: bool = False,
 ) -> Generator[list[Support], None, None]:
     """Look at hosts: probes for QUIC first, then every transport that may be there, one after the other on each host.
 
@@ -116,6 +118,8 @@ def discover(
         Time to wait for an answer to a probe, to a connection, to a query, seconds each.
     progress
         Told how many of the `checks(hosts)` are done, as they are.
+    unanswered
+        Try DoQ and DoH3 also where the port answered no probe: not every server negotiates versions.
 
     Yields
     ------
@@ -130,7 +134,7 @@ def discover(
     )
     with ThreadPoolExecutor(_WORKERS) as pool:
         try:
-            under_way = [pool.submit(examine, host, offers, question, settings, pace) for host in hosts]
+            under_way = [pool.submit(examine, host, offers, question, settings, pace, unanswered) for host in hosts]
             for done in as_completed(under_way):
                 rows = done.result()
                 progress(len(rows))
@@ -151,13 +155,14 @@ def examine(
     question: Question,
     settings: ClientSettings,
     pace: Pace,
+    unanswered: bool = False,
 ) -> list[Support]:
     """The rows of one host; `offers` has QUIC versions by address and port, as `negotiate` gives them."""
     rows = []
     for protocol, port in ENDPOINTS:
-        if protocol not in (Protocol.DOH3, Protocol.DOQ):
-            rows.append(_look(host, protocol, port, (), question, settings, pace))
-        elif versions := version_names(offers.get((host.address, port), ())):
+        quic = protocol in (Protocol.DOH3, Protocol.DOQ)
+        versions = version_names(offers.get((host.address, port), ())) if quic else ()
+        if versions or unanswered or not quic:
             rows.append(_look(host, protocol, port, versions, question, settings, pace))
         else:
             rows.append(_row(host, protocol, port, error="no answer to Version Negotiation"))

@@ -1,18 +1,21 @@
-"""The support matrix as a table for a terminal, as JSON, Parquet and CSV."""
+"""The support matrix as a table for a terminal; rows of it, and others whose columns are described alike, as files."""
 
 from __future__ import annotations
 
 import csv
 import io
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crosslayer.discover.errors import DiscoverError
 from crosslayer.discover.support import Support
 from crosslayer.dns import Protocol
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 ENDINGS = (".parquet", ".csv")
 """Kinds of file `write` knows."""
@@ -26,9 +29,12 @@ _MARKS = (
 _HEADINGS = ("", "transport", "port", "TLS", "ALPN", "QUIC offered", "offers", "certificate")
 
 
-def records(rows: Iterable[Support]) -> list[dict[str, Any]]:
+def records(rows: Iterable[DataclassInstance]) -> list[dict[str, Any]]:
     """Rows as JSON has them."""
-    return [asdict(row) | {"quic_versions": list(row.quic_versions)} for row in rows]
+    return [
+        {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(row).items()}
+        for row in rows
+    ]
 
 
 def check_path(path: Path) -> None:
@@ -41,14 +47,19 @@ def check_path(path: Path) -> None:
         raise DiscoverError("cannot be written", where=str(path), next_step="Name a file in a folder that is there.")
 
 
-def write(rows: list[Support], path: Path) -> None:
-    """Write the matrix as Parquet, with a description of each column, or as CSV; at no time there is half of it."""
+def write(
+    rows: Sequence[DataclassInstance],
+    path: Path,
+    kind: type[DataclassInstance] = Support,
+    name: str = "resolver_support",
+) -> None:
+    """Write rows of one kind as Parquet, with a description of each column, or as CSV; at no time half of them."""
     half = path.with_name(f"{path.name}.part")
     try:
         if path.suffix == ".csv":
-            half.write_text(_csv(rows), encoding="utf-8")
+            half.write_text(_csv(rows, kind), encoding="utf-8")
         else:
-            _write_parquet(rows, half)
+            _write_parquet(rows, half, kind, name)
         half.replace(path)
     except OSError as error:
         half.unlink(missing_ok=True)
@@ -71,7 +82,7 @@ def text(rows: list[Support]) -> str:
             nothing.append(name)
         for place, row in enumerate(shown):
             lines.append((name if place == 0 else "", *_cells(row)))
-    table = _aligned(lines) if len(lines) > 1 else []
+    table = aligned(lines) if len(lines) > 1 else []
     doq = {row.address for row in rows if row.supported and row.transport == Protocol.DOQ}
     found = {row.address for row in rows if row.supported}
     table.append(f"{len(found)} of {len({row.address for row in rows})} addresses answer DNS, {len(doq)} of them DoQ.")
@@ -88,31 +99,34 @@ def _cells(row: Support) -> tuple[str, ...]:
     return (f"no {row.transport}", str(row.port), *known[:3], "", f"{row.error}")
 
 
-def _aligned(lines: list[tuple[str, ...]]) -> list[str]:
+def aligned(lines: list[tuple[str, ...]]) -> list[str]:
+    """Cells as lines of text, every column as wide as its widest cell."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
-def _csv(rows: list[Support]) -> str:
+def _csv(rows: Sequence[DataclassInstance], kind: type[DataclassInstance]) -> str:
     out = io.StringIO()
-    writer = csv.DictWriter(out, [column.name for column in fields(Support)], lineterminator="\n")
+    writer = csv.DictWriter(out, [column.name for column in fields(kind)], lineterminator="\n")
     writer.writeheader()
     for record in records(rows):
-        writer.writerow(record | {"quic_versions": " ".join(record["quic_versions"])})
+        writer.writerow({key: " ".join(value) if isinstance(value, list) else value for key, value in record.items()})
     return out.getvalue()
 
 
-def _write_parquet(rows: list[Support], path: Path) -> None:
+def _write_parquet(rows: Sequence[DataclassInstance], path: Path, kind: type[DataclassInstance], name: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), tuple[str, ...]: pa.list_(pa.string())}
-    hints = typing.get_type_hints(Support)
+    types = {
+        str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), tuple[str, ...]: pa.list_(pa.string())
+    }  # fmt: skip
+    hints = typing.get_type_hints(kind)
     columns = []
-    for column in fields(Support):
+    for column in fields(kind):
         hint = hints[column.name]
         optional = type(None) in typing.get_args(hint)
         plain = typing.get_args(hint)[0] if optional else hint
         columns.append(pa.field(column.name, types[plain], nullable=optional, metadata=dict(column.metadata)))
-    schema = pa.schema(columns, metadata={"table": "resolver_support"})
+    schema = pa.schema(columns, metadata={"table": name})
     pq.write_table(pa.Table.from_pylist(records(rows), schema=schema), path, compression="zstd")

@@ -132,7 +132,6 @@ tls far {{
 {tls}options {{
     directory "{folder}";
     pid-file none;
-    lock-file none;
     recursion no;
     dnssec-validation no;
     minimal-responses yes;

@@ -7,11 +7,11 @@ clear. It tells nothing of single queries, but its sockets say whether a connect
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Self
 
+from crosslayer import places
 from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates
 from crosslayer.testbed.errors import TestbedError
@@ -26,15 +26,15 @@ class DnsproxyError(TestbedError):
 
 
 def find_dnsproxy() -> str:
-    """The program `dnsproxy` on the PATH, or `DnsproxyError` saying where to have it from."""
-    found = shutil.which("dnsproxy")
-    if found is None:
+    """The program `dnsproxy` as `places.find` has it, or `DnsproxyError` saying where to have it from."""
+    try:
+        return str(places.find("dnsproxy").path)
+    except places.PlaceError as error:
         raise DnsproxyError(
             "there is no dnsproxy on this machine, and Debian has no package of it",
-            where="PATH",
-            next_step='Work in `nix develop`, or leave out proxy = "dnsproxy": ours is the default.',
-        )
-    return found
+            where=error.where or "PATH",
+            next_step=f'{error.next_step} Or leave out proxy = "dnsproxy": ours is the default.',
+        ) from error
 
 
 def dnsproxy_version() -> str:

@@ -1,0 +1,132 @@
+"""`crosslayer servers`: every DNS server there is at the far end of one link, what it speaks and how it behaves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm.auto import tqdm
+
+from crosslayer.discover import DiscoverError, discover, emulated, matrix, table
+from crosslayer.discover.behaviour import CHECKS, Examined, Finding, absent, examine
+from crosslayer.discover.run import Say, in_testbed
+from crosslayer.dns import DEFAULT_PORTS, ClientSettings, Protocol, Question
+from crosslayer.links import Profile
+from crosslayer.testbed import Testbed
+
+SERVERS = ("coalesce", "coredns", "dnsproxy", "knot", "knot-resolver", "unbound", "dnsdist", "bind9")
+"""Those that are compared, ours first: kinds of `emulated.IMPLEMENTATIONS`."""
+FILES = ("servers.csv", "servers.parquet", "servers.json", "servers.html")
+
+_TIMEOUT_S = 3.0
+_PACKETS_PER_S = 2000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call whose every part has been looked at."""
+
+    kinds: tuple[emulated.Implementation, ...]
+    link: Profile
+    backend: str
+    rounds: int
+    out: Path
+
+
+def request(names: Sequence[str], *, link: Profile, backend: str, rounds: int, out: Path) -> Request:
+    """Look at what was asked for, and make its folder; `DiscoverError` for the first part that cannot be."""
+    known = {kind.name: kind for kind in emulated.IMPLEMENTATIONS if kind.name in SERVERS}
+    for name in names:
+        if name not in known:
+            raise DiscoverError(
+                f"there is no server '{name}'", where="SERVERS", next_step=f"There are: {', '.join(SERVERS)}."
+            )
+    if not link.rtt_ms:
+        raise DiscoverError(
+            "has no delay, and times are told in its round-trips",
+            where=f"link {link.name}",
+            next_step="Choose another.",
+        )
+    if in_testbed():
+        raise DiscoverError(
+            "it makes a link of its own", where="crosslayer servers", next_step="Give that link with --link instead."
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DiscoverError(
+            f"cannot be made ({error.strerror})", where=str(out), next_step="Choose another folder with --out."
+        ) from error
+    return Request(tuple(known[name] for name in SERVERS if not names or name in names), link, backend, rounds, out)
+
+
+def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> None:
+    """Start the servers, look at each, show the table and write `FILES`.
+
+    `say` takes the result, `tell` lines about it. `CrosslayerError` where the testbed cannot be had or a file not be
+    written.
+    """
+    began_s = time.time()
+    with contextlib.ExitStack() as stack:
+        testbed = stack.enter_context(Testbed(request.backend if request.link.shaped else "plain"))
+        check = testbed.set_link(request.link)
+        if not check.passed or check.rtt_ms is None:
+            tell(f"crosslayer: the link is not what its profile says: {check.verdict}")
+        population = stack.enter_context(emulated.population(request.kinds))
+        missing = [absent(one.name, f"{one.why}. {one.next_step}") for one in population.absent]
+        findings = _examined(request, population, check.rtt_ms or request.link.rtt_ms)
+    order = [kind.name for kind in request.kinds]
+    findings = sorted([*findings, *missing], key=lambda finding: order.index(finding.server))
+    results = matrix.interop(findings, request.kinds, began_s=began_s, ended_s=time.time())
+    say(json.dumps(results, indent=2) if as_json else matrix.text(findings))
+    about = f"{request.link.title}, RTT {check.rtt_ms or request.link.rtt_ms:.2f} ms"
+    _write(request.out, findings, json.dumps(results, indent=1) + "\n", matrix.page(findings, about))
+    for name in FILES:
+        tell(str(request.out / name))
+
+
+def _examined(request: Request, population: emulated.Population, rtt_ms: float) -> list[Finding]:
+    """The findings of every server that runs."""
+    hosts = population.hosts([])
+    question = Question(emulated.NAME)
+    versions = {kind.name: kind.version() for kind in request.kinds if kind.name in population.addresses}
+    spoken = {
+        rows[0].target: {
+            Protocol(row.transport): row for row in rows if row.port == DEFAULT_PORTS[Protocol(row.transport)]
+        }
+        for rows in discover(
+            hosts, question=question, packets_per_s=_PACKETS_PER_S, timeout_s=_TIMEOUT_S, unanswered=True
+        )
+    }
+    findings: list[Finding] = []
+    each = sum(len(check.transports) for check in CHECKS)
+    with tqdm(total=each * len(hosts), unit="check", smoothing=0.05, dynamic_ncols=True) as bar:
+        for host in hosts:
+            bar.set_postfix_str(host.target)
+            of = Examined(
+                host.target,
+                host.address,
+                spoken[host.target],
+                question,
+                rtt_ms,
+                request.rounds,
+                ClientSettings(timeout_s=_TIMEOUT_S),
+            )
+            findings += examine(of, versions[host.target], bar.update)
+    return findings
+
+
+def _write(folder: Path, findings: list[Finding], results: str, page: str) -> None:
+    for name in FILES[:2]:
+        table.write(findings, folder / name, Finding, "servers")
+    try:
+        for name, text in zip(FILES[2:], (results, page), strict=True):
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DiscoverError(
+            f"cannot be written ({error.strerror})", where=str(folder), next_step="Choose another folder with --out."
+        ) from error
