@@ -78,7 +78,7 @@ SCENARIOS = {
     ),
     "virtual": Scenario(
         ("--study", "serialisation", "--clock", "virtual", "--jobs", "2", "--links", "dsl"),
-        40,
+        80,
         {**_EACH, "SIGKILL": 4, "guest": 4},
     ),
 }
