@@ -115,7 +115,7 @@ class Store:
         now, usual = (json.loads(json.dumps(values)) for values in (plan.as_dict(), asdict(type(plan.options)())))
         if known is not None:
             # What is younger than the store had its default then.
-            first = {"clock": "wall", "congestion_control": CUBIC, "browser": "chromium"}
+            first: dict[str, Any] = {"clock": "wall", "congestion_control": CUBIC, "browser": "chromium"}
             first |= {"capture": [], "capture_rounds": 1}
             there = _flat(first | known | {"options": usual | known["options"]})
             if said := [
