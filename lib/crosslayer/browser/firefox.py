@@ -52,8 +52,12 @@ _FORCED: Mapping[str, object] = {
 }
 _MAPPING = "network.http.http3.alt-svc-mapping-for-testing"
 
-_UNBOXED = {f"MOZ_DISABLE_{of}_SANDBOX": "1" for of in ("CONTENT", "GMP", "RDD", "SOCKET_PROCESS", "UTILITY")}
-"""As Chromium's: root of a private user namespace has no other; nothing but our own pages is loaded."""
+_ENVIRONMENT = {
+    # As for Chromium: root of a private user namespace; nothing but our own pages is loaded.
+    **{f"MOZ_DISABLE_{of}_SANDBOX": "1" for of in ("CONTENT", "GMP", "RDD", "SOCKET_PROCESS", "UTILITY")},
+    "MOZ_CRASHREPORTER_DISABLE": "1",
+    "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1",  # or its settings come from Mozilla's server, whatever preferences say
+}
 
 _TRUST = """
 told => {
@@ -113,7 +117,7 @@ class Firefox(Browser):
                 *("--remote-debugging-port", "0", "--remote-allow-system-access"),
             ],
             folder / "firefox.log",
-            env={**environment, **_UNBOXED, "HOME": str(home), "MOZ_CRASHREPORTER_DISABLE": "1"},
+            env={**environment, **_ENVIRONMENT, "HOME": str(home)},
             start_new_session=True,
         )
         try:

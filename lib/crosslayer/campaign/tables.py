@@ -284,7 +284,7 @@ class PageLoads(_OfStudy, table="page_loads"):
         required=True,
         key=True,
     )
-    browser = Column(Browser, "browser it was loaded in; a file without it is of Chromium", present=False)
+    browser = Column(Browser, "browser it was loaded in; a file without it is of Chromium", key=True, present=False)
     position = _POSITION
     started_s = Column(float, _STARTED.meaning, LOAD, required=True)
     plt_ms = Column(float, "PLT of the browser", f"{NAVIGATION}.loadEventStart", success=True)
