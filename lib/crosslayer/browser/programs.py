@@ -35,9 +35,10 @@ class BrowserPrograms:
 
 
 _NAMES = {
-    "chromium": ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
-    "firefox": ("firefox-esr", "firefox"),
+    "chromium": ("CROSSLAYER_CHROMIUM", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+    "firefox": ("CROSSLAYER_FIREFOX", "firefox-esr", "firefox"),
 }
+"""What may name it, and what it may be called."""
 
 
 def find_browser(name: str = "chromium") -> BrowserPrograms:
@@ -69,9 +70,9 @@ def find_browser(name: str = "chromium") -> BrowserPrograms:
 def _found(name: str) -> str:
     """The first that is there and is no snap."""
     refused_snap = None
-    variable = f"CROSSLAYER_{name.upper()}"
+    variable, *usual = _NAMES[name]
     told = os.environ.get(variable)
-    for program in (told,) if told else _NAMES[name]:
+    for program in (told,) if told else usual:
         browser = shutil.which(program)
         if browser is None:
             continue
