@@ -57,6 +57,8 @@ def virtual(firefox_machine: None, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("firefox-virtual") / "data"
     command = [*CROSSLAYER, *MEASURE, "--clock", "virtual", "--jobs", "1", "--out", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    if done.returncode == 3 and "mappings" in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
     return folder
 

@@ -24,7 +24,6 @@ _ROOMS = (
     "combinations",
     "composition",
     "loss",
-    "browsers",
     "web",
 )
 
