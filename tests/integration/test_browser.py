@@ -28,13 +28,16 @@ FIREFOX = ("firefox", "firefox under way")
 
 
 def started(folder: Path) -> list[tuple[int, list[str]]]:
-    """The processes that have this folder for a home, and what they were started with."""
+    """The processes that have this folder for a home, and what they were started with.
+
+    Without Chromium's crash handlers, which outlive it for a moment.
+    """
     home, found = f"HOME={folder / 'home'}\0".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # a process that has ended meanwhile
             if home in (entry / "environ").read_bytes():
                 found.append((int(entry.name), (entry / "cmdline").read_bytes().decode().split("\0")))
-    return found
+    return [(pid, words) for pid, words in found if "crashpad" not in words[0]]
 
 
 def killed(victim: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pytest
 
 from crosslayer.browser import find_browser
 from crosslayer.campaign.dataset import Dataset
+from crosslayer.dns import Protocol
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import find_kernel
 from crosslayer.links import load_profiles
@@ -120,6 +121,15 @@ def test_a_firefox_killed_in_a_campaign_is_a_failed_row_and_the_next_load_has_a_
     assert failed.height == 1
     assert "failed in Firefox" in failed["error"][0]
     assert rows.filter(round=2, variant="main")["error"].to_list() == [None, None]
+
+
+def test_it_resolves_by_itself_over_every_transport(firefox_machine: None, tmp_path: Path) -> None:
+    words = ["--study", "web", "--browser", "firefox", "--links", "fiber", "--pages", "social-network"]
+    command = [*CROSSLAYER, "measure", *words, "--rounds", "1", "--out", str(tmp_path / "web")]
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    rows = Dataset.open(tmp_path / "web", every_round=True).table("page_loads").collect()
+    assert sorted(rows["dns_protocol"]) == sorted(Protocol)
+    assert rows["error"].null_count() == rows.height
 
 
 def _firefoxes(above: int) -> list[int]:

@@ -40,5 +40,4 @@ STUDY = Study(
         # Nobody has published it; as many rounds as the other questions have.
         "paper": _WHOLE.resized(rounds=100),
     },
-    browsers=("chromium", "firefox"),
 )

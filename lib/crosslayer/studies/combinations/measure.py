@@ -12,7 +12,7 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import Exchanges, LoadKind, Loads, StubExchanges, possible, self_check_of, self_checks
+from crosslayer.campaign.observe import Exchanges, LoadKind, Loads, StubExchanges, self_check_of, self_checks
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 
@@ -35,7 +35,7 @@ _CHECKS = self_checks(_LOADS)
 
 
 class Combinations(Measurer):
-    """Measures the parts that combinations are made of, one at a time, with one browser kept between them."""
+    """Measures the parts that combinations are made of, one at a time, with one Chromium kept between them."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
@@ -49,18 +49,18 @@ class Combinations(Measurer):
         self._loads = Loads(bench)
 
     def close(self) -> None:
-        """End the browser and the capture."""
+        """End Chromium and the capture."""
         self._loads.close()
         self._by_stub.close()
         self._exchanges.close()
 
     def conditions(self, cell: Cell) -> list[str]:
         """Every exchange and every load; and exchanges by another implementation, to see what ours adds."""
-        return [*_EXCHANGES, *_BY_STUB, *possible(self.bench.plan, _LOADS)]
+        return [*_EXCHANGES, *_BY_STUB, *_LOADS]
 
     def self_checks(self, cell: Cell, round_number: int) -> list[str]:
         """One in turn."""
-        return self_check_of(self.bench.plan, cell, round_number, possible(self.bench.plan, _CHECKS))
+        return self_check_of(self.bench.plan, cell, round_number, _CHECKS)
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
