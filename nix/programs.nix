@@ -51,6 +51,7 @@ let
       {
         CROSSLAYER_CHROMEDRIVER = lib.getExe' chromedriver "chromedriver";
         CROSSLAYER_CHROMIUM = lib.getExe' chromium "chromium";
+        CROSSLAYER_FIREFOX = lib.getExe pkgs.firefox-esr;
         CROSSLAYER_NAMED = lib.getExe' pkgs.bind "named";
         CROSSLAYER_REVISION = revision;
         CROSSLAYER_SHARE = "${share}";

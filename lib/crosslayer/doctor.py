@@ -73,7 +73,7 @@ def examine() -> list[Finding]:
     guest = _guest()
     namespaces = _namespaces(guest.state is State.OK)
     in_guest = namespaces.state is State.NOTE
-    own = [*_own(), *_browser(), *_room()]
+    own = [*_own(), *_browser(), _firefox(), *_room()]
     return [_python(), *_tools(), _dnsproxy(), namespaces, *([] if in_guest else _netem()), guest, *own]
 
 
@@ -260,6 +260,17 @@ def _browser() -> list[Finding]:
         Finding("chromium", State.OK, f"{found.browser} {found.browser_version}"),
         Finding("chromedriver", State.OK, f"{found.driver} {found.driver_version}"),
     ]
+
+
+def _firefox() -> Finding:
+    from crosslayer.browser.programs import BrowserError, find_browser
+
+    try:
+        found = find_browser("firefox")
+    except BrowserError as error:
+        way = f"Only for --browser firefox. {error.next_step}"
+        return Finding("firefox", State.NOTE, error.what, way, "comfort")
+    return Finding("firefox", State.OK, f"{found.browser} {found.browser_version} (--browser firefox)", "", "comfort")
 
 
 def _room() -> list[Finding]:

@@ -71,6 +71,8 @@ class Study:
     semicolon, is left out where a claim in it is not measured."""
     primes_alias: bool = True
     """Its loads prime an alias of their page, which must have them and no further origins."""
+    browsers: tuple[str, ...] = ("chromium",)
+    """In which it can be measured."""
     own_links: Callable[[Plan], Mapping[str, Profile]] = lambda plan: {}
     """Links of a plan that this study makes itself, by name."""
 

@@ -52,6 +52,13 @@ class Clock(StrEnum):
     """A guest's that stands still while anything computes."""
 
 
+class Browser(StrEnum):
+    """In which a page is loaded."""
+
+    CHROMIUM = "chromium"
+    FIREFOX = "firefox"
+
+
 class Coupling(StrEnum):
     """Who resolves the host names of a page."""
 

@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from crosslayer import pages
-from crosslayer.browser import Browser, find_browser
+from crosslayer.browser import Browser, find_browser, launch
 from crosslayer.campaign.observe import LOADS_PER_PROCESS
 from crosslayer.links import load_profiles
 from crosslayer.testbed import Testbed, private
@@ -41,7 +41,7 @@ def main() -> None:
         while len(plt_ms[page.aliases[0]]) < pairs and time.monotonic() - begin < seconds:
             processes += 1
             folder = testbed.folder / f"aa-{processes}"
-            with Browser(programs, folder=folder, addresses=addresses, spki=server.spki) as browser:
+            with launch(programs, folder=folder, addresses=addresses, certificates=server.certificates) as browser:
 
                 def load(alias: str, browser: Browser = browser) -> float:
                     close = partial(server.close_connections, "h3")

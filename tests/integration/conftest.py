@@ -34,6 +34,15 @@ def browser_machine(testbed_machine: None) -> None:
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="session")
+def firefox_machine(testbed_machine: None) -> None:
+    """Skip, with what to do, where there is no Firefox."""
+    try:
+        find_browser("firefox")
+    except BrowserError as error:
+        pytest.skip(str(error))
+
+
 def run_here(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     """Run the `crosslayer` command with some arguments; 10 minutes at most."""
     return subprocess.run(  # type: ignore[call-overload,no-any-return]

@@ -1,10 +1,11 @@
-"""A Chromium or a ChromeDriver that is killed is one error, soon, and nothing of either is left.
+"""A browser or a ChromeDriver that is killed is one error, soon, and nothing of either is left.
 
-Measured once, by this file run as a program in private namespaces, where Chromium reaches nobody.
+Measured once, by this file run as a program in private namespaces, where browsers reach nobody.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -18,19 +19,34 @@ from typing import Any
 
 import pytest
 
-from crosslayer.browser import Browser, BrowserError, find_browser
-from crosslayer.browser.browser import _pids
+from crosslayer.browser import BrowserError, find_browser, launch
 from crosslayer.testbed import Testbed, private
+from crosslayer.testbed.certificates import make_certificates
 
 VICTIMS = ("chromium", "chromedriver", "chromium under way", "chromedriver under way")
+FIREFOX = ("firefox", "firefox under way")
+
+
+def started(folder: Path) -> list[tuple[int, list[str]]]:
+    """The processes that have this folder for a home, and what they were started with.
+
+    Without Chromium's crash handlers, which outlive it for a moment.
+    """
+    home, found = f"HOME={folder / 'home'}\0".encode(), []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # a process that has ended meanwhile
+            if home in (entry / "environ").read_bytes():
+                found.append((int(entry.name), (entry / "cmdline").read_bytes().decode().split("\0")))
+    return [(pid, words) for pid, words in found if "crashpad" not in words[0]]
 
 
 def killed(victim: str) -> dict[str, Any]:
     """What becomes of loads whose programs are killed, before the first or under way."""
     folder = Path(tempfile.mkdtemp())
-    browser = Browser(find_browser(), folder=folder, addresses={}, spki="")
     program = victim.split(" ", maxsplit=1)[0]
-    pids = _pids(folder / "profile") if program == "chromium" else [browser._driver.service.process.pid]
+    programs = find_browser("firefox" if victim in FIREFOX else "chromium")
+    browser = launch(programs, folder=folder, addresses={}, certificates=make_certificates(folder, ["a.example"], []))
+    pids = [pid for pid, words in started(folder) if ("chromedriver" in words[0]) is (program == "chromedriver")]
 
     def kill() -> None:
         for pid in pids:
@@ -52,13 +68,12 @@ def killed(victim: str) -> dict[str, Any]:
     result = {"errors": errors, "load_s": time.monotonic() - begin}
     begin = time.monotonic()
     browser.close()
-    return result | {"close_s": time.monotonic() - begin, "left": _pids(folder / "profile")}
+    return result | {"close_s": time.monotonic() - begin, "left": started(folder)}
 
 
-@pytest.fixture(scope="module")
-def results(browser_machine: None) -> dict[str, Any]:
+def results(*victims: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.test_browser"],
+        [sys.executable, "-m", "tests.integration.test_browser", *victims],
         cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -66,17 +81,32 @@ def results(browser_machine: None) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
-def test_a_killed_program_is_an_error_and_leaves_nothing(results: dict[str, Any], victim: str) -> None:
-    result = results[victim]
+@pytest.fixture(scope="module")
+def of_chromium(browser_machine: None) -> dict[str, Any]:
+    return results(*VICTIMS)
+
+
+@pytest.fixture(scope="module")
+def of_firefox(firefox_machine: None) -> dict[str, Any]:
+    return results(*FIREFOX)
+
+
+@pytest.mark.parametrize(
+    ("title", "victim"),
+    [*(("Chromium", victim) for victim in VICTIMS), *(("Firefox", victim) for victim in FIREFOX)],
+)
+def test_a_killed_program_is_an_error_and_leaves_nothing(
+    request: pytest.FixtureRequest, title: str, victim: str
+) -> None:
+    result = request.getfixturevalue(f"of_{title.lower()}")[victim]
     assert result["errors"]
-    assert all(error.startswith("failed in Chromium: ") for error in result["errors"])
+    assert all(error.startswith(f"failed in {title}: ") for error in result["errors"])
     assert result["load_s"] < 20
     assert result["close_s"] < 5
     assert result["left"] == []
 
 
 if __name__ == "__main__":
-    private.enter([sys.executable, "-m", "tests.integration.test_browser"])
+    private.enter([sys.executable, "-m", "tests.integration.test_browser", *sys.argv[1:]])
     with Testbed("plain"):
-        print(json.dumps({victim: killed(victim) for victim in VICTIMS}))
+        print(json.dumps({victim: killed(victim) for victim in sys.argv[1:]}))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from crosslayer import dns, pages
-from crosslayer.browser import Browser, find_browser
+from crosslayer.browser import find_browser, launch
 from crosslayer.dns.quic import DoQClient
 from crosslayer.h3 import PageClient
 from crosslayer.links import load_profiles
@@ -90,7 +90,12 @@ def measure() -> dict[str, Any]:
                 except dns.DnsError as fault:
                     found[name] = fault.what
         found["acknowledged"] = [beside(server, addresses, served) for served in (False, True)]
-        browser = Browser(find_browser(), folder=testbed.folder / "browser", addresses=addresses, spki=server.spki)
+        browser = launch(
+            find_browser(),
+            folder=testbed.folder / "browser",
+            addresses=addresses,
+            certificates=server.certificates,
+        )
         with browser:
             for page in specs[:3]:
                 server.events()

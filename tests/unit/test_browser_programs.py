@@ -20,8 +20,8 @@ def _program(folder: Path, name: str, text: str) -> Path:
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A PATH with nothing but what the test puts there (and the shell it needs)."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CROSSLAYER_CHROMIUM", raising=False)
-    monkeypatch.delenv("CROSSLAYER_CHROMEDRIVER", raising=False)
+    for program in ("CHROMIUM", "CHROMEDRIVER", "FIREFOX"):
+        monkeypatch.delenv(f"CROSSLAYER_{program}", raising=False)
     return tmp_path
 
 
@@ -31,6 +31,15 @@ def test_a_pair_of_one_version_is_taken(path: Path) -> None:
     found = find_browser()
     assert (found.browser, found.browser_version) == (str(browser), "156.0.1.2")
     assert (found.driver, found.driver_version) == (str(driver), "156.0.9.9")
+    assert found.versions == {"chromium": "156.0.1.2", "chromedriver": "156.0.9.9"}
+
+
+def test_firefox_needs_no_driver(path: Path) -> None:
+    with pytest.raises(BrowserError, match="there is no Firefox"):
+        find_browser("firefox")
+    browser = _program(path, "firefox", "echo Mozilla Firefox 153.7.0esr")
+    found = find_browser("firefox")
+    assert (found.browser, found.versions) == (str(browser), {"firefox": "153.7.0"})
 
 
 def test_the_snap_is_passed_over_for_chrome_and_refused_alone(path: Path) -> None:

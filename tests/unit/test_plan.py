@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,6 +142,28 @@ def test_unknown_links_and_pages_are_refused_before_anything_starts() -> None:
     with pytest.raises(CampaignError, match="no page 'x'"):
         check_names(QUICK.resized(links=("fiber",), pages=("x",)), links={"fiber"}, pages=PAGES, primes_alias=True)
     check_names(QUICK.resized(links=("fiber",)), links={"fiber"}, pages=PAGES, primes_alias=True)
+
+
+def test_a_browser_is_taken_only_by_a_study_that_can_and_with_what_it_can() -> None:
+    told: dict[str, Any] = {"links": {"fiber"}, "pages": PAGES, "primes_alias": True}
+    plan = changed(QUICK, {"links": ["fiber"], "browser": "firefox"})
+    check_names(plan, **told, browsers=STUDIES["coalescing"].browsers)
+    with pytest.raises(CampaignError, match="the study 'coalescing' cannot be measured in Firefox"):
+        check_names(plan, **told)
+    with pytest.raises(CampaignError, match="only Chromium has a netlog"):
+        check_names(plan.resized(capture=("netlog",)), **told, browsers=("chromium", "firefox"))
+    with pytest.raises(CampaignError, match="browser"):
+        changed(QUICK, {"browser": "lynx"})
+
+
+def test_firefox_has_no_load_without_a_token() -> None:
+    def measured(browser: str) -> set[str]:
+        of_plan = Coalescing.__new__(Coalescing)
+        of_plan.bench = Bench(changed(QUICK, {"browser": browser}), "", {}, *[None] * 4)  # type: ignore[arg-type]
+        cell = QUICK.cells[0]
+        return {*of_plan.conditions(cell), *(c for n in range(8) for c in of_plan.self_checks(cell, n))}
+
+    assert measured("chromium") - measured("firefox") == {"H3 0-RTT without token", "A/A H3 0-RTT without token"}
 
 
 @pytest.mark.parametrize("name", ["warmup", "login-form", "shop"])

@@ -1,4 +1,4 @@
-"""Which Chromium and which ChromeDriver: found, checked against each other, refused with a reason."""
+"""Which browser: Chromium and its ChromeDriver, checked against each other, or Firefox; refused with a reason."""
 
 from __future__ import annotations
 
@@ -13,50 +13,43 @@ from crosslayer.errors import CrosslayerError
 
 
 class BrowserError(CrosslayerError):
-    """Chromium or ChromeDriver is missing, does not fit, or failed."""
+    """A browser or its driver is missing, does not fit, or failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserPrograms:
-    """The pair that is used."""
+    """The browser that is used, and what drives it where that is another program."""
 
+    name: str
+    """chromium or firefox."""
     browser: str
     browser_version: str
-    driver: str
-    driver_version: str
+    driver: str = ""
+    driver_version: str = ""
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """By the names of the programs."""
+        driver = {"chromedriver": self.driver_version} if self.driver else {}
+        return {self.name: self.browser_version} | driver
 
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_NAMES = {
+    "chromium": ("CROSSLAYER_CHROMIUM", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+    "firefox": ("CROSSLAYER_FIREFOX", "firefox-esr", "firefox"),
+}
+"""What may name it, and what it may be called."""
 
 
-def find_browser() -> BrowserPrograms:
-    """Chromium and the ChromeDriver of the same major version.
+def find_browser(name: str = "chromium") -> BrowserPrograms:
+    """Chromium and the ChromeDriver of the same major version, or Firefox, which needs no driver.
 
-    `CROSSLAYER_CHROMIUM` and `CROSSLAYER_CHROMEDRIVER` name others than those on the PATH. `BrowserError` where one is
-    missing, is Ubuntu's snap, or their versions differ.
+    `CROSSLAYER_CHROMIUM`, `CROSSLAYER_CHROMEDRIVER` and `CROSSLAYER_FIREFOX` name others than those on the PATH.
+    `BrowserError` where one is missing, is Ubuntu's snap, or their versions differ.
     """
-    refused_snap = None
-    told = os.environ.get("CROSSLAYER_CHROMIUM")
-    for name in (told,) if told else _BROWSERS:
-        browser = shutil.which(name)
-        if browser is None:
-            continue
-        if _is_snap(browser):
-            refused_snap = browser
-            continue
-        break
-    else:
-        if refused_snap:
-            raise BrowserError(
-                "is Ubuntu's snap, which does not run in private namespaces",
-                where=refused_snap,
-                next_step="Install a Chrome package beside it, use `nix develop`, or set CROSSLAYER_CHROMIUM.",
-            )
-        raise BrowserError(
-            "there is no Chromium on this machine",
-            where=told or "",
-            next_step="Run `make setup`, use `nix develop`, or set CROSSLAYER_CHROMIUM.",
-        )
+    browser = _found(name)
+    if name == "firefox":
+        return BrowserPrograms(name, browser, _version(browser))
     driver = shutil.which(os.environ.get("CROSSLAYER_CHROMEDRIVER", "chromedriver"))
     if driver is None:
         raise BrowserError(
@@ -71,7 +64,32 @@ def find_browser() -> BrowserPrograms:
             where=driver,
             next_step=f"Install ChromeDriver {versions[0].split('.')[0]}, or set CROSSLAYER_CHROMEDRIVER.",
         )
-    return BrowserPrograms(browser, versions[0], driver, versions[1])
+    return BrowserPrograms(name, browser, versions[0], driver, versions[1])
+
+
+def _found(name: str) -> str:
+    """The first that is there and is no snap."""
+    refused_snap = None
+    variable, *usual = _NAMES[name]
+    told = os.environ.get(variable)
+    for program in (told,) if told else usual:
+        browser = shutil.which(program)
+        if browser is None:
+            continue
+        if not _is_snap(browser):
+            return browser
+        refused_snap = browser
+    if refused_snap:
+        raise BrowserError(
+            "is Ubuntu's snap, which does not run in private namespaces",
+            where=refused_snap,
+            next_step=f"Install another package beside it, use `nix develop`, or set {variable}.",
+        )
+    raise BrowserError(
+        f"there is no {name.capitalize()} on this machine",
+        where=told or "",
+        next_step=f"Run `make setup`, use `nix develop`, or set {variable}.",
+    )
 
 
 def _is_snap(browser: str) -> bool:

@@ -9,7 +9,8 @@ from itertools import combinations
 from pathlib import Path
 
 from crosslayer import pages
-from crosslayer.browser.browser import WARM_UP_HOST, Browser
+from crosslayer.browser.browser import WARM_UP_HOST
+from crosslayer.browser.chromium import Chromium
 from crosslayer.browser.programs import find_browser
 from crosslayer.checked import checked, read_json
 from crosslayer.links import Profile
@@ -111,7 +112,8 @@ def compare(folder: Path, recorded: Recorded, profile: Profile, *, backend: str 
         page = next(spec for spec in specs.values() if WARM_UP_HOST not in spec.hosts)
         with testbed.serve(specs.values(), spec_dir=testbed.folder / "recorded") as (server, addresses):
             testbed.set_link(profile)
-            with Browser(programs, folder=testbed.folder / "browser", addresses=addresses, spki=server.spki) as browser:
+            folder, certificates = testbed.folder / "browser", server.certificates
+            with Chromium(programs, folder=folder, addresses=addresses, certificates=certificates) as browser:
                 load = browser.load(
                     page.host, prime_host=WARM_UP_HOST, close_connections=lambda: server.close_connections("h3")
                 )

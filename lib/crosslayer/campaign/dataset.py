@@ -92,6 +92,8 @@ class Campaign:
     """None for an imported campaign."""
     clock: Literal["wall", "virtual"] = "wall"
     """By which it was measured."""
+    browser: str = "chromium"
+    """What pages were loaded in, where any were."""
     congestion_control: str = ""
     """Of TCP, as the plan has it; empty where the plan had none and the machine's own was in force."""
     capture: tuple[str, ...] = ()
@@ -146,6 +148,7 @@ class Campaign:
         """The whole plan, the study's options among the rest."""
         known = {name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed", "clock")}
         told = {"congestion_control": self.congestion_control} if self.congestion_control else {}
+        told |= {"browser": self.browser} if self.browser != "chromium" else {}
         return known | told | self.options
 
     @property

@@ -14,7 +14,7 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.rounds import Job, Part, Source
 from crosslayer.campaign.worker import WORDS, from_json
-from crosslayer.guest import Clock, GuestDied, Machine, find_kernel
+from crosslayer.guest import Clock, GuestDied, Machine, check_mappings, find_kernel
 
 _CHUNK_BYTES = 1 << 15
 
@@ -64,6 +64,8 @@ def news(part: Part, checked: set[str]) -> bool:
 
 def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -> Generator[Part, None, None]:
     kernel = find_kernel().as_versions()
+    if job.plan.browser == "firefox":
+        check_mappings()
     cores = sorted(os.sched_getaffinity(0))
     checked: set[str] = set()
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as ready:

@@ -82,14 +82,20 @@ class Measurer(ABC):
 
     def row(self, condition: str, cell: Cell, round_number: int, position: int) -> dict[str, Any]:
         """The columns of an observation that are known before it is made."""
-        return {
-            "campaign": self.bench.campaign,
-            "round": round_number,
-            "link": cell.link,
-            "study": self.bench.plan.study,
-            "page": cell.page,
-            "position": position,
-        } | self.place(condition)[1]
+        table, columns = self.place(condition)
+        loaded_in = {"browser": self.bench.plan.browser} if table == "page_loads" else {}
+        return (
+            {
+                "campaign": self.bench.campaign,
+                "round": round_number,
+                "link": cell.link,
+                "study": self.bench.plan.study,
+                "page": cell.page,
+                "position": position,
+            }
+            | loaded_in
+            | columns
+        )
 
     def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
         """The row of an observation that could not be made at all."""

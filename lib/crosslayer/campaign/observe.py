@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from crosslayer import dns
-from crosslayer.browser import WARM_UP_HOST, Browser, BrowserError, PageLoad
+from crosslayer.browser import KINDS, WARM_UP_HOST, Browser, BrowserError, PageLoad, launch
 from crosslayer.campaign import tables
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
@@ -26,7 +26,8 @@ from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server, T
 _QUESTION_TIMEOUT_S = 10.0
 
 LOADS_PER_PROCESS = 100
-"""Chromium is started anew after so many loads: within 400, the PLT of example.org on fiber grew from 60 to 68 ms."""
+"""A browser is started anew after so many loads: within 400, Chromium's PLT of example.org on fiber grew from 60 to
+68 ms."""
 
 
 class Exchanges:
@@ -174,7 +175,7 @@ class LoadKind:
 
 
 class KeptBrowser:
-    """A Chromium that is kept between loads, and started anew after `LOADS_PER_PROCESS` of them.
+    """A browser that is kept between loads, and started anew after `LOADS_PER_PROCESS` of them.
 
     Parameters
     ----------
@@ -199,22 +200,25 @@ class KeptBrowser:
         self._processes = 0
 
     def close(self) -> None:
-        """End Chromium."""
+        """End it."""
         if self._browser is not None:
             self._browser.close()
             self._browser = None
 
     def open(self) -> Browser:
-        """The Chromium of the next load."""
+        """The browser of the next load."""
         if self._browser is not None and self._browser.loads >= LOADS_PER_PROCESS:
             self.close()
         if self._browser is None:
             self._processes += 1
             bench = self._bench
             folder = bench.folder / f"{self._name}-{self._processes}"
-            spares = bench.plan.clock != "virtual"
-            self._browser = Browser(
-                bench.programs, folder=folder, spki=bench.server.spki, spare_renderers=spares, **self._options
+            self._browser = launch(
+                bench.programs,
+                folder=folder,
+                certificates=bench.server.certificates,
+                spare_processes=bench.plan.clock != "virtual",
+                **self._options,
             )
             self._warm_up(self._browser)
         return self._browser
@@ -230,34 +234,31 @@ def resolving(bench: Bench) -> dict[str, Any]:
 
 
 class Loads:
-    """Page loads in a Chromium that is kept between them.
+    """Page loads in a browser that is kept between them.
 
     Parameters
     ----------
     bench
         Where they are measured.
     name
-        Tells this Chromium's folder from those of others in the same run.
-    flags
-        Further switches of Chromium.
+        Tells this browser's folder from those of others in the same run.
     """
 
-    def __init__(self, bench: Bench, *, name: str = "browser", flags: tuple[str, ...] = ()) -> None:
+    def __init__(self, bench: Bench, *, name: str = "browser") -> None:
         self._bench = bench
         self._kept = KeptBrowser(
             bench,
             lambda browser: self._load(browser, bench.pages[bench.plan.pages[0]], LoadKind("1-rtt", "main", 0)),
             name=name,
             addresses=bench.addresses,
-            extra_flags=flags,
         )
 
     def close(self) -> None:
-        """End Chromium."""
+        """End the browser."""
         self._kept.close()
 
     def open(self) -> Browser:
-        """The Chromium of the next load, warmed up by one that is not recorded."""
+        """The browser of the next load, warmed up by one that is not recorded."""
         return self._kept.open()
 
     def load(self, row: dict[str, Any], page: PageSpec, kind: LoadKind) -> Rows:
@@ -296,12 +297,22 @@ class Loads:
             if kind.refused:
                 server.rotate_ticket_keys()
 
+        def primed() -> bool:
+            needs_ticket = browser.token_needs_ticket
+            return alias is not None or keeps_token(server.events(), page.host, needs_ticket) is kind.token
+
         return browser.load(
             page.host,
             prime_host=page.host if alias is None else page.aliases[alias],
-            primed=lambda: alias is not None or keeps_token(server.events(), page.host) is kind.token,
+            primed=primed,
             close_connections=close_connections,
         )
+
+
+def possible(plan: Plan, kinds: Mapping[str, LoadKind]) -> dict[str, LoadKind]:
+    """Those kinds that the plan's browser can be primed for: one that keeps a token with every ticket has no other."""
+    loses_tokens = KINDS[plan.browser].token_needs_ticket
+    return {name: kind for name, kind in kinds.items() if kind.token or loses_tokens}
 
 
 REFUSED = LoadKind("1-rtt", "refused", None, refused=True)
@@ -334,7 +345,7 @@ class LoadsOfKinds(Measurer):
         self._loads = Loads(bench)
 
     def close(self) -> None:
-        """End Chromium."""
+        """End the browser."""
         self._loads.close()
 
     def conditions(self, cell: Cell) -> list[str]:
@@ -355,17 +366,17 @@ class LoadsOfKinds(Measurer):
         return self._loads.load(row, self.bench.pages[cell.page], self.kinds[condition])
 
 
-def keeps_token(events: Iterable[Event], host: str) -> bool | None:
-    """Whether Chromium has kept the token of its last connection to a host; None where the server sent none.
+def keeps_token(events: Iterable[Event], host: str, needs_ticket: bool) -> bool | None:
+    """Whether a browser has kept the token of its last connection to a host; None where the server sent none.
 
-    It keeps one only for a server whose session ticket it has already (QuicClientSessionCache::OnNewTokenReceived), and
-    quic-go puts both into one packet in an order drawn for each: without a look at it, half of the loads have no token.
+    Chromium keeps one only for a server whose session ticket it has already (`needs_ticket`), and quic-go puts both
+    into one packet in an order drawn for each: without a look at it, half of its loads have no token.
     """
     kept: dict[str | None, bool] = {}
     to_host = None
     for event in events:
         if isinstance(event, TokenEvent):
-            kept[event.remote] = event.behind_ticket
+            kept[event.remote] = event.behind_ticket or not needs_ticket
         elif isinstance(event, RequestEvent) and event.listener == "h3" and event.host == host:
             to_host = event.remote
     return kept.get(to_host)

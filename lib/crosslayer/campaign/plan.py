@@ -53,6 +53,8 @@ class Plan:
     """Draws the order of cells and of the conditions in each round."""
     clock: Literal["wall", "virtual"] = "wall"
     """By which clock: this machine's, or a guest's that stands still while anything computes (docs/clocks.md)."""
+    browser: Literal["chromium", "firefox"] = "chromium"
+    """What pages are loaded in, where the study loads any."""
     congestion_control: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,15}$")] = CUBIC
     """Of TCP at both ends of the link, as Linux names it."""
     capture: tuple[Kind, ...] = ()
@@ -120,8 +122,16 @@ def changed(plan: Plan, values: Mapping[str, Any], *, where: str = "plan") -> Pl
     return replace(new, options=options)
 
 
-def check_names(plan: Plan, *, links: Collection[str], pages: Mapping[str, PageSpec], primes_alias: bool) -> None:
-    """Refuse a plan that names a link or page that does not exist, or a page that its loads cannot prime.
+def check_names(
+    plan: Plan,
+    *,
+    links: Collection[str],
+    pages: Mapping[str, PageSpec],
+    primes_alias: bool,
+    browsers: Collection[str] = ("chromium",),
+) -> None:
+    """Refuse a plan that names a link or page that does not exist, a browser that its study cannot measure in, or a
+    page that its loads cannot prime.
 
     Raises
     ------
@@ -134,6 +144,14 @@ def check_names(plan: Plan, *, links: Collection[str], pages: Mapping[str, PageS
                 raise CampaignError(
                     f"there is no {kind} '{name}'", where="plan", next_step=f"Choose from: {', '.join(sorted(known))}."
                 )
+    if plan.browser not in browsers:
+        raise CampaignError(
+            f"the study '{plan.study}' cannot be measured in {plan.browser.capitalize()}",
+            where="plan, key 'browser'",
+            next_step=f"Choose from: {', '.join(browsers)}.",
+        )
+    if plan.browser != "chromium" and "netlog" in plan.capture:
+        raise CampaignError("only Chromium has a netlog", where="plan, key 'capture'", next_step="Leave it out.")
     # Nor would priming an alias of a page of several origins make its load 1-RTT: the other origins have tickets then.
     fit = [name for name, page in pages.items() if len(page.aliases) >= _ALIASES and page.lookups == 1]
     for name in plan.pages if primes_alias else ():

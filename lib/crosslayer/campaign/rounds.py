@@ -102,7 +102,7 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
     """
     spec_dir = pages.find_spec_dir()
     specs = pages.load_pages(spec_dir, *job.own_pages)
-    programs = find_browser()
+    programs = find_browser(job.plan.browser)
     versions = versions_here(job, programs)
     served = [specs[name] for name in (*job.plan.pages, "warmup")]
     todo = deque(job.todo)
@@ -165,9 +165,7 @@ def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:
     """
     server = places.find("server").path
     versions = provenance.packages() | job.measurer.versions(job.plan)
-    versions |= {
-        "chromium": programs.browser_version,
-        "chromedriver": programs.driver_version,
+    versions |= programs.versions | {
         "server": provenance.server_version(server),
         "quic-go": provenance.quic_go_version(server),
     }

@@ -115,11 +115,9 @@ class Store:
         now, usual = (json.loads(json.dumps(values)) for values in (plan.as_dict(), asdict(type(plan.options)())))
         if known is not None:
             # What is younger than the store had its default then.
-            there = _flat(
-                {"clock": "wall", "congestion_control": CUBIC, "capture": [], "capture_rounds": 1}
-                | known
-                | {"options": usual | known["options"]}
-            )
+            first: dict[str, Any] = {"clock": "wall", "congestion_control": CUBIC, "browser": "chromium"}
+            first |= {"capture": [], "capture_rounds": 1}
+            there = _flat(first | known | {"options": usual | known["options"]})
             if said := [
                 f"{key} is {there.get(key)} there and {value} now"
                 for key, value in _flat(now).items()

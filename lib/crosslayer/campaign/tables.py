@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import EnumType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from crosslayer.words import Clock, Connection, Coupling, Http3, Protocol, Resumption, Sharing, Way
+from crosslayer.words import Browser, Clock, Connection, Coupling, Http3, Protocol, Resumption, Sharing, Way
 
 if TYPE_CHECKING:
     import polars
@@ -270,7 +270,7 @@ class TcpRtts(_OfStudy, table="tcp_rtts"):
 
 
 class PageLoads(_OfStudy, table="page_loads"):
-    """A load of a page in Chromium; times are after the navigation start."""
+    """A load of a page in a browser; times are after the navigation start."""
 
     page = Column(str, "name of the page, e.g. example.org", required=True, key=True)
     h3 = Column(Http3, "the condition asked for; evidence is in early_data_accepted", required=True, key=True)
@@ -284,6 +284,7 @@ class PageLoads(_OfStudy, table="page_loads"):
         required=True,
         key=True,
     )
+    browser = Column(Browser, "browser it was loaded in; a file without it is of Chromium", key=True, present=False)
     position = _POSITION
     started_s = Column(float, _STARTED.meaning, LOAD, required=True)
     plt_ms = Column(float, "PLT of the browser", f"{NAVIGATION}.loadEventStart", success=True)

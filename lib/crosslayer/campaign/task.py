@@ -92,7 +92,7 @@ _withdrawn: dict[str, float] = {}
 """Testbeds of workers of this process that offer none any more, by their addresses."""
 
 
-_known: dict[tuple[type[Measurer], Clock], tuple[str, dict[str, str]]] = {}
+_known: dict[tuple[type[Measurer], str, Clock], tuple[str, dict[str, str]]] = {}
 _LOCK = threading.Lock()
 
 
@@ -128,14 +128,14 @@ def _told(request: Request) -> Told:
 def examined(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
     """By the doctor, once in a process."""
     with _LOCK:
-        if (measurer, clock) not in _known:
-            _known[measurer, clock] = _examination(measurer, plan, clock)
-        return _known[measurer, clock]
+        if (asked := (measurer, plan.browser, clock)) not in _known:
+            _known[asked] = _examination(measurer, plan, clock)
+        return _known[asked]
 
 
 def _examination(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
     try:
-        identity = shared() | versions_here(Job(plan, "", [], measurer, {}, ""), find_browser())
+        identity = shared() | versions_here(Job(plan, "", [], measurer, {}, ""), find_browser(plan.browser))
         if clock == "virtual":
             del identity["tcp_congestion_control"]  # the guest has its own, as its kernel says
             identity |= find_kernel().as_versions()

@@ -42,6 +42,11 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 @click.option("--rounds", type=int, help="Repetitions of every cell.")
 @click.option("--seed", type=int, help="Draws every random order.")
 @click.option(
+    "--browser",
+    type=click.Choice(["chromium", "firefox"]),
+    help="What to load pages in; see docs/browsers.md.  [default: the plan's, which is chromium if it does not say]",
+)
+@click.option(
     "--clock",
     envvar="CROSSLAYER_CLOCK",
     type=click.Choice(["wall", "virtual"]),
@@ -88,6 +93,7 @@ def command(
     pages: str | None,
     rounds: int | None,
     seed: int | None,
+    browser: str | None,
     clock: str | None,
     jobs: int | None,
     scheduler: str | None,
@@ -120,7 +126,7 @@ def command(
         folders = own_pages(Path(name)) if Path(name).is_dir() else ()
         own_folders += folders
         named["pages"] += [folder.name for folder in folders] or [name]
-    given: dict[str, Any] = {"rounds": rounds, "seed": seed, "clock": clock}
+    given: dict[str, Any] = {"rounds": rounds, "seed": seed, "browser": browser, "clock": clock}
     given |= {"capture": capture.split(",") if capture else None, "capture_rounds": capture_rounds}
     given |= {key: names or None for key, names in named.items()}
     plan = changed(
@@ -131,7 +137,7 @@ def command(
     # A wrong name is told on any machine, also on one that cannot measure.
     chosen = STUDIES[plan.study]
     profiles, specs = {**chosen.profiles(plan), **own_links}, load_pages(find_spec_dir(), *own_folders)
-    check_names(plan, links=profiles, pages=specs, primes_alias=chosen.primes_alias)
+    check_names(plan, links=profiles, pages=specs, primes_alias=chosen.primes_alias, browsers=chosen.browsers)
     size = plan_file.stem if plan_file else size
     virtual = "-virtual" if plan.clock == "virtual" else ""
     folder = out or Path("data/raw") / f"{plan.study}-{size}{virtual}"

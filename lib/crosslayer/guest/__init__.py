@@ -7,6 +7,16 @@ See docs/clocks.md.
 from crosslayer.guest.attached import run_attached
 from crosslayer.guest.errors import GuestDied, GuestError
 from crosslayer.guest.kernel import Kernel, find_kernel
-from crosslayer.guest.machine import Clock, Machine, inside
+from crosslayer.guest.machine import Clock, Machine, check_mappings, inside
 
-__all__ = ["Clock", "GuestDied", "GuestError", "Kernel", "Machine", "find_kernel", "inside", "run_attached"]
+__all__ = [
+    "Clock",
+    "GuestDied",
+    "GuestError",
+    "Kernel",
+    "Machine",
+    "check_mappings",
+    "find_kernel",
+    "inside",
+    "run_attached",
+]

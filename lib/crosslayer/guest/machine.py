@@ -31,6 +31,22 @@ _CREDIT = 1024
 """What the guest says may come more, bytes; it stands in emulation/cmd/crosslayer-guest/console.go too."""
 
 
+_MAPPINGS_FILE = Path("/proc/sys/vm/max_map_count")
+_MAPPINGS_TOO_FEW: Final = 65_530
+"""With so many of the host's mappings Firefox dies in a guest, each stretch of whose pages is one."""
+
+
+def check_mappings() -> None:
+    """`GuestError` where the host allows a process too few mappings for Firefox in a guest."""
+    allowed = int(_MAPPINGS_FILE.read_text(encoding="ascii"))
+    if allowed <= _MAPPINGS_TOO_FEW:
+        raise GuestError(
+            f"this machine allows a process {allowed} mappings, too few for Firefox in a guest",
+            where=str(_MAPPINGS_FILE),
+            next_step="Measure by the wall clock, or have its administrator raise vm.max_map_count.",
+        )
+
+
 def inside() -> Clock | None:
     """The clock of the guest that this process runs in; None on the host."""
     clock = os.environ.get(MARK)

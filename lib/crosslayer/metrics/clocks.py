@@ -16,7 +16,7 @@ from crosslayer.metrics.intervals import groups, rounds_of
 from crosslayer.metrics.observations import ROUND, exchanges, page_loads
 from crosslayer.metrics.paced import paced
 from crosslayer.metrics.resampling import Estimate, derived
-from crosslayer.words import Connection, Http3, Protocol, Resumption
+from crosslayer.words import Browser, Connection, Http3, Protocol, Resumption
 
 START, PLT, EXCHANGE, PACED = "response start", "PLT", "DNS exchange", "paced query"
 
@@ -78,6 +78,7 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
     """
     counted = page_loads(loads, variant=None).filter(~pl.col("variant").str.starts_with("aa-"))
     variant = pl.col("variant").fill_null("main").replace("main", "")
+    other = pl.when(pl.col("browser") == Browser.FIREFOX).then(pl.lit("Firefox"))
     parts = [
         _rows(
             counted,
@@ -85,7 +86,7 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
             measure=pl.lit(measure),
             transport=pl.col("dns_protocol").fill_null(""),
             h3=pl.format("H3 {}", pl.col("h3").str.to_uppercase()),
-            variant=variant,
+            variant=pl.concat_str(other, pl.when(variant != "").then(variant), separator=" ", ignore_nulls=True),
         )
         for column, measure in LOAD_MEASURES.items()
     ]

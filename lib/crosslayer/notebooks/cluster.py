@@ -55,7 +55,8 @@ def measure(
     session.begin()
     study = STUDIES[plan.study]
     profiles = study.profiles(plan)
-    check_names(plan, links=profiles, pages=load_pages(find_spec_dir()), primes_alias=study.primes_alias)
+    specs = load_pages(find_spec_dir())
+    check_names(plan, links=profiles, pages=specs, primes_alias=study.primes_alias, browsers=study.browsers)
     folder = fresh(out or f"data/raw/{plan.study}-cluster")
     source = measured_on(client, clock=plan.clock, batch=batch, mixed=mixed)
     run(plan, folder, study.measurer, profiles, source=source)

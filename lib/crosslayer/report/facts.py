@@ -26,7 +26,9 @@ def overview(dataset: Dataset) -> dict[str, str]:
     campaign = dataset.campaign
     fewest, most = dataset.rounds_per_cell
     links, pages = len(campaign.links), len(campaign.pages)
-    versions = {name: campaign.versions[name] for name in ("chromium", "server") if name in campaign.versions}
+    versions = {
+        name: campaign.versions[name] for name in ("chromium", "firefox", "server") if name in campaign.versions
+    }
     rows = {
         "Campaign": campaign.campaign,
         "Measured": _when(campaign.started, campaign.ended),

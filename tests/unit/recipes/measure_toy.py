@@ -65,7 +65,7 @@ rounds.Testbed = FakeTestbed
 # What else runs beside a test is no matter of the toy's.
 rounds.Meter = lambda: SimpleNamespace(usage=lambda: Usage(time.time(), 1.0, 1, 1.0, 0.0, 0.0, None))
 rounds.network = SimpleNamespace(carrier_changes=lambda: 0, congestion_control=lambda: "none")
-rounds.find_browser = lambda: BrowserPrograms(Path("chromium"), "none", Path("chromedriver"), "none")
+rounds.find_browser = lambda name: BrowserPrograms(name, "chromium", "none", "chromedriver", "none")
 rounds.provenance.server_version = lambda program: "none"
 os.environ["CROSSLAYER_SERVER_BIN"] = sys.executable  # any program will do, none is started
 plan = sized("toy", "quick")

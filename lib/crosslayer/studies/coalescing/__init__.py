@@ -79,4 +79,5 @@ STUDY = Study(
             "gives back {T203} of each load; {T196} over plain DNS is left."
         ),
     ),
+    browsers=("chromium", "firefox"),
 )

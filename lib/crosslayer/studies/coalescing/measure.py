@@ -1,9 +1,9 @@
 """The `coalescing` study (Sengupta et al., TNSM 2024): what one round of a cell measures.
 
 DNS exchanges over DoUDP, DoH and DoQ with full handshakes, the TCP RTT, and H3 1-RTT and H3 0-RTT loads of the
-page, whose address Chromium is told. H3 0-RTT is measured with the token that proves the client's address and without
-it, where the server may send three times what it received and then waits (RFC 9000, section 8.1). Combinations of DNS
-and page are computed afterwards, as the paper does.
+page, whose address the browser is told. H3 0-RTT is measured with the token that proves the client's address and, in a
+browser that can be without, without it, where the server may send three times what it received and then waits (RFC
+9000, section 8.1). Combinations of DNS and page are computed afterwards, as the paper does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import Exchanges, LoadKind, Loads, self_check_of, self_checks
+from crosslayer.campaign.observe import Exchanges, LoadKind, Loads, possible, self_check_of, self_checks
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 
@@ -27,7 +27,7 @@ _CHECKS = self_checks(_LOADS)
 
 
 class Coalescing(Measurer):
-    """Measures the conditions of this study, one at a time, with one Chromium kept between them."""
+    """Measures the conditions of this study, one at a time, with one browser kept between them."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
@@ -35,17 +35,17 @@ class Coalescing(Measurer):
         self._loads = Loads(bench)
 
     def close(self) -> None:
-        """End Chromium and the capture."""
+        """End the browser and the capture."""
         self._loads.close()
         self._exchanges.close()
 
     def conditions(self, cell: Cell) -> list[str]:
         """DNS exchanges, the TCP RTT and loads."""
-        return [*_DNS, _TCP_RTT, *_LOADS]
+        return [*_DNS, _TCP_RTT, *possible(self.bench.plan, _LOADS)]
 
     def self_checks(self, cell: Cell, round_number: int) -> list[str]:
         """One in turn."""
-        return self_check_of(self.bench.plan, cell, round_number, _CHECKS)
+        return self_check_of(self.bench.plan, cell, round_number, possible(self.bench.plan, _CHECKS))
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""

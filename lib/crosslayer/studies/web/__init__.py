@@ -53,4 +53,5 @@ STUDY = Study(
         "I130": "PLT of pages with many lookups, loss of DoQ over DoUDP",
     },
     primes_alias=False,
+    browsers=("chromium", "firefox"),
 )

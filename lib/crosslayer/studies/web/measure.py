@@ -1,6 +1,6 @@
 """The `web` study (Kosek et al., IMC 2022, section 3.2): a browser that resolves by itself, over every DNS transport.
 
-Chromium asks the stub on 127.0.0.1, which the namespace's resolv.conf names, and the stub asks the far end over the
+The browser asks the stub on 127.0.0.1, which the namespace's resolv.conf names, and the stub asks the far end over the
 transport under test. Each load has a stub of its own, started without any session: the cache-warming load makes it set
 one up, the reset closes its connection, and the measured load resumes (`Browser.load_resolving`).
 """
@@ -32,7 +32,7 @@ _OF_PAPER: Mapping[dns.Protocol, Literal["pool", "query"]] = {dns.Protocol.DOTCP
 
 
 class Web(Measurer):
-    """Page loads whose lookups go over one transport each, in one Chromium kept between them."""
+    """Page loads whose lookups go over one transport each, in one browser kept between them."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
@@ -47,7 +47,7 @@ class Web(Measurer):
         )
 
     def close(self) -> None:
-        """End Chromium."""
+        """End the browser."""
         self._kept.close()
 
     @staticmethod

@@ -1,0 +1,163 @@
+"""The environment's stock Chromium, driven by Selenium over WebDriver BiDi."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import urllib3.exceptions
+import websocket
+from selenium import webdriver
+from selenium.common.exceptions import TimeoutException, WebDriverException
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+from crosslayer.browser.browser import COLLECT, PAINT_WAIT_MS, Browser, first_line
+from crosslayer.browser.programs import BrowserError, BrowserPrograms
+from crosslayer.testbed.certificates import Certificates
+
+_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",  # root of a private user namespace; nothing but our own pages is loaded
+    "--disable-gpu",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-sync",
+    "--disable-domain-reliability",
+    "--disable-client-side-phishing-detection",
+    "--dns-prefetch-disable",
+    "--disable-http-cache",
+    "--disable-back-forward-cache",
+    "--disable-renderer-backgrounding",  # a page under measurement is in the foreground for its user
+    "--disable-backgrounding-occluded-windows",
+    "--metrics-recording-only",
+    "--mute-audio",
+    "--enable-quic",
+)
+_NO_SPARES = "--disable-features=SpareRendererForSitePerProcess"
+_QUIC_PORT, _UNUSED_PORT = 443, 1
+_ANSWER_INTERVAL_S = 0.001
+_ANSWER_TIMEOUT_S = 5.0
+_END_MOST_S, _END_POLL_S = 2.0, 0.01
+_COLLECTED = f"({COLLECT})(arguments[0]).then(arguments[arguments.length - 1])"
+
+
+class Chromium(Browser):
+    """Chromium and its ChromeDriver; parameters as of `launch`."""
+
+    title = "Chromium"
+    token_needs_ticket = True  # QuicClientSessionCache::OnNewTokenReceived
+    faults = (WebDriverException, urllib3.exceptions.HTTPError, websocket.WebSocketException, OSError)
+    late = TimeoutException
+
+    def __init__(
+        self,
+        programs: BrowserPrograms,
+        *,
+        folder: Path,
+        addresses: Mapping[str, str],
+        certificates: Certificates,
+        resolves: Collection[str] = (),
+        force_h3: bool = True,
+        spare_processes: bool = True,
+        page_timeout_s: float = 60.0,
+    ) -> None:
+        super().__init__()
+        self._profile = folder / "profile"
+        home = folder / "home"
+        home.mkdir(parents=True, exist_ok=True)
+        rules = [f"MAP {host}:443 {address}:443" for host, address in addresses.items()] + ["MAP * ~NOTFOUND"]
+        rules += [f"EXCLUDE {host}" for host in resolves]
+        # Over QUIC, Chromium takes the certificate of a private CA only for hosts named here, on whatever port; it is
+        # forced to speak QUIC only on the port named.
+        quic = [f"{host}:{_QUIC_PORT}" for host in addresses]
+        quic += [f"{host}:{_QUIC_PORT if force_h3 else _UNUSED_PORT}" for host in resolves]
+        options = Options()
+        options.binary_location = programs.browser
+        options.enable_bidi = True
+        for flag in (
+            *_FLAGS,
+            f"--user-data-dir={self._profile}",
+            f"--ignore-certificate-errors-spki-list={certificates.spki}",
+            f"--origin-to-force-quic-on={','.join(quic)}",
+            f"--host-resolver-rules={','.join(rules)}",
+            *(() if spare_processes else (_NO_SPARES,)),
+            *_netlog(folder),
+        ):
+            options.add_argument(flag)
+        # No speculative preconnect: the handshake then lies within the navigation, where its timing is reported.
+        options.add_experimental_option("prefs", {"net.network_prediction_options": 2})
+        service = Service(
+            programs.driver, env={**os.environ, "HOME": str(home)}, log_output=str(folder / "chromedriver.log")
+        )
+        try:
+            self._driver = webdriver.Chrome(service=service, options=options)
+            # Selenium looks for the answer to a BiDi command every 100 ms by default; four of them go to every load.
+            self._driver.command_executor.client_config.websocket_interval = _ANSWER_INTERVAL_S
+            self._driver.command_executor.client_config.websocket_timeout = _ANSWER_TIMEOUT_S
+            self._driver.set_page_load_timeout(page_timeout_s)
+            self._driver.set_script_timeout(page_timeout_s)
+            self._base = self._driver.current_window_handle
+        except self.faults as error:
+            self.close()
+            raise BrowserError(
+                f"Chromium does not start: {first_line(error)}",
+                where=programs.browser,
+                next_step="Run `crosslayer doctor`; the log is printed with CROSSLAYER_DEBUG=1.",
+            ) from error
+
+    def close(self) -> None:
+        """End Chromium and ChromeDriver."""
+        with contextlib.suppress(Exception):
+            if not _pids(self._profile):  # ChromeDriver would wait 10 s for it
+                self._driver.service.process.kill()
+            self._driver.quit()
+        until = time.monotonic() + _END_MOST_S
+        while (left := _pids(self._profile)) and time.monotonic() < until:  # after a ChromeDriver that was killed
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_END_POLL_S)
+
+    @contextlib.contextmanager
+    def _context(self) -> Iterator[None]:
+        context = self._driver.browser.create_user_context()
+        try:
+            tab = self._driver.browsing_context.create(type="tab", user_context=context)
+            self._driver.switch_to.window(tab)
+            yield
+        finally:
+            with contextlib.suppress(*self.faults):
+                self._driver.switch_to.window(self._base)
+            with contextlib.suppress(*self.faults):
+                self._driver.browser.remove_user_context(context)  # closes its tabs too
+
+    def _open(self, url: str) -> None:
+        self._driver.get(url)
+
+    def _timings(self) -> str:
+        return str(self._driver.execute_async_script(_COLLECTED, PAINT_WAIT_MS))
+
+
+def _netlog(folder: Path) -> tuple[str, ...]:
+    """The switch that has Chromium write its log to the folder that NETLOGDIR names; none where it names none."""
+    logs = os.environ.get("NETLOGDIR")
+    return (f"--log-net-log={Path(logs, folder.name)}.netlog",) if logs else ()
+
+
+def _pids(profile: Path) -> list[int]:
+    """The processes of the Chromium that has this profile."""
+    flag, found = f"--user-data-dir={profile}".encode(), []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # a process that has ended meanwhile
+            if flag in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found

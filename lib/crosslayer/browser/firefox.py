@@ -1,0 +1,162 @@
+"""The environment's stock Firefox, driven over WebDriver BiDi, which it speaks itself.
+
+A user context is one of its containers: sessions, tickets and tokens are kept apart by container, as all else is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import websocket
+
+from crosslayer.browser.bidi import Bidi, BidiError
+from crosslayer.browser.browser import COLLECT, PAINT_WAIT_MS, Browser, first_line
+from crosslayer.browser.programs import BrowserError, BrowserPrograms
+from crosslayer.process import Process
+from crosslayer.testbed.certificates import Certificates
+
+_NO_RACE_MS = 600_000
+
+_PREFERENCES: Mapping[str, object] = {
+    # As Chromium's switches have it: nothing cached, nothing ahead of time, clocks that are not blurred.
+    "browser.cache.disk.enable": False,
+    "browser.cache.memory.enable": False,
+    "image.cache.size": 0,
+    "browser.sessionhistory.max_total_viewers": 0,
+    "network.dns.disablePrefetch": True,
+    "network.http.speculative-parallel-limit": 0,
+    "privacy.reduceTimerPrecision": False,
+    # The far end has no IPv6, and its certificate is of a CA of ours.
+    "network.dns.disableIPv6": True,
+    "network.http.http3.disable_when_third_party_roots_found": False,
+    # What asks for names or pages on its own account, besides what a session of BiDi switches off.
+    "browser.newtabpage.enabled": False,
+    "browser.startup.page": 0,
+    "extensions.systemAddon.update.enabled": False,
+    "network.trr.mode": 5,
+    "security.OCSP.enabled": 0,
+    "toolkit.telemetry.enabled": False,
+    "toolkit.telemetry.unified": False,
+}
+_FORCED: Mapping[str, object] = {
+    # No second connection beside it over TCP, where the first takes its time.
+    "network.dns.httpssvc.http3_fast_fallback_timeout": _NO_RACE_MS,
+    "network.http.http3.backup_timer_delay": _NO_RACE_MS,
+}
+_MAPPING = "network.http.http3.alt-svc-mapping-for-testing"
+
+_ENVIRONMENT = {
+    # As for Chromium: root of a private user namespace; nothing but our own pages is loaded.
+    **{f"MOZ_DISABLE_{of}_SANDBOX": "1" for of in ("CONTENT", "GMP", "RDD", "SOCKET_PROCESS", "UTILITY")},
+    "MOZ_CRASHREPORTER_DISABLE": "1",
+    "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1",  # or its settings come from Mozilla's server, whatever preferences say
+}
+
+_TRUST = """
+told => {
+  const {ca, addresses} = JSON.parse(told);
+  Cc["@mozilla.org/security/x509certdb;1"].getService(Ci.nsIX509CertDB).addCertFromBase64(ca, "CT,,");
+  const names = Cc["@mozilla.org/network/native-dns-override;1"].getService(Ci.nsINativeDNSResolverOverride);
+  for (const [host, address] of Object.entries(addresses)) names.addIPOverride(host, address);
+}
+"""
+"""JavaScript of the browser's own: the CA it trusts, the addresses it is told."""
+
+
+class _Program(Process):
+    name = "Firefox"
+    fault = BrowserError
+    ready_timeout_s = 60.0
+    log_lines = 2
+
+    def listens(self) -> str:
+        """URL of its WebSocket; empty until it says so."""
+        said = re.search(r"WebDriver BiDi listening on (ws://\S+)\n", self.log.read_text(errors="replace"))
+        return said[1] if said else ""
+
+
+class Firefox(Browser):
+    """Firefox without a driver; parameters as of `Browser`."""
+
+    title = "Firefox"
+    token_needs_ticket = False  # neqo keeps both as one, and waits for the token
+    faults = (BidiError, websocket.WebSocketException, OSError)
+    late = websocket.WebSocketTimeoutException
+
+    def __init__(
+        self,
+        programs: BrowserPrograms,
+        *,
+        folder: Path,
+        addresses: Mapping[str, str],
+        certificates: Certificates,
+        resolves: Collection[str] = (),
+        force_h3: bool = True,
+        spare_processes: bool = True,
+        page_timeout_s: float = 60.0,
+    ) -> None:
+        super().__init__()
+        profile, home = folder / "profile", folder / "home"
+        for place in (profile, home):
+            place.mkdir(parents=True, exist_ok=True)
+        over_h3 = [*addresses, *(resolves if force_h3 else ())]
+        preferences = {**_PREFERENCES, **_FORCED, _MAPPING: ",".join(f"{host};h3=:443" for host in over_h3)}
+        preferences["dom.ipc.processPrelaunch.enabled"] = spare_processes
+        lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in preferences.items())
+        (profile / "user.js").write_text("".join(lines), encoding="utf-8")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("MOZ_", "XDG_", "DBUS_"))}
+        self._program = _Program(
+            subprocess.Popen,
+            [
+                *(programs.browser, "--headless", "--no-remote", "--profile", str(profile)),
+                *("--remote-debugging-port", "0", "--remote-allow-system-access"),
+            ],
+            folder / "firefox.log",
+            env={**environment, **_ENVIRONMENT, "HOME": str(home)},
+            start_new_session=True,
+        )
+        try:
+            self._program.wait_until(lambda: bool(self._program.listens()))
+            self._bidi = Bidi(f"{self._program.listens()}/session", page_timeout_s)
+            own = self._bidi.call("browsingContext.getTree", **{"moz:scope": "chrome"})["contexts"][0]["context"]
+            ca = "".join(certificates.ca_file.read_text(encoding="ascii").strip().splitlines()[1:-1])
+            self._bidi.run(_TRUST, {"ca": ca, "addresses": dict(addresses)}, context=own)
+        except self.faults as error:
+            self.close()
+            raise BrowserError(
+                f"Firefox does not start: {first_line(error)}",
+                where=programs.browser,
+                next_step=f"Run `crosslayer doctor`; its log is {self._program.log}.",
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End Firefox with its content processes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._program.pid, signal.SIGKILL)  # nothing of it is kept
+        self._program.stop()
+
+    @contextlib.contextmanager
+    def _context(self) -> Iterator[None]:
+        context = self._bidi.call("browser.createUserContext")["userContext"]
+        try:
+            self._tab = self._bidi.call("browsingContext.create", type="tab", userContext=context)["context"]
+            yield
+        finally:
+            with contextlib.suppress(*self.faults):
+                self._bidi.call("browser.removeUserContext", userContext=context)  # closes its tabs too
+
+    def _open(self, url: str) -> None:
+        self._bidi.call("browsingContext.navigate", context=self._tab, url=url, wait="complete")
+
+    def _timings(self) -> str:
+        return str(self._bidi.run(COLLECT, PAINT_WAIT_MS, context=self._tab))

@@ -1,0 +1,74 @@
+"""Loads a page in Firefox that asks the page's own server for its names, by its own DoH, and writes down what happened.
+
+    python -m tests.integration.load_over_trr doh|doh3 RESULT.json
+
+`test_firefox` starts it and judges the result.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from unittest import mock
+
+from crosslayer import pages
+from crosslayer.browser import WARM_UP_HOST, firefox, launch
+from crosslayer.browser.programs import find_browser
+from crosslayer.links import load_profiles
+from crosslayer.testbed import Testbed, private
+from crosslayer.testbed.server import QueryEvent, RequestEvent, Server
+
+PAGE = "social-network"
+
+
+def preferences(server: Server, page: pages.PageSpec, transport: str) -> dict[str, object]:
+    """Of a Firefox whose only resolver is the page's server."""
+    return {
+        "network.trr.mode": 3,
+        "network.trr.uri": f"https://{page.host}/dns-query",
+        "network.trr.bootstrapAddr": server.addresses[page.host],
+        "network.trr.force_http3_first": transport == "doh3",
+        "network.trr.allow-rfc1918": True,
+        "network.trr.confirmationNS": "skip",
+    }
+
+
+def main() -> None:
+    """Load the warm-up page, then the page, once."""
+    transport, result = sys.argv[1:]
+    private.enter([sys.executable, "-m", "tests.integration.load_over_trr", *sys.argv[1:]])
+    spec_dir = pages.find_spec_dir()
+    specs = pages.load_pages(spec_dir)
+    page = specs[PAGE]
+    with Testbed("plain") as testbed, testbed.serve([page, specs["warmup"]], spec_dir=spec_dir) as (server, addresses):
+        testbed.set_link(load_profiles()["local"])
+        told = {**firefox._PREFERENCES, **preferences(server, page, transport)}
+        with (
+            mock.patch.object(firefox, "_PREFERENCES", told),
+            launch(
+                find_browser("firefox"),
+                folder=testbed.folder / "browser",
+                addresses={},
+                certificates=server.certificates,
+                resolves=addresses,
+            ) as browser,
+            browser._context(),
+        ):
+            for host in (WARM_UP_HOST, page.host):
+                browser._open(f"https://{host}/")
+            events = server.events()
+    queries = [event for event in events if isinstance(event, QueryEvent)]
+    requests = [event for event in events if isinstance(event, RequestEvent)]
+    found = {
+        "expected": sorted({WARM_UP_HOST, *page.origins} - {page.host}),
+        "names": sorted({event.name.rstrip(".") for event in queries}),
+        "transports": [event.listener for event in queries],
+        "queries": [event.remote for event in queries],
+        "document": [event.remote for event in requests if (event.host, event.path) == (page.host, "/")],
+    }
+    Path(result).write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Pages loaded in a real Firefox: by the server's word, by both clocks, as an ordinary user and as root."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from crosslayer.browser import find_browser
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.dns import Protocol
+from crosslayer.errors import CrosslayerError
+from crosslayer.guest import find_kernel
+from crosslayer.links import load_profiles
+from tests.integration.conftest import CROSSLAYER
+from tests.integration.watching import Watch
+
+ROOT = Path(__file__).resolve().parents[2]
+MEASURE = ["measure", "--browser", "firefox", "--links", "4g", "--pages", "example.org", "--rounds", "2"]
+
+
+def loads(folder: Path) -> pl.DataFrame:
+    """The main loads of a campaign."""
+    rows = Dataset.open(folder, every_round=True).table("page_loads").collect()
+    return rows.filter(variant="main").sort("round", "h3")
+
+
+@pytest.fixture(scope="module")
+def measured(firefox_machine: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watch]:
+    """Two rounds by the wall clock, and what they did to the host."""
+    folder = tmp_path_factory.mktemp("firefox") / "data"
+    watch = Watch(home := tmp_path_factory.mktemp("home"))
+    command = [*CROSSLAYER, *MEASURE, "--out", str(folder)]
+    try:
+        done = subprocess.run(
+            command, env=os.environ | {"HOME": str(home)}, capture_output=True, text=True, timeout=600, check=False
+        )
+    finally:
+        watch.stop()
+    assert done.returncode == 0, done.stderr
+    return folder, watch
+
+
+@pytest.fixture(scope="module")
+def virtual(firefox_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same by the virtual clock."""
+    try:
+        find_kernel()
+    except CrosslayerError as error:
+        pytest.skip(f"{error.what}: {error.next_step}")
+    folder = tmp_path_factory.mktemp("firefox-virtual") / "data"
+    command = [*CROSSLAYER, *MEASURE, "--clock", "virtual", "--jobs", "1", "--out", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    if done.returncode == 3 and "mappings" in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(params=["wall", "virtual"])
+def campaign(request: pytest.FixtureRequest) -> Path:
+    if request.param == "virtual":
+        found: Path = request.getfixturevalue("virtual")
+        return found
+    return request.getfixturevalue("measured")[0]  # type: ignore[no-any-return]
+
+
+def test_every_load_is_what_the_server_says_it_was(campaign: Path) -> None:
+    rows = loads(campaign)
+    assert rows["error"].null_count() == rows.height == 4
+    assert (rows["early_data_accepted"] == (rows["h3"] == "0-rtt")).all()
+    assert (rows["session_resumed"] == (rows["h3"] == "0-rtt")).all()
+    assert (rows["address_validated"] == (rows["h3"] == "0-rtt")).all()
+
+
+def test_rows_and_campaign_name_the_browser(campaign: Path) -> None:
+    assert set(loads(campaign)["browser"]) == {"firefox"}
+    about = json.loads((campaign / "campaign.json").read_text(encoding="utf-8"))
+    assert about["plan"]["browser"] == "firefox"
+    assert about["versions"]["firefox"] == find_browser("firefox").browser_version
+    assert "chromium" not in about["versions"]
+
+
+def test_nothing_gets_out_and_no_profile_is_read(measured: tuple[Path, Watch]) -> None:
+    watch = measured[1]
+    assert watch.escaped == []
+    assert watch.bound == set()
+    assert watch.devices == set()
+    assert watch.touched == []
+
+
+def test_early_data_saves_a_round_trip_of_the_response(virtual: Path) -> None:
+    rows = loads(virtual)
+    full, early = (rows.filter(h3=kind)["response_start_ms"] for kind in ("1-rtt", "0-rtt"))
+    for saved in full - early:
+        assert 0.95 <= saved / load_profiles()["4g"].rtt_ms <= 1.1
+
+
+def test_a_firefox_killed_in_a_campaign_is_a_failed_row_and_the_next_load_has_a_new_one(
+    firefox_machine: None, tmp_path: Path
+) -> None:
+    command = [*CROSSLAYER, *MEASURE, "--rounds", "3", "--out", str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = ""
+        while " 1/3 " not in said and (more := process.stderr.read(1)):
+            said += more
+        for pid in _firefoxes(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate(timeout=600)
+    assert process.returncode == 0, said
+    rows = Dataset.open(tmp_path / "data", every_round=True).table("page_loads").collect()
+    failed = rows.filter(pl.col("error").is_not_null())
+    assert failed.height == 1
+    assert "failed in Firefox" in failed["error"][0]
+    assert rows.filter(round=2, variant="main")["error"].to_list() == [None, None]
+
+
+def test_it_resolves_by_itself_over_every_transport(firefox_machine: None, tmp_path: Path) -> None:
+    words = ["--study", "web", "--browser", "firefox", "--links", "fiber", "--pages", "social-network"]
+    command = [*CROSSLAYER, "measure", *words, "--rounds", "1", "--out", str(tmp_path / "web")]
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    rows = Dataset.open(tmp_path / "web", every_round=True).table("page_loads").collect()
+    assert sorted(rows["dns_protocol"]) == sorted(Protocol)
+    assert rows["error"].null_count() == rows.height
+
+
+def _firefoxes(above: int) -> list[int]:
+    """The Firefoxes, without their content processes, that a process started."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = re.sub(r"\(.*\)", "()", entry.read_text(encoding="utf-8")).split()
+            command = (entry.parent / "cmdline").read_bytes().split(b"\0")
+        except OSError:  # ended meanwhile
+            continue
+        parents[int(words[0])] = int(words[3]), command
+    found = []
+    for pid, (parent, command) in parents.items():
+        if b"--remote-debugging-port" not in command:
+            continue
+        while parent in parents and parent != above:
+            parent = parents[parent][0]
+        if parent == above:
+            found.append(pid)
+    return found
+
+
+@pytest.mark.parametrize("transport", ["doh", "doh3"])
+def test_its_own_lookups_go_by_the_transport_asked_for_on_a_connection_of_their_own(
+    firefox_machine: None, tmp_path: Path, transport: str
+) -> None:
+    """The resolver is the host that the page comes from: the server's word on who asked, and on what connection."""
+    result = tmp_path / "result.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.load_over_trr", transport, str(result)],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(result.read_text())
+    assert set(found["names"]) == set(found["expected"])
+    assert set(found["transports"]) == {transport}
+    assert found["document"]
+    assert not set(found["document"]) & set(found["queries"])
