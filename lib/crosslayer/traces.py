@@ -114,11 +114,12 @@ class Trace:
         TraceError
             Naming file and line, for what is not of the format.
         """
-        return _course(self)
+        files = [Path(path) for path in (self.down, self.up, self.steps, self.errant) if path]
+        return _course(self, tuple(file.stat().st_mtime_ns for file in files if file.is_file()))
 
 
 @functools.cache
-def _course(trace: Trace) -> Course:
+def _course(trace: Trace, _changed_ns: tuple[int, ...]) -> Course:
     if trace.steps:
         return _steps(Path(trace.steps))
     if trace.errant:

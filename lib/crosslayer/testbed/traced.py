@@ -18,7 +18,7 @@ STRETCH_MS = 1000.0
 """How much of a trace a check plays, each way."""
 _LATE_MS = 1.0
 _AHEAD_FRAMES = 16
-_OFFERED = 1.02
+_OFFERED = 1.06
 _MOST_FRAMES = 20_000
 _PROBES = 50
 _PROBE_MS = 10.0
@@ -58,12 +58,16 @@ def as_played(course: Course, profile: Profile) -> dict[str, Any]:
     """The course of a link as its player takes it."""
 
     def line(told: Line | None) -> dict[str, Any] | None:
-        return None if told is None else {
-            "at_ns": [round(ms * 1e6) for ms in told.at_ms],
-            "bytes": told.delivered_bytes,
-            "overhead": told.overhead_bytes,
-            "limit": profile.queue_packets,
-        }
+        return (
+            None
+            if told is None
+            else {
+                "at_ns": [round(ms * 1e6) for ms in told.at_ms],
+                "bytes": told.delivered_bytes,
+                "overhead": told.overhead_bytes,
+                "limit": profile.queue_packets,
+            }
+        )
 
     delay: dict[str, list[int]] | None = None
     if course.rtts:
