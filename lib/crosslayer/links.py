@@ -34,6 +34,7 @@ _CODEL_FRAMES = 1.5
 """Target of fq_codel in frames, where that is more than its 5 ms: RFC 8290, section 5.2.1, asks for one at least."""
 _CODEL_TARGET_MS = 5.0
 _RTT_ALONE = re.compile(r"rtt-(\d{1,4}(?:\.\d+)?)")
+_SWEPT = re.compile(r"(.+)-(?:(loss|rtt|jitter)-(\d{1,4}(?:\.\d+)?)|(queue)-(\d{1,3}bdp|fifo|fq_codel|cake))")
 
 Distribution = Literal["normal", "pareto", "paretonormal"]
 Amount = Annotated[float, Meta(ge=0)]
@@ -497,18 +498,53 @@ def rtt_alone(name: str) -> Profile | None:
     return Profile(name, float(found[1]), f"RTT {found[1]} ms", source="an RTT alone")
 
 
+def sweep(name: str) -> tuple[str, str, str] | None:
+    """Link, what is varied of it and its value, as `4g-loss-2` says them; None for names that say nothing of the kind.
+
+    `loss`, percent in each direction; `rtt`, ms; `jitter`, ms, normal and in order; `queue`, its length (`10bdp`) or
+    discipline while a TCP download fills it.
+    """
+    found = _SWEPT.fullmatch(name)
+    return None if found is None else (found[1], found[2] or found[4], found[3] or found[5])
+
+
+def swept(profiles: Mapping[str, Profile], name: str) -> Profile | None:
+    """The link that such a name describes; None for other names.
+
+    Raises
+    ------
+    LinkError
+        For a link that cannot be varied so.
+    """
+    told = sweep(name)
+    base = told and (profiles.get(told[0]) or swept(profiles, told[0]))
+    if not told or base is None:
+        return None
+    _, kind, value = told
+    match kind:
+        case "loss":
+            made, said = varied(base, loss=f"{value}%"), f"{float(value):g} % loss"
+        case "rtt":
+            made, said = replace(base, rtt_ms=float(value)), f"RTT {float(value):g} ms"
+        case "jitter":
+            made, said = varied(base, jitter=f"{value}ms,normal,ordered"), f"jitter {float(value):g} ms"
+        case _:
+            made, said = varied(base, queue=value, cross="bulk"), f"queue of {value.replace('bdp', ' BDP')}, loaded"
+    return replace(made, name=name, title=f"{base.title}, {said}", source=f"{base.name}, varied")
+
+
 def choose(profiles: Mapping[str, Profile], name: str) -> Profile:
-    """The profile of that name, or of that RTT alone.
+    """The profile of that name, of that RTT alone, or varied as that name says.
 
     Raises
     ------
     LinkError
         With the names there are.
     """
-    profile = profiles.get(name) or rtt_alone(name)
+    profile = profiles.get(name) or rtt_alone(name) or swept(profiles, name)
     if profile is None:
         raise LinkError(
             f"there is no link profile '{name}'",
-            next_step=f"Choose one of: {', '.join(profiles)}; or an RTT alone in ms, like rtt-50.",
+            next_step=f"Choose one of: {', '.join(profiles)}; or an RTT alone in ms, like rtt-50; or 4g-loss-2.",
         )
     return profile
