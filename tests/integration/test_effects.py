@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -22,6 +24,7 @@ import pytest
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import find_kernel, run_attached
 from crosslayer.links import FRAME_BYTES, Profile, load_profiles
+from crosslayer.process import ProcessDied
 from crosslayer.testbed import Testbed, private
 from crosslayer.testbed.effects import LEVELS
 
@@ -107,6 +110,17 @@ def follow(testbed: Testbed, profile: Profile) -> dict[str, Any]:
     return found
 
 
+def killed(testbed: Testbed) -> str:
+    """What is said of a player that was killed."""
+    assert testbed._player is not None
+    os.kill(testbed._player.pid, signal.SIGKILL)
+    try:
+        testbed.set_link(LEO)
+    except ProcessDied as died:
+        return died.what
+    return "nothing"
+
+
 def measure(backend: str) -> dict[str, Any]:
     """All of it, on one backend."""
     with Testbed(backend) as testbed:
@@ -114,6 +128,7 @@ def measure(backend: str) -> dict[str, Any]:
         found |= {name: count(testbed, profile) for name, profile in COUNTED.items()}
         found |= {name: load(testbed, profile) for name, profile in LOADED.items()}
         found |= {name: follow(testbed, profile) for name, profile in TRACED.items()}
+        found["killed"] = killed(testbed)
         return found
 
 
@@ -248,6 +263,10 @@ def test_packets_leave_when_the_trace_has_it(seen: dict[str, Any]) -> None:
     for name in TRACED:
         for way in ("down", "up"):
             assert -0.5 < seen[name][f"trace_late_{way}_ms"] < most_ms
+
+
+def test_a_player_that_dies_is_told(seen: dict[str, Any]) -> None:
+    assert seen["killed"] == "the player of traces ended with status -9"
 
 
 if __name__ == "__main__":
