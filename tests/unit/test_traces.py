@@ -100,8 +100,8 @@ def test_the_delay_follows_the_rtt_and_nobody_overtakes(tmp_path: Path) -> None:
     assert played.leaves_ns(99 * NS, 100) == 114 * NS
     assert played.leaves_ns(101 * NS, 100) == 114 * NS
     assert played.leaves_ns(120 * NS, 100) == 120 * NS
-    played.start(None)
-    assert played.leaves_ns(121 * NS, 100) == 121 * NS
+    before = Way(None, {"at_ns": [0, 5], "extra_ns": [5]})
+    assert before.leaves_ns(121 * NS, 100) == 121 * NS
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ class Simulated:
         assert profile.course is not None
         self._told = traced.as_played(profile.course, profile)
 
-    def play(self, epoch_ns: int | None) -> None:
+    def play(self, epoch_ns: int) -> None:
         self._ways = player.ways(self._told)
         for one in self._ways:
             one.start(epoch_ns)

@@ -260,6 +260,9 @@ class Player(Process):
             network.bridge(ip, _PLAYED)
         client = network.bridge_of(network.CLIENT)
         ports = [_port("trace-near", "player-near", _PLAYED), _port("trace-far", "player-far", client)]
+        for device in ("trace-near", "trace-far"):  # or bridges would send after a cable that is elsewhere by now
+            words = ["ip", "link", "set", device, "type", "bridge_slave", "learning", "off"]
+            subprocess.run(private.command_in(network.LINK, words), check=True)
         control, theirs = socket.socketpair()
         words = [sys.executable, "-I", str(_PLAYER), *map(str, ports)]
         super().__init__(subprocess.Popen, words, private.ROOT / "player.log", stdin=theirs, pass_fds=ports)
@@ -267,21 +270,26 @@ class Player(Process):
         theirs.close()
         for port in ports:
             os.close(port)
-        self._in_use = False
+        self._plugged = client
 
-    def use(self, course: dict[str, Any] | None) -> None:
-        """Have packets of the client go through it, with that course to play; None takes it off the link."""
-        if course is not None:
-            self._tell(course=course)
-        if self._in_use is not (course is not None):
-            self._in_use = course is not None
-            master = _PLAYED if self._in_use else network.bridge_of(network.CLIENT)
-            with private.namespace(network.LINK), IPRoute() as ip:
-                ip.link("set", index=network.index(ip, f"to-{network.CLIENT}"), master=network.index(ip, master))
+    def load(self, course: dict[str, Any]) -> None:
+        """What it is to play from now on."""
+        self._tell(course=course)
 
-    def play(self, epoch_ns: int | None) -> None:
-        """Have the trace begin then, ns since the Unix epoch; None lets packets pass."""
+    def play(self, epoch_ns: int) -> None:
+        """Have the trace begin then, ns since the Unix epoch, and the client's packets go through here."""
         self._tell(play=epoch_ns)
+        self._plug_in(_PLAYED)
+
+    def stand_aside(self) -> None:
+        """Have the client's packets pass by, so that the link is as it is without a trace."""
+        self._plug_in(network.bridge_of(network.CLIENT))
+
+    def _plug_in(self, bridge: str) -> None:
+        if bridge != self._plugged:
+            with private.namespace(network.LINK), IPRoute() as ip:
+                ip.link("set", index=network.index(ip, f"to-{network.CLIENT}"), master=network.index(ip, bridge))
+            self._plugged = bridge
 
     def _tell(self, **words: Any) -> None:
         assert self._control is not None

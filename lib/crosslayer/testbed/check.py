@@ -287,7 +287,7 @@ def check(
     """Measure the link as it is, with `rates` those too (up to 0.5 s each on slow links), and judge it by its profile.
 
     `delays_ms` are the netem delays that are configured, towards client and server. `playing` is the trace of a link
-    that has one: all else is looked at while packets pass, then the trace while it plays.
+    that has one: all else is looked at while its player stands aside, then the trace while it plays.
     """
     when = time.time()
     samples = prober.rtt_samples_ms(profile.rtt_ms, interval_s=effects.spacing_s(profile, PROBE_INTERVAL_S))

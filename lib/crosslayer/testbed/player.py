@@ -2,8 +2,8 @@
 
 Run as a file of its own, beside nothing but the standard library: `player.py NEAR FAR`, two packet sockets that it
 inherits, the first towards the client. Standard input is a socket that says what to do, a line of JSON each, answered
-by `ok`: {"course": {"down": ..., "up": ..., "delay": ...}}, {"play": NS}: the trace began then, in ns since the Unix
-epoch; {"play": null}: let everything through.
+by `ok`: {"course": {"down": ..., "up": ..., "delay": ...}}, and {"play": NS}: the trace began then, in ns since the
+Unix epoch. Before that packets pass.
 
 When a packet is to leave is known when it comes, by the kernel's stamp of its arrival, so a late wake-up moves one
 packet and none after it.
@@ -53,10 +53,11 @@ class Way:
         self._line, self._delay = line, delay
         self._leaving: deque[int] = deque()
         self._ready, self._left = 0, 0
-        self.start(None)
+        self._epoch: int | None = None
+        self._done = 0.0
 
-    def start(self, epoch_ns: int | None) -> None:
-        """The trace began at that time; None: packets pass."""
+    def start(self, epoch_ns: int) -> None:
+        """The trace began at that time; before the first call packets pass."""
         self._epoch = epoch_ns
         self._done = 0.0
         self._leaving.clear()

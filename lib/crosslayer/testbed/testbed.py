@@ -97,10 +97,10 @@ class Testbed:
         """
         self.raise_if_dead()
         self.profile = profile
-        course = profile.course
-        if course is not None or self._player is not None:
+        self._stand_aside()
+        if (course := profile.course) is not None:
             self._player = self._player or backends.Player()
-            self._player.use(None if course is None else as_played(course, profile))
+            self._player.load(as_played(course, profile))
         if profile.name in self._delays:
             self._apply(self._delays[profile.name])
         else:
@@ -120,8 +120,8 @@ class Testbed:
         assert self.profile is not None
         self.raise_if_dead()
         delays_ms, playing = self._delays[self.profile.name], None
+        self._stand_aside()
         if self.profile.trace is not None and self._player is not None:
-            self._player.play(None)
             playing = Playing(self._trace_offset_ms, self._player.play)
         self._checks.append(
             check(self._prober, self.profile, self.backend.name, delays_ms, rates=rates, playing=playing)
@@ -219,7 +219,12 @@ class Testbed:
         taken, self._checks = self._checks, []
         return taken
 
+    def _stand_aside(self) -> None:
+        if self._player is not None:
+            self._player.stand_aside()
+
     def _calibrate(self, profile: Profile) -> None:
+        self._stand_aside()
         half = profile.rtt_ms / 2
         self._delays[profile.name] = (half, half)
         if profile.rtt_ms:

@@ -39,8 +39,8 @@ class Playing:
 
     offset_ms: float
     """Where in it a look begins."""
-    play: Callable[[int | None], None]
-    """Has it begin at a time, ns since the Unix epoch; None: packets pass."""
+    play: Callable[[int], None]
+    """Has it begin at a time, ns since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,7 @@ def look(prober: Pacing, profile: Profile, playing: Playing, delays_ms: tuple[fl
     course, seen, faults = profile.course, Seen(), []
     assert course is not None
     told = as_played(course, profile)
+    playing.play(time.time_ns())  # the player takes its place in the link, which takes a while
     exact = not (profile.loss_percent or profile.jitter_ms or profile.reorder_percent)
     for name, line, before_ms, after_ms in (
         ("down", course.down, delays_ms[0], 0.0),
@@ -103,7 +104,6 @@ def look(prober: Pacing, profile: Profile, playing: Playing, delays_ms: tuple[fl
             seen.late_ms[name] = statistics.quantiles(late, n=100, method="inclusive")[-1]
             if abs(middle := statistics.median(late)) > _LATE_MS:
                 faults.append(f"{name}link: packets leave {middle:.2f} ms after the trace's time")
-    playing.play(None)
     return seen, faults
 
 
