@@ -305,10 +305,12 @@ def test_head_of_line_blocking_is_what_those_behind_wait_for() -> None:
 
 
 def coalesced(spared_rtts: float) -> Inputs:
+    """Loads on one connection take that much less; of each kind the last lost its early data, which counts."""
     rows = [
         row("path-quality", link, number)
         | mode.columns
-        | {"page_ms": RTT_MS[link] * (6.0 - (place == 1) * spared_rtts)}
+        | {"page_ms": RTT_MS[link] * (6.0 - (place == 1) * spared_rtts), "session_resumed": True}
+        | {"error": "no early data" if number == ROUNDS - 1 else None}
         for link in ("4g-loss-0", "4g-loss-5")
         for pair in PAIRS.values()
         for place, mode in enumerate(pair)
@@ -321,6 +323,7 @@ def test_coalescing_spares_what_two_connections_take_longer() -> None:
     frame = FIGURES["path-coalescing"].data(coalesced(1.0))
     assert frame["median"].to_list() == pytest.approx([1.0] * frame.height)
     assert set(frame["measure"]) == {"median", "P95"}  # too few loads for a 99th percentile
+    assert set(frame["n"]) == {ROUNDS}
     assert "Nowhere does it cost time" in str(draw(FIGURES["path-coalescing"], coalesced(1.0), "").verdict)
     said = str(draw(FIGURES["path-coalescing"], coalesced(-1.0), "").verdict)
     assert "It costs time for certain at 0 % loss, 5 % loss" in said

@@ -132,10 +132,15 @@ def coalescing_data(inputs: Inputs) -> pl.DataFrame:
     """
     modes = {mode.name: mode.columns for pair in PAIRS.values() for mode in pair}
     names = pl.LazyFrame([columns | {"mode": name} for name, columns in modes.items()])
-    loads = metrics.resolved_loads(inputs.resolved_loads).join(names, on=names.collect_schema().names()[:-1])
-    loads = metrics.in_rtts(
-        loads.filter(pl.col("link").is_in([link for link in inputs.links if sweep(link)])), inputs.rtts, ["page_ms"]
+    # Early data whose flight was lost is none for the server, and an error; here it is what that costs.
+    late = inputs.resolved_loads.filter(
+        pl.col("error").is_not_null(), pl.col("session_resumed"), pl.col("page_ms").is_not_null()
     )
+    rows = pl.concat([metrics.resolved_loads(inputs.resolved_loads), late])
+    loads = rows.filter(pl.col("link").is_in([link for link in inputs.links if sweep(link)])).join(
+        names, on=names.collect_schema().names()[:-1]
+    )
+    loads = metrics.in_rtts(loads, inputs.rtts, ["page_ms"])
     return _finished(
         [
             metrics.quantile_differences(
