@@ -163,7 +163,7 @@ def _dots(shown: pl.DataFrame, looks: dict[str, Look], title: str, columns: str,
     x, y = alt.X("median:Q", title=title, scale=scale), marks.rows("condition", conditions)
     look = marks.by("series", looks, "color", "shape", "offset", columns=len(looks))
     tooltip = marks.tips("condition", "series", "measure", value="RTTs", digits=".2f", counted="observations")
-    base = alt.Chart(width=(TEXT_WIDTH - 150) // max(len(order), 1), height=alt.Step(9 + 5 * len(looks)))
+    base = alt.Chart(width=(TEXT_WIDTH - 150) // max(len(order), 1), height=alt.Step(11))
     layers = [*([] if log else [marks.line_at(base, x=0)]), *marks.intervals(base, x, y, tooltip, look)]
     chart: AnyChart = marks.multiples(layers, column=marks.across(columns, order), spacing=12)
     chart.data = shown
