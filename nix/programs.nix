@@ -23,7 +23,7 @@ let
     mkdir --parents "$out"/{build,data,emulation}
     ln --symbolic ${sources.specifications}/sites "$out"
     ln --symbolic ${sources.specifications}/data/published "$out/data"
-    ln --symbolic ${sources.specifications}/emulation/profiles.toml "$out/emulation"
+    ln --symbolic ${sources.specifications}/emulation/{profiles.toml,traces} "$out/emulation"
     ln --symbolic ${
       lib.concatMapStringsSep " " lib.getExe [
         go.guest

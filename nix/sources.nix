@@ -28,6 +28,7 @@ in
   specifications = from ../. [
     ../data/published
     ../emulation/profiles.toml
+    ../emulation/traces
     ../sites
   ];
 

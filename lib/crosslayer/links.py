@@ -20,6 +20,7 @@ from msgspec import Meta
 from crosslayer import places
 from crosslayer.checked import FieldError, checked, read_toml
 from crosslayer.errors import CrosslayerError
+from crosslayer.traces import Course, Trace, from_words
 
 FRAME_BYTES = 1514
 """A full Ethernet frame as netem counts it: 1500 bytes of IP and the 14-byte header."""
@@ -33,6 +34,7 @@ _CODEL_FRAMES = 1.5
 """Target of fq_codel in frames, where that is more than its 5 ms: RFC 8290, section 5.2.1, asks for one at least."""
 _CODEL_TARGET_MS = 5.0
 _RTT_ALONE = re.compile(r"rtt-(\d{1,4}(?:\.\d+)?)")
+_SWEPT = re.compile(r"(.+)-(?:(loss|rtt|jitter)-(\d{1,4}(?:\.\d+)?)|(queue)-(\d{1,3}bdp|fifo|fq_codel|cake))")
 
 Distribution = Literal["normal", "pareto", "paretonormal"]
 Amount = Annotated[float, Meta(ge=0)]
@@ -174,6 +176,8 @@ class Profile:
     cross_mbit: Rate | None = None
     """Of paced cross-traffic, Mbit/s; half of the rate where it is not said."""
     cross_direction: Literal["down", "up"] = "down"
+    trace: Trace | None = None
+    """What its rates and RTT do over time; `queue_packets` wait at a rate of a trace, and `rtt_ms` is the least RTT."""
     source: str = ""
     """Where the values are from."""
 
@@ -200,6 +204,21 @@ class Profile:
             raise FieldError("has no jitter to distribute", key="jitter_distribution", next_step="Give jitter_ms too.")
         if self.reorder_percent and not self.rtt_ms:
             raise FieldError("needs a delay to overtake", key="reorder_percent", next_step="Give an rtt_ms above 0.")
+        if (course := self.course) is not None:
+            for key, line, rate in (
+                ("download_mbit", course.down, self.download_mbit),
+                ("upload_mbit", course.up, self.upload_mbit),
+            ):
+                if line is not None and rate is not None:
+                    raise FieldError("is the trace's to say", key=key, next_step="Leave it out.")
+            if not self.rtt_ms or (course.least_rtt_ms is not None and course.least_rtt_ms < self.rtt_ms):
+                least = f"at most {course.least_rtt_ms:g}" if course.least_rtt_ms else "an RTT above 0"
+                raise FieldError("is the least RTT of the trace", key="rtt_ms", next_step=f"Give {least}, or none.")
+
+    @property
+    def course(self) -> Course | None:
+        """What its trace has it do; None for a link that stays as it is."""
+        return None if self.trace is None else self.trace.course()
 
     @property
     def shaped(self) -> bool:
@@ -211,6 +230,7 @@ class Profile:
             or self.jitter_ms
             or self.loss_percent
             or self.reorder_percent
+            or self.trace
         )
 
     @property
@@ -332,7 +352,7 @@ def load_profiles(path: Path | None = None) -> dict[str, Profile]:
     """
     path = path or find_profiles_file()
     tables = read_toml(path, LinkError, "Work in a checkout, or set CROSSLAYER_PROFILES to a profiles.toml.")
-    return {name: _profile(table, name, f"{path}, profile '{name}'") for name, table in tables.items()}
+    return {name: _profile(table, name, path) for name, table in tables.items()}
 
 
 def own_profiles(path: Path) -> dict[str, Profile]:
@@ -349,19 +369,31 @@ def own_profiles(path: Path) -> dict[str, Profile]:
     return own
 
 
-def _profile(table: object, name: str, where: str) -> Profile:
+def _profile(table: object, name: str, path: Path) -> Profile:
+    where, explained = f"{path}, profile '{name}'", "emulation/profiles.toml explains every key at its head."
+    if isinstance(table, dict) and isinstance(table.get("trace"), dict):
+        found = checked(table["trace"], Trace, where=f"{where}, trace", error=LinkError, next_step=explained).at(
+            path.parent
+        )
+        table = _least(found) | table | {"trace": found}
     profile = checked(
         {"name": name, **table} if isinstance(table, dict) else table,
         Profile,
         where=where,
         error=LinkError,
-        next_step="emulation/profiles.toml explains every key at its head.",
+        next_step=explained,
     )
     if profile.name != name:
         raise LinkError(
             f"is {profile.name!r}", where=f"{where}, key 'name'", next_step=f"Leave it out: [{name}] names it."
         )
     return profile
+
+
+def _least(trace: Trace) -> dict[str, float]:
+    """The RTT of a link whose trace has RTTs."""
+    least = trace.course().least_rtt_ms
+    return {} if least is None else {"rtt_ms": least}
 
 
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%?")
@@ -377,6 +409,7 @@ def varied(
     jitter: str | None = None,
     queue: str | None = None,
     cross: str | None = None,
+    trace: str | None = None,
 ) -> Profile:
     """A profile with effects of one's own, in the words of the command line; its name tells them.
 
@@ -390,11 +423,15 @@ def varied(
         `10bdp`, `100` packets, `fifo`, `fq_codel` or `cake`.
     cross
         `bulk`, `paced`, `paced:20` (Mbit/s); upwards with `,up`.
+    trace
+        `FILE.down` or `FILE.down,FILE.up`, Mahimahi's; `FILE.csv`, steps. It takes the place of the link's own values.
 
     Raises
     ------
     LinkError
         For a word that is none of these, or an effect that the link cannot have.
+    TraceError
+        For a file that is no trace.
     """
     values: dict[str, Any] = {}
     if loss is not None:
@@ -422,15 +459,21 @@ def varied(
             )
         values |= {"cross_traffic": told[1], "cross_mbit": told[2] and float(told[2])}
         values["cross_direction"] = told[3] or "down"
+    if trace is not None:
+        values["trace"] = found_trace = from_words(trace)
+        course = found_trace.course()
+        values |= _least(found_trace)
+        values |= {"download_mbit": None} if course.down else {}
+        values |= {"upload_mbit": None} if course.up else {}
+        trace = "+".join(Path(word).name for word in trace.split(","))
     if not values:
         return profile
+    given = (loss, jitter, queue, cross, trace)
     known = {name: getattr(profile, name) for name in profile.__slots__}
-    said = [f"{option} {word}" for option, word in zip(_OPTIONS, (loss, jitter, queue, cross), strict=True) if word]
+    said = [f"{option} {word}" for option, word in zip(_OPTIONS, given, strict=True) if word]
     title = f"{profile.title}, {', '.join(said)}"
     return checked(
-        known
-        | values
-        | {"name": f"{profile.name}+{'+'.join(w for w in (loss, jitter, queue, cross) if w)}", "title": title},
+        known | values | {"name": f"{profile.name}+{'+'.join(word for word in given if word)}", "title": title},
         Profile,
         where=f"link {profile.name} with {', '.join(said)}",
         error=LinkError,
@@ -438,7 +481,7 @@ def varied(
     )
 
 
-_OPTIONS: Final = ("loss", "jitter", "queue", "with")
+_OPTIONS: Final = ("loss", "jitter", "queue", "with", "trace")
 
 
 def _number(pattern: re.Pattern[str], word: str, option: str, expected: str) -> float:
@@ -455,18 +498,53 @@ def rtt_alone(name: str) -> Profile | None:
     return Profile(name, float(found[1]), f"RTT {found[1]} ms", source="an RTT alone")
 
 
+def sweep(name: str) -> tuple[str, str, str] | None:
+    """Link, what is varied of it and its value, as `4g-loss-2` says them; None for names that say nothing of the kind.
+
+    `loss`, percent in each direction; `rtt`, ms; `jitter`, ms, normal and in order; `queue`, its length (`10bdp`) or
+    discipline while a TCP download fills it.
+    """
+    found = _SWEPT.fullmatch(name)
+    return None if found is None else (found[1], found[2] or found[4], found[3] or found[5])
+
+
+def swept(profiles: Mapping[str, Profile], name: str) -> Profile | None:
+    """The link that such a name describes; None for other names.
+
+    Raises
+    ------
+    LinkError
+        For a link that cannot be varied so.
+    """
+    told = sweep(name)
+    base = told and (profiles.get(told[0]) or swept(profiles, told[0]))
+    if not told or base is None:
+        return None
+    _, kind, value = told
+    match kind:
+        case "loss":
+            made, said = varied(base, loss=f"{value}%"), f"{float(value):g} % loss"
+        case "rtt":
+            made, said = replace(base, rtt_ms=float(value)), f"RTT {float(value):g} ms"
+        case "jitter":
+            made, said = varied(base, jitter=f"{value}ms,normal,ordered"), f"jitter {float(value):g} ms"
+        case _:
+            made, said = varied(base, queue=value, cross="bulk"), f"queue of {value.replace('bdp', ' BDP')}, loaded"
+    return replace(made, name=name, title=f"{base.title}, {said}", source=f"{base.name}, varied")
+
+
 def choose(profiles: Mapping[str, Profile], name: str) -> Profile:
-    """The profile of that name, or of that RTT alone.
+    """The profile of that name, of that RTT alone, or varied as that name says.
 
     Raises
     ------
     LinkError
         With the names there are.
     """
-    profile = profiles.get(name) or rtt_alone(name)
+    profile = profiles.get(name) or rtt_alone(name) or swept(profiles, name)
     if profile is None:
         raise LinkError(
             f"there is no link profile '{name}'",
-            next_step=f"Choose one of: {', '.join(profiles)}; or an RTT alone in ms, like rtt-50.",
+            next_step=f"Choose one of: {', '.join(profiles)}; or an RTT alone in ms, like rtt-50; or 4g-loss-2.",
         )
     return profile

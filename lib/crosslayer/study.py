@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from crosslayer.campaign.plan import NoOptions, Plan
-from crosslayer.links import Profile, load_profiles, rtt_alone
+from crosslayer.links import Profile, load_profiles, rtt_alone, swept
 
 if TYPE_CHECKING:
     from crosslayer.campaign.measurer import Measurer
@@ -78,8 +78,9 @@ class Study:
 
     def profiles(self, plan: Plan) -> Mapping[str, Profile]:
         """Every link that a plan may name, by name."""
-        known = load_profiles() | {name: alone for name in plan.links if (alone := rtt_alone(name))}
-        return {**known, **self.own_links(plan)}
+        known = load_profiles()
+        told = {name: made for name in plan.links if (made := rtt_alone(name) or swept(known, name))}
+        return {**known, **told, **self.own_links(plan)}
 
     @property
     def measurer(self) -> type[Measurer]:

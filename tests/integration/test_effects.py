@@ -1,4 +1,4 @@
-"""Loss, jitter, queues and cross-traffic of the link are those asked for, counted over 20,000 packets.
+"""Loss, jitter, queues, cross-traffic and traces of the link are those asked for, counted over 20,000 packets.
 
 Measured once a backend, by this file run as a program in private namespaces; the tests read what it printed. In the
 guest by the virtual clock here, where packets cost no time; over the User-Mode Linux wire in tests/long.
@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import find_kernel, run_attached
-from crosslayer.links import Profile
+from crosslayer.links import FRAME_BYTES, Profile, load_profiles
+from crosslayer.process import ProcessDied
 from crosslayer.testbed import Testbed, private
 from crosslayer.testbed.effects import LEVELS
 
@@ -37,6 +41,13 @@ SHORT = Profile("short", **_RATES, queue_bdp=1, cross_traffic="paced", cross_mbi
 FQ_CODEL = Profile("fq_codel", **_RATES, queue="fq_codel", cross_traffic="bulk")
 CAKE = Profile("cake", **_RATES, queue="cake", cross_traffic="bulk")
 UPWARDS = Profile("upwards", **_RATES, queue_bdp=10, cross_traffic="bulk", cross_direction="up")
+CELLULAR = load_profiles()["cellular"]
+LEO = load_profiles()["leo"]
+TRACED = {link.name: link for link in (CELLULAR, LEO)}
+_TRACES = Path(__file__).parents[2] / "emulation" / "traces"
+BEGINS_MS = {"cellular": 2500.0, "leo": 13_500.0}
+"""Before a gap of 0.3 s, and before a handover."""
+FOLLOWED_MS, _WINDOW_MS = 2000, 200
 COUNTED = {link.name: link for link in (RANDOM, BURSTS, ORDERED, OVERTAKING)}
 LOADED = {link.name: link for link in (FIFO, SHORT, FQ_CODEL, CAKE, UPWARDS)}
 
@@ -69,12 +80,55 @@ def load(testbed: Testbed, profile: Profile) -> dict[str, Any]:
     return asdict(check) | {"verdict": check.verdict, "mbit": cross.mbit, "beside_ms": statistics.median(samples)}
 
 
+def follow(testbed: Testbed, profile: Profile) -> dict[str, Any]:
+    """What comes through a trace in each window while more is offered than it lets through, and small packets' delay.
+
+    Times are those of the trace, of what arrives at the player's end of the link.
+    """
+    offset_ms = BEGINS_MS[profile.name]
+    testbed.begin_trace_at(offset_ms)
+    check = testbed.set_link(profile)
+    prober, found = testbed._prober, asdict(check) | {"verdict": check.verdict}
+    down_ms, up_ms = (delay for delay in testbed._delays[profile.name])
+    for way, mbit, before_ms, after_ms in (("down", 90, down_ms, 0.0), ("up", 14, 0.0, up_ms)):
+        rate = mbit if profile is LEO else {"down": 20, "up": 8}[way]
+        frames = int(rate * 1e3 * FOLLOWED_MS / 8 / FRAME_BYTES)
+        testbed.rewind()
+        begin_ns = time.time_ns()
+        gap_ns = FOLLOWED_MS * 1e6 / frames
+        _sent, arrived = prober.paced(way, [begin_ns + round(n * gap_ns) for n in range(frames)], FRAME_BYTES)
+        windows: Counter[int] = Counter()
+        for when in arrived.values():
+            windows[int((when - begin_ns) / 1e6 - after_ms) // _WINDOW_MS] += 1
+        found[f"frames_{way}"] = [windows[number] for number in range(FOLLOWED_MS // _WINDOW_MS)]
+        testbed.rewind()
+        begin_ns = time.time_ns()
+        sent, arrived = prober.paced(way, [begin_ns + n * 5_000_000 for n in range(FOLLOWED_MS // 5)], 64)
+        found[f"delays_{way}"] = [
+            ((sent[n] - begin_ns) / 1e6 + offset_ms + before_ms, (arrived[n] - sent[n]) / 1e6) for n in sorted(arrived)
+        ]
+    return found
+
+
+def killed(testbed: Testbed) -> str:
+    """What is said of a player that was killed."""
+    assert testbed._player is not None
+    os.kill(testbed._player.pid, signal.SIGKILL)
+    try:
+        testbed.set_link(LEO)
+    except ProcessDied as died:
+        return died.what
+    return "nothing"
+
+
 def measure(backend: str) -> dict[str, Any]:
     """All of it, on one backend."""
     with Testbed(backend) as testbed:
         found: dict[str, Any] = {"backend": testbed.backend.name}
         found |= {name: count(testbed, profile) for name, profile in COUNTED.items()}
         found |= {name: load(testbed, profile) for name, profile in LOADED.items()}
+        found |= {name: follow(testbed, profile) for name, profile in TRACED.items()}
+        found["killed"] = killed(testbed)
         return found
 
 
@@ -98,7 +152,7 @@ def seen() -> dict[str, Any]:
     return run("netem", "virtual")
 
 
-@pytest.mark.parametrize("name", [*COUNTED, *LOADED])
+@pytest.mark.parametrize("name", [*COUNTED, *LOADED, *TRACED])
 def test_the_link_proves_itself(seen: dict[str, Any], name: str) -> None:
     assert seen[name]["verdict"] == "pass"
 
@@ -168,6 +222,51 @@ def test_cross_traffic_has_what_the_link_gives(seen: dict[str, Any]) -> None:
     for name in ("fifo", "fq_codel", "cake"):
         assert seen[name]["mbit"] == pytest.approx(20, rel=0.15)
     assert seen["upwards"]["mbit"] == pytest.approx(5, rel=0.2)
+
+
+@pytest.mark.parametrize("way", ["down", "up"])
+def test_what_comes_through_is_within_a_twentieth_of_mahimahis_file(seen: dict[str, Any], way: str) -> None:
+    """Counted by the lines of the file, in windows of 0.2 s."""
+    times = [int(line) for line in (_TRACES / f"cellular.{way}").read_text(encoding="ascii").splitlines()]
+    begin = BEGINS_MS["cellular"]
+    frames = seen["cellular"][f"frames_{way}"]
+    told = [
+        sum(begin + n * _WINDOW_MS < time <= begin + (n + 1) * _WINDOW_MS for time in times) for n in range(len(frames))
+    ]
+    assert 0 in told[1:-1]  # the gap
+    for window in range(1, len(frames) - 1):
+        assert frames[window] == pytest.approx(told[window], rel=0.05, abs=1), window
+    assert sum(frames[1:-1]) == pytest.approx(sum(told[1:-1]), rel=0.01, abs=1)
+
+
+@pytest.mark.parametrize(("way", "mbit"), [("down", 80), ("up", 12)])
+def test_nothing_comes_through_in_a_handover_and_what_waited_comes_after_it(
+    seen: dict[str, Any], way: str, mbit: float
+) -> None:
+    frames = seen["leo"][f"frames_{way}"]
+    full = mbit * 1e3 * _WINDOW_MS / 8 / FRAME_BYTES
+    for window in range(1, len(frames) - 1):  # the handover is from 14,960 ms on, that is in the eighth
+        part = 0.8 if window == 7 else 1.0
+        assert frames[window] == pytest.approx(part * full, rel=0.05), window
+    rtts = {True: LEO.course.rtts[0][1], False: LEO.course.rtts[2][1]}  # type: ignore[union-attr]
+    delays = seen["leo"][f"delays_{way}"]
+    for before, rtt_ms in rtts.items():
+        some = [delay for at_ms, delay in delays if (at_ms < 14_900 if before else at_ms > 15_010)]
+        assert statistics.median(some) == pytest.approx(rtt_ms / 2, abs=0.5)
+    held = [delay for at_ms, delay in delays if 14_900 < at_ms < 15_010]
+    assert max(held) == pytest.approx(rtts[True] / 2 + 40, abs=6)  # a probe every 5 ms
+
+
+def test_packets_leave_when_the_trace_has_it(seen: dict[str, Any]) -> None:
+    """By a clock that computing does not move, to a hundredth of a ms or so."""
+    most_ms = 0.1 if seen["backend"] == "netem" else 20.0
+    for name in TRACED:
+        for way in ("down", "up"):
+            assert -0.5 < seen[name][f"trace_late_{way}_ms"] < most_ms
+
+
+def test_a_player_that_dies_is_told(seen: dict[str, Any]) -> None:
+    assert seen["killed"] == "the player of traces ended with status -9"
 
 
 if __name__ == "__main__":

@@ -69,6 +69,24 @@ def test_ping_takes_the_profiles_rtt(crosslayer: Run, name: str) -> None:
     assert average >= minimum
 
 
+def test_a_trace_begins_with_the_command(crosslayer: Run) -> None:
+    """Its first RTT, not the least, which is what packets have while the link is checked."""
+    trace = Path(__file__).parents[2] / "emulation" / "traces" / "leo.csv"
+    rtt_ms = float(trace.read_text(encoding="ascii").splitlines()[1].split(",")[1])
+    ping = ["ping", "-q", "-i", "0.05", "-c", "40", "-s", "16", "$CROSSLAYER_SERVER"]
+    done = crosslayer("link", "fiber", "--trace", str(trace), "--no-server", "--", *ping)
+    assert done.returncode == 0, done.stderr
+    minimum = float(done.stdout.strip().splitlines()[-1].split("=")[1].split("/")[0])
+    assert minimum == pytest.approx(rtt_ms, rel=0.03, abs=0.3)
+
+
+def test_a_trace_that_is_none_is_one_line(crosslayer: Run) -> None:
+    done = crosslayer("link", "fiber", "--trace", str(Path(__file__)), "--no-server", "--", "true")
+    assert done.returncode == 1
+    assert "test_link.py, line 1: is " in done.stderr
+    assert "the ms of an opportunity" in done.stderr
+
+
 def test_exit_status_environment_and_resolver(crosslayer: Run) -> None:
     script = "cat /etc/resolv.conf; echo server $CROSSLAYER_SERVER; head -1 $CROSSLAYER_CA; exit 7"
     done = crosslayer("link", "local", "--", "sh", "-c", script)

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from crosslayer.links import FRAME_BYTES, LinkError, Profile, choose, load_profiles, rtt_alone
 from crosslayer.testbed import check
+
+
+def test_a_name_varies_one_thing_of_a_link() -> None:
+    known = load_profiles()
+    assert choose(known, "4g-loss-2") == replace(
+        known["4g"], name="4g-loss-2", title="4G, 2 % loss", loss_percent=2.0, source="4g, varied"
+    )
+    assert choose(known, "4g-rtt-300").rtt_ms == 300
+    jittery = choose(known, "dsl-jitter-20")
+    assert (jittery.jitter_ms, jittery.jitter_distribution, jittery.jitter_reorders) == (20, "normal", False)
+    loaded = choose(known, "4g-loss-1-queue-10bdp")
+    assert (loaded.loss_percent, loaded.queue_bdp, loaded.cross_traffic) == (1, 10, "bulk")
+    assert loaded.title == "4G, 1 % loss, queue of 10 BDP, loaded"
+    assert choose(known, "4g-queue-cake").queue == "cake"
+    for name in ("nothing-loss-2", "4g-loss-", "4g-queue-red", "4g-colour-2"):
+        with pytest.raises(LinkError, match="no link profile"):
+            choose(known, name)
+    with pytest.raises(LinkError, match="at most 100"):
+        choose(known, "4g-loss-101")
 
 
 def test_paper_links_have_the_authors_values() -> None:

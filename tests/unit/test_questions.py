@@ -13,8 +13,11 @@ from crosslayer import metrics, published
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES
+from crosslayer.studies.path_quality.visits import PAIRS
 
 RTT_MS = {"fiber": 14.77, "dsl": 42.36, "dsl-uplink-x4": 42.36, "4g": 91.85, "4g-loss-0": 91.85, "4g-loss-5": 91.85}
+SWEPT = {"4g-rtt-20": 20.0, "4g-jitter-20": 91.85, "4g-queue-10bdp": 91.85}
+RTT_MS |= SWEPT
 UP_MBIT = {
     "fiber": 109.1,
     "dsl": 0.842152,
@@ -22,6 +25,7 @@ UP_MBIT = {
     "4g": 21.18,
     "4g-loss-0": 21.18,
     "4g-loss-5": 21.18,
+    **dict.fromkeys(SWEPT, 21.18),
 }
 FIGURES = {figure.name: figure for study in STUDIES.values() for figure in study.figures}
 QUESTIONS = {
@@ -32,6 +36,7 @@ QUESTIONS = {
     "one-connection": "one-connection-worth",
     "gateway": "gateway-worth",
     "loss": "loss-early-data",
+    "path-quality": "path-early-data",
 }
 ROUNDS = 30
 
@@ -48,7 +53,7 @@ def inputs(links: list[str], **tables: list[dict[str, Any]]) -> Inputs:
     ]
     made = {
         name: table(name, tables.get(name, []))
-        for name in ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads")
+        for name in ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads", "paced_queries")
     }
     return Inputs(
         **made, link_checks=table("link_checks", checks), published=published.load(), links=tuple(links), pages=("p",)
@@ -235,6 +240,93 @@ def test_a_lost_first_flight_is_what_early_data_costs() -> None:
     assert saved["median"] == pytest.approx(2 + 1000 / RTT_MS["4g"] - 14, abs=0.01)
     said = draw(FIGURES["loss-early-data"], lookups(20), "").verdict
     assert "DoQ: median up to 5 %, by 1.000 [1.000, 1.000] RTT there, 95th percentile up to 0 %" in str(said)
+
+
+def swept_lookups(queue_rtts: float) -> Inputs:
+    """A full handshake takes 2 RTT and early data 1; in a full queue that much more or less."""
+    rows = [
+        row("path-quality", link, number)
+        | {"protocol": protocol, "resumption": resumption, "variant": "main", "warming": False}
+        | {"session_resumed": True, "early_data_accepted": True}
+        | {"total_ms": RTT_MS[link] * (1.0 + (resumption == "none") * (queue_rtts if "queue" in link else 1.0))}
+        for link in SWEPT
+        for protocol in ("DoQ", "DoH3")
+        for resumption in ("none", "early-data")
+        for number in range(100)
+    ]
+    return inputs(list(SWEPT), dns_exchanges=rows)
+
+
+def test_early_data_pays_where_the_whole_interval_does() -> None:
+    frame = FIGURES["path-early-data"].data(swept_lookups(-0.5))
+    assert list(frame["condition"].unique(maintain_order=True)) == ["RTT 20 ms", "jitter 20 ms", "loaded, 10 BDP"]
+    assert set(frame["measure"]) == {"median", "P95", "P99"}
+    assert frame.filter(condition="RTT 20 ms")["median"].to_list() == pytest.approx([1.0] * 6)
+    said = str(draw(FIGURES["path-early-data"], swept_lookups(-0.5), "").verdict)
+    assert "DoQ at the median but for loaded, 10 BDP, from -0.50" in said
+    said = str(draw(FIGURES["path-early-data"], swept_lookups(11.0), "").verdict)
+    assert "HTTP/3 at the 99th percentile everywhere, from 1.00" in said
+
+
+def shared_queries(blocked: int) -> Inputs:
+    """Of a hundred queries over DoT and DoH so many wait for one that was lost; over DoQ and DoH3 that one."""
+    rows = [
+        row("path-quality", link, number)
+        | {
+            "page": None,
+            "protocol": protocol,
+            "connection": "kept",
+            "client": 0,
+            "number": query,
+            "warming": query == 0,
+        }
+        | {"response_ms": RTT_MS[link] * (3.0 if link == "4g-loss-5" and 0 < query <= late else 1.0)}
+        for link in ("4g-loss-0", "4g-loss-5")
+        for protocol, late in (("DoT", blocked), ("DoH", blocked), ("DoQ", 1), ("DoH3", 1))
+        for number in range(ROUNDS)
+        for query in range(101)
+    ]
+    return inputs(["4g-loss-0", "4g-loss-5"], paced_queries=rows)
+
+
+def test_head_of_line_blocking_is_what_those_behind_wait_for() -> None:
+    frame = FIGURES["path-shared"].data(shared_queries(8))
+    late = {
+        found["series"]: found
+        for found in frame.filter(measure="later than 1.5 RTT (%)", condition="5 % loss").iter_rows(named=True)
+    }
+    assert (late["DoT"]["median"], late["DoQ"]["median"]) == (8.0, 1.0)
+    cost = frame.filter(source="in line", series="DoT", measure="P95", condition="5 % loss").row(0, named=True)
+    assert cost["median"] == pytest.approx(2.0)
+    said = str(draw(FIGURES["path-shared"], shared_queries(8), "").verdict)
+    assert "DoT beside DoQ: 0 % loss: nothing; late 0.0 % against 0.0 %" in said
+    assert "5 % loss: 2.000 [2.000, 2.000] RTT at the 95th percentile" in said
+    assert "late 8.0 % against 1.0 %" in said
+
+
+def coalesced(spared_rtts: float) -> Inputs:
+    """Loads on one connection take that much less; of each kind the last lost its early data, which counts."""
+    rows = [
+        row("path-quality", link, number)
+        | mode.columns
+        | {"page_ms": RTT_MS[link] * (6.0 - (place == 1) * spared_rtts), "session_resumed": True}
+        | {"error": "no early data" if number == ROUNDS - 1 else None}
+        for link in ("4g-loss-0", "4g-loss-5")
+        for pair in PAIRS.values()
+        for place, mode in enumerate(pair)
+        for number in range(ROUNDS)
+    ]
+    return inputs(["4g-loss-0", "4g-loss-5"], resolved_loads=rows)
+
+
+def test_coalescing_spares_what_two_connections_take_longer() -> None:
+    frame = FIGURES["path-coalescing"].data(coalesced(1.0))
+    assert frame["median"].to_list() == pytest.approx([1.0] * frame.height)
+    assert set(frame["measure"]) == {"median", "P95"}  # too few loads for a 99th percentile
+    assert set(frame["n"]) == {ROUNDS}
+    assert "Nowhere does it cost time" in str(draw(FIGURES["path-coalescing"], coalesced(1.0), "").verdict)
+    said = str(draw(FIGURES["path-coalescing"], coalesced(-1.0), "").verdict)
+    assert "It costs time for certain at 0 % loss, 5 % loss" in said
 
 
 @pytest.mark.parametrize("study", QUESTIONS)

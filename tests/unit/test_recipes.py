@@ -29,7 +29,7 @@ def tree(tmp_path: Path) -> Path:
     copy = tmp_path / "tree"
     for part in ("lib", "sites", "data/published", "data/raw/key-share", "notebooks"):
         shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "emulation").mkdir()
+    shutil.copytree(ROOT / "emulation" / "traces", copy / "emulation" / "traces")
     shutil.copy(ROOT / "emulation" / "profiles.toml", copy / "emulation")
     return copy
 

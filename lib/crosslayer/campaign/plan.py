@@ -82,6 +82,10 @@ class Plan:
         """The conditions of one round of one cell in the order drawn for it, the same after a resume."""
         return self._draw(round_number, cell.link, cell.page).sample(conditions, len(conditions))
 
+    def place_in_trace(self, round_number: int, cell: Cell) -> float:
+        """Where a round of a cell begins in the trace of its link, as a share of its length."""
+        return self._draw("trace", round_number, cell.link, cell.page).random()
+
     def _draw(self, *place: object) -> random.Random:
         return random.Random("/".join(map(str, (self.seed, *place))))
 

@@ -211,6 +211,8 @@ def _round(
     """
     meter = Meter()
     profile = job.profiles[cell.link]
+    if (course := profile.course) is not None:
+        testbed.begin_trace_at(round(job.plan.place_in_trace(number, cell) * course.length_ms, 3))
     changed = testbed.profile is None or testbed.profile.name != profile.name
     result = testbed.set_link(profile) if changed else testbed.check_link()
     if not result.passed and not changed:
@@ -224,6 +226,7 @@ def _round(
         for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
             if result.passed:
                 time.sleep(profile.rtt_ms / 1e3)  # or what closes the connection before is still on the link
+                testbed.rewind()  # so that every condition of a round meets the same of a trace
                 with testbed.watched() as late, captures.load(measuring, condition, number) as load:
                     load.rows = measuring.measure(condition, cell, number, position)
                 found = load.rows

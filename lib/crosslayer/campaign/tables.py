@@ -498,6 +498,15 @@ class LinkChecks(Table, table="link_checks"):
     delay_quantiles_up_ms = Column(list[float], f"one-way delay to the server: {_LEVELS}; null without jitter")
     queueing_down_ms = Column(float, "what the downlink's queue adds to others' packets at twice its rate", CHECK)
     queueing_up_ms = Column(float, "what the uplink's queue adds to others' packets at twice its rate", CHECK)
+    trace_offset_ms = Column(
+        float, "where in the link's trace each observation of the round begins; null without one", CHECK
+    )
+    trace_late_down_ms = Column(
+        float,
+        "how much later than by the trace 99 of 100 packets to the client left at most; null where not seen",
+        CHECK,
+    )
+    trace_late_up_ms = Column(float, "the same towards the server", CHECK)
     cross_mbit = Column(float, "payload that cross-traffic delivered while the round was measured", CHECK)
     verdict = Column(str, "pass, or what was out of tolerance", CHECK, required=True)
 

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     "--jitter", metavar="5ms[,normal][,ordered]", help="Jitter in each direction; ordered: nothing overtakes."
 )
 @click.option("--queue", metavar="10bdp|100|fifo|fq_codel|cake", help="Length or discipline of the bottleneck's queue.")
+@click.option(
+    "--trace",
+    metavar="FILE.down[,FILE.up]|FILE.csv",
+    help="Rates over time: Mahimahi's format; or a CSV of steps of rates and RTT. It begins with COMMAND.",
+)
 @click.option("--with", "cross", metavar="bulk|paced[:20][,up]", help="Cross-traffic through the same queue.")
 @CLOCK
 @click.option(
@@ -50,6 +55,7 @@ def command(
     loss: str | None,
     jitter: str | None,
     queue: str | None,
+    trace: str | None,
     cross: str | None,
     clock: Clock,
     writable: tuple[Path, ...],
@@ -70,12 +76,13 @@ def command(
     crosslayer link 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     crosslayer link dsl --no-server -- bash
     crosslayer link 4g --loss 1% --queue 10bdp --with bulk -- ping -c 20 '$CROSSLAYER_SERVER'
+    crosslayer link 4g --trace cellular.down,cellular.up -- curl --cacert '$CROSSLAYER_CA' https://www.example.org/
     crosslayer link --clock virtual 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     """
     from crosslayer.links import choose, load_profiles, own_profiles, varied
 
     known = load_profiles() | (own_profiles(links_file) if links_file else {})
-    chosen = varied(choose(known, profile), loss=loss, jitter=jitter, queue=queue, cross=cross)
+    chosen = varied(choose(known, profile), loss=loss, jitter=jitter, queue=queue, cross=cross, trace=trace)
     words = list(command[1:] if command[0] == "--" else command)
     if not words:
         raise click.UsageError("There is no COMMAND after --.")

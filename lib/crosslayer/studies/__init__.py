@@ -24,6 +24,7 @@ _ROOMS = (
     "combinations",
     "composition",
     "loss",
+    "path_quality",
     "web",
 )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -116,6 +118,8 @@ _ETH_P_ALL = 3
 _BUFFER_BYTES = 1 << 23
 _LOOK_S = 0.1
 _POWER_OFF_S = 5.0
+_PLAYED = "br-trace"
+_PLAYER = Path(__file__).with_name("player.py")
 _MODULES = ("bridge", "veth", "sch_netem", "sch_tbf", "sch_fq_codel", "sch_cake")
 
 
@@ -136,7 +140,9 @@ class Uml(Backend):
         (folder / "modules").mkdir(parents=True)
         for place, module in enumerate(modules):
             shutil.copyfile(module, folder / "modules" / f"{place:02}-{module.name}")
-        ports = [_port(side) for side in (network.CLIENT, network.SERVER)]
+        ports = [
+            _port(f"wire-{side}", f"guest-{side}", network.bridge_of(side)) for side in (network.CLIENT, network.SERVER)
+        ]
         words = [
             str(kernel), "mem=96M", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1",
             f"init={init}", f"MODULES={folder / 'modules'}", f"IP={_tool('ip')}", f"TC={_tool('tc')}",
@@ -238,6 +244,66 @@ class _Guest(Process):
         super().stop()
 
 
+class Player(Process):
+    """The player of traces between the client's cable and the client's bridge, over any backend.
+
+    It is the same program for both, and outside of either: a packet's time to leave is set by the trace alone, which no
+    discipline of the kernel does. netem gives a packet its time when it comes, at the rate of then; a token bucket is
+    filled anew at each change.
+    """
+
+    name = "the player of traces"
+    fault = TestbedError
+
+    def __init__(self) -> None:
+        with private.namespace(network.LINK), IPRoute() as ip:
+            network.bridge(ip, _PLAYED)
+        client = network.bridge_of(network.CLIENT)
+        ports = [_port("trace-near", "player-near", _PLAYED), _port("trace-far", "player-far", client)]
+        for device in ("trace-near", "trace-far"):  # or bridges would send after a cable that is elsewhere by now
+            words = ["ip", "link", "set", device, "type", "bridge_slave", "learning", "off"]
+            subprocess.run(private.command_in(network.LINK, words), check=True)
+        control, theirs = socket.socketpair()
+        words = [sys.executable, "-I", str(_PLAYER), *map(str, ports)]
+        super().__init__(subprocess.Popen, words, private.ROOT / "player.log", stdin=theirs, pass_fds=ports)
+        self._control = control
+        theirs.close()
+        for port in ports:
+            os.close(port)
+        self._plugged = client
+
+    def load(self, course: dict[str, Any]) -> None:
+        """What it is to play from now on."""
+        self._tell(course=course)
+
+    def play(self, epoch_ns: int) -> None:
+        """Have the trace begin then, ns since the Unix epoch, and the client's packets go through here."""
+        self._tell(play=epoch_ns)
+        self._plug_in(_PLAYED)
+
+    def stand_aside(self) -> None:
+        """Have the client's packets pass by, so that the link is as it is without a trace."""
+        self._plug_in(network.bridge_of(network.CLIENT))
+
+    def _plug_in(self, bridge: str) -> None:
+        if bridge != self._plugged:
+            with private.namespace(network.LINK), IPRoute() as ip:
+                ip.link("set", index=network.index(ip, f"to-{network.CLIENT}"), master=network.index(ip, bridge))
+            self._plugged = bridge
+
+    def _tell(self, **words: Any) -> None:
+        assert self._control is not None
+        answer = b""
+        with contextlib.suppress(OSError):
+            self._control.sendall(json.dumps(words).encode() + b"\n")
+            answer = self._control.recv(16)
+        if not answer:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_POWER_OFF_S)
+            self.raise_if_dead()
+            raise self.failure(f"{self.name} does not answer")
+
+
 def open_backend(name: str) -> Backend:
     """The backend of that name; `auto` takes netem where the kernel has it, else uml; `plain` shapes nothing.
 
@@ -329,15 +395,14 @@ def _veth(ip: IPRoute, one: str, other: str, plugged: Mapping[str, str]) -> None
         ip.link("set", index=device, state="up")
 
 
-def _port(side: str) -> int:
-    """A packet socket that the guest reads and writes as its network card, plugged into the side's bridge.
+def _port(outer: str, inner: str, bridge: str) -> int:
+    """A packet socket that a program reads and writes as its network card, plugged into a bridge.
 
     The socket is bound to one end of a veth pair whose other end is a port of the bridge. Unlike a TAP it needs no
-    device file, which not every machine lets an ordinary user open. It must not hear what the guest itself sent.
+    device file, which not every machine lets an ordinary user open. It must not hear what the program itself sent.
     """
-    inner = f"guest-{side}"
     with private.namespace(network.LINK), IPRoute() as ip:
-        _veth(ip, f"wire-{side}", inner, {f"wire-{side}": network.bridge_of(side)})
+        _veth(ip, outer, inner, {outer: bridge})
         port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         port.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # as far as the host's limit lets it

@@ -11,15 +11,16 @@ import statistics
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from crosslayer.links import FRAME_BYTES, Profile, Queue
 from crosslayer.sockets import arrival_ns, receive, stamp_arrivals
-from crosslayer.testbed import effects, network, private
+from crosslayer.testbed import effects, network, private, traced
 from crosslayer.testbed.effects import Crossing, Effects
 from crosslayer.testbed.errors import TestbedError
+from crosslayer.testbed.traced import Playing
 
 PROBES = 50
 PROBE_INTERVAL_S = 0.002
@@ -161,6 +162,36 @@ class Prober:
                 break
         return sent, back
 
+    def paced(self, direction: str, at_ns: Sequence[int], frame_bytes: int) -> tuple[list[int], dict[int, int]]:
+        """Send frames of a size towards client or server at given times, ns since the Unix epoch.
+
+        When each left, and by their numbers when those arrived that did.
+        """
+        sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
+        _drain(receiver)
+        target, payload = receiver.getsockname(), bytes(frame_bytes - _HEADERS - 4)
+        arrived: dict[int, int] = {}
+
+        def collect() -> None:
+            deadline = at_ns[-1] + _WAIT_S * 1e9
+            while len(arrived) < len(at_ns) and (left := deadline - time.time_ns()) > 0:
+                receiver.settimeout(left / 1e9)
+                with suppress(TimeoutError):
+                    data, when = receive(receiver)
+                    if len(data) == len(payload) + 4:
+                        arrived[int.from_bytes(data[:4], "big")] = when
+
+        collector = threading.Thread(target=collect, daemon=True, name="paced-sink")
+        collector.start()
+        sent = []
+        for number, due_ns in enumerate(at_ns):
+            if (left := due_ns - time.time_ns()) > 0:
+                time.sleep(left / 1e9)
+            sent.append(time.time_ns())
+            sender.sendto(number.to_bytes(4, "big") + payload, target)
+        collector.join()
+        return sent, arrived
+
     def queueing_ms(self, direction: str, queue: Queue) -> float | None:
         """Delay that a queue adds to small packets of others while twice its rate is offered, ms.
 
@@ -244,10 +275,19 @@ class Prober:
         return half * FRAME_BYTES * 8e3 / float(statistics.median(slopes)), lost
 
 
-def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float, float], *, rates: bool) -> LinkCheck:
+def check(
+    prober: Prober,
+    profile: Profile,
+    backend: str,
+    delays_ms: tuple[float, float],
+    *,
+    rates: bool,
+    playing: Playing | None = None,
+) -> LinkCheck:
     """Measure the link as it is, with `rates` those too (up to 0.5 s each on slow links), and judge it by its profile.
 
-    `delays_ms` are the netem delays that are configured, towards client and server.
+    `delays_ms` are the netem delays that are configured, towards client and server. `playing` is the trace of a link
+    that has one: all else is looked at while its player stands aside, then the trace while it plays.
     """
     when = time.time()
     samples = prober.rtt_samples_ms(profile.rtt_ms, interval_s=effects.spacing_s(profile, PROBE_INTERVAL_S))
@@ -260,6 +300,17 @@ def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float
     if rates:
         seen, more = effects.look(prober, profile, delays_ms, PROBE_INTERVAL_S)
         faults += more
+    of_trace = traced.Seen()
+    if playing is not None:
+        if rates:
+            of_trace, more = traced.look(prober, profile, playing, delays_ms)
+            faults += more
+        seen = replace(
+            seen,
+            trace_offset_ms=playing.offset_ms,
+            trace_late_down_ms=of_trace.late_ms.get("down"),
+            trace_late_up_ms=of_trace.late_ms.get("up"),
+        )
     if not profile.loss_percent and not any(profile.queues()):
         faults += [
             f"{name}link lost {lost:.1%} of a train"
@@ -275,10 +326,10 @@ def check(prober: Prober, profile: Profile, backend: str, delays_ms: tuple[float
         probes=PROBES,
         rtt_ms=rtt,
         nominal_rtt_ms=profile.rtt_ms,
-        down_mbit=down,
-        up_mbit=up,
-        nominal_down_mbit=profile.download_mbit,
-        nominal_up_mbit=profile.upload_mbit,
+        down_mbit=of_trace.mbit.get("down", down),
+        up_mbit=of_trace.mbit.get("up", up),
+        nominal_down_mbit=of_trace.nominal_mbit.get("down", profile.download_mbit),
+        nominal_up_mbit=of_trace.nominal_mbit.get("up", profile.upload_mbit),
         configured_down_delay_ms=delays_ms[0],
         configured_up_delay_ms=delays_ms[1],
         verdict="; ".join(faults) or "pass",

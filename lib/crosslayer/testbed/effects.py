@@ -96,6 +96,11 @@ class Effects:
     queueing_down_ms: float | None = None
     """What the queue adds to the delay of other packets while more is offered than its rate."""
     queueing_up_ms: float | None = None
+    trace_offset_ms: float | None = None
+    """Where in its trace the link begins."""
+    trace_late_down_ms: float | None = None
+    """How much later than by the trace 99 of 100 packets left at most, while it was played."""
+    trace_late_up_ms: float | None = None
     cross_mbit: float | None = None
     """Payload that cross-traffic delivered while the round was measured, Mbit/s."""
 

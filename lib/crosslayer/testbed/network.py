@@ -47,6 +47,7 @@ def build(congestion_control: str | None = None) -> None:
     `congestion_control` is that of TCP between them; None leaves the machine's own.
     """
     netns.create(LINK)
+    _without_ipv6(LINK)
     with NetNS(LINK) as ip:
         for side, address in ((CLIENT, CLIENT_ADDRESS), (SERVER, SERVER_ADDRESS)):
             netns.create(side)

@@ -51,6 +51,7 @@ def run_on_link(
         with testbed.cross_traffic() as cross:
             if ring is not None:
                 ring.start()
+            testbed.rewind()
             status = run_command(words, environment)
         if ring is not None and capture is not None:
             frames, missing = ring.take()

@@ -20,6 +20,7 @@ from crosslayer.testbed.check import LinkCheck, Prober, calibrated_delays, check
 from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.server import Server
 from crosslayer.testbed.tap import Lateness, Rule, Tap
+from crosslayer.testbed.traced import Playing, as_played
 
 _PAUSES_S = (0.0, 0.5, 2.0, 5.0)
 """Times before a failed check is repeated, seconds."""
@@ -49,6 +50,8 @@ class Testbed:
         self.backend = backends.open_backend(backend)
         self._prober = Prober()
         self._tap: Tap | None = None
+        self._player: backends.Player | None = None
+        self._trace_offset_ms = 0.0
         self._delays: dict[str, tuple[float, float]] = {}
         self._servers: list[Server] = []
         self._checks: list[LinkCheck] = []
@@ -69,6 +72,8 @@ class Testbed:
         if self._tap is not None:
             self._tap.close()
         self._prober.close()
+        if self._player is not None:
+            self._player.stop()
         self.backend.close()
         private.return_to(self._before)
         network.remove()
@@ -79,6 +84,8 @@ class Testbed:
         Then close this testbed and open a new one.
         """
         self.backend.raise_if_dead()
+        if self._player is not None:
+            self._player.raise_if_dead()
         for server in self._servers:
             server.raise_if_dead()
 
@@ -90,6 +97,10 @@ class Testbed:
         """
         self.raise_if_dead()
         self.profile = profile
+        self._stand_aside()
+        if (course := profile.course) is not None:
+            self._player = self._player or backends.Player()
+            self._player.load(as_played(course, profile))
         if profile.name in self._delays:
             self._apply(self._delays[profile.name])
         else:
@@ -108,9 +119,24 @@ class Testbed:
         """Check the link as it is; without `rates` only its idle RTT (about 0.1 s and one RTT)."""
         assert self.profile is not None
         self.raise_if_dead()
-        delays_ms = self._delays[self.profile.name]
-        self._checks.append(check(self._prober, self.profile, self.backend.name, delays_ms, rates=rates))
+        delays_ms, playing = self._delays[self.profile.name], None
+        self._stand_aside()
+        if self.profile.trace is not None and self._player is not None:
+            playing = Playing(self._trace_offset_ms, self._player.play)
+        self._checks.append(
+            check(self._prober, self.profile, self.backend.name, delays_ms, rates=rates, playing=playing)
+        )
+        self.rewind()
         return self._checks[-1]
+
+    def begin_trace_at(self, offset_ms: float) -> None:
+        """From now on the trace of a link begins there, for its checks and at each `rewind`."""
+        self._trace_offset_ms = offset_ms
+
+    def rewind(self) -> None:
+        """Have the trace of the link, where it has one, begin now."""
+        if self.profile is not None and self.profile.trace is not None and self._player is not None:
+            self._player.play(time.time_ns() - round(self._trace_offset_ms * 1e6))
 
     @contextlib.contextmanager
     def cross_traffic(self) -> Iterator[CrossTraffic]:
@@ -169,12 +195,15 @@ class Testbed:
         """How late the wire is with what crosses it in the block; the list is filled at the end.
 
         It stays empty over netem in this kernel; where netem's rule does not say when a packet goes out (without
-        shaping, with jitter, with a queue of its own); and beside cross-traffic, whose packets would be counted too.
+        shaping, with jitter, with a queue of its own or a trace); and beside cross-traffic, whose packets would be
+        counted too.
         """
         found: list[Lateness] = []
         profile = self.profile
         stages = profile.stages() if profile is not None else ((), ())
-        ruled = profile is not None and not profile.jitter_ms and all(len(way) == 1 for way in stages)
+        ruled = (
+            profile is not None and not (profile.jitter_ms or profile.trace) and all(len(way) == 1 for way in stages)
+        )
         # netem in this kernel has no process that must wake up.
         if self.backend.name != "uml" or profile is None or not ruled or profile.cross_traffic:
             yield found
@@ -190,7 +219,12 @@ class Testbed:
         taken, self._checks = self._checks, []
         return taken
 
+    def _stand_aside(self) -> None:
+        if self._player is not None:
+            self._player.stand_aside()
+
     def _calibrate(self, profile: Profile) -> None:
+        self._stand_aside()
         half = profile.rtt_ms / 2
         self._delays[profile.name] = (half, half)
         if profile.rtt_ms:

@@ -35,6 +35,9 @@ class FakeTestbed:
     def raise_if_dead(self):
         pass
 
+    def rewind(self):
+        pass
+
     def set_link(self, profile):
         self.profile = profile
         rtt = profile.rtt_ms

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-
 from crosslayer.campaign.plan import Plan
-from crosslayer.links import Profile, load_profiles
+from crosslayer.links import sweep
 from crosslayer.study import Section, Study
 
 KEPT = "kept"
 """Variant of a query on a connection that has answered another just before."""
 
-_LOSSY = re.compile(r"(.+)-loss-(\d+(?:\.\d+)?)")
-
 
 def lossy(link: str) -> tuple[str, float] | None:
     """The link that `4g-loss-2` is without loss, and its loss in percent; None for other names."""
-    found = _LOSSY.fullmatch(link)
-    return (found[1], float(found[2])) if found else None
-
-
-def profiles(plan: Plan) -> dict[str, Profile]:
-    """The plan's links with loss on each direction, by name."""
-    known, made = load_profiles(), {}
-    for name in plan.links:
-        if (told := lossy(name)) and (base := known.get(told[0])):
-            title = f"{base.title}, {told[1]:g} % loss"
-            source = f"{base.name}, varied"
-            made[name] = replace(base, name=name, title=title, loss_percent=told[1], source=source)
-    return made
+    told = sweep(link)
+    return (told[0], float(told[2])) if told and told[1] == "loss" else None
 
 
 _LINKS = tuple(f"4g-loss-{percent:g}" for percent in (0, 0.5, 1, 2, 3, 5))
@@ -55,5 +39,4 @@ STUDY = Study(
         "paper": _WHOLE.resized(rounds=400),
     },
     primes_alias=False,
-    own_links=profiles,
 )

@@ -39,8 +39,8 @@ _SAVED_LOOKS = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Look(GREEN, "cross", TRANSPO
 _AGAINST_UDP = (_KEPT, _EARLY, "DoQ")
 
 
-def _lookups(inputs: Inputs) -> pl.LazyFrame:
-    """Lookups of this study with `series`, `loss_percent` and `total_rtt`.
+def by_series(inputs: Inputs) -> pl.LazyFrame:
+    """Lookups of `studies.loss.measure` with `series` (`DoQ`, `DoQ 0-RTT`, `DoQ, kept`) and `total_rtt`.
 
     A first flight with early data that was lost comes after the handshake. For the server that is none, and the row has
     its error; here it is what early data costs when packets are lost, and without it 0-RTT would look immune to loss.
@@ -52,15 +52,21 @@ def _lookups(inputs: Inputs) -> pl.LazyFrame:
     series = pl.col("protocol")
     for (variant, resumption), name in named.items():
         series = pl.when(pl.col("variant") == variant, pl.col("resumption") == resumption).then(name).otherwise(series)
-    losses = {link: told[1] for link in inputs.links if (told := lossy(link))}
     early = inputs.dns_exchanges.filter(pl.col("resumption") == "early-data", ~pl.col("warming"))
     late = early.filter(pl.col("session_resumed"), ~pl.col("early_data_accepted"), pl.col("total_ms").is_not_null())
     whole = [metrics.exchanges(inputs.dns_exchanges, resumption=kind) for kind in ("none", "early-data")]
     rows = pl.concat([*whole, late.filter(pl.col("error").is_not_null())])
-    shown = rows.filter(pl.col("link").is_in(list(losses))).with_columns(
-        series=series, loss_percent=pl.col("link").replace_strict(losses, default=None, return_dtype=pl.Float64)
+    return metrics.in_rtts(rows.with_columns(series=series), inputs.rtts, ["total_ms"])
+
+
+def _lookups(inputs: Inputs) -> pl.LazyFrame:
+    """Those on links that lose packets, with `loss_percent`."""
+    losses = {link: told[1] for link in inputs.links if (told := lossy(link))}
+    return (
+        by_series(inputs)
+        .filter(pl.col("link").is_in(list(losses)))
+        .with_columns(loss_percent=pl.col("link").replace_strict(losses, default=None, return_dtype=pl.Float64))
     )
-    return metrics.in_rtts(shown, inputs.rtts, ["total_ms"])
 
 
 def loss_data(inputs: Inputs) -> pl.DataFrame:

@@ -1,0 +1,313 @@
+"""Where 0-RTT stops paying, what head-of-line blocking costs, and whether coalescing holds when packets are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.style import (
+    BLUE,
+    GREEN,
+    RED,
+    SHORT,
+    SOLID,
+    TEXT_WIDTH,
+    TRANSPORTS,
+    AnyChart,
+    Look,
+)
+from crosslayer.links import sweep
+from crosslayer.studies.loss.figures import by_series
+from crosslayer.studies.path_quality import loses
+from crosslayer.studies.path_quality.visits import PAIRS
+
+LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
+_FEWEST = {"median": 1, "P95": 20, "P99": 100}
+"""Observations that a quantile takes at least."""
+_LATE_RTT = 1.5
+"""An answer that takes longer waited for something that was lost, its own packet or another's."""
+_LATE = "later than 1.5 RTT (%)"
+_SAVERS = {"DoQ": ("DoQ", "DoQ 0-RTT"), "HTTP/3": ("DoH3", "DoH3 0-RTT")}
+_SAVER_LOOKS = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Look(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
+_SHARED = ("DoUDP", "DoT", "DoH", "DoQ", "DoH3")
+_IN_LINE = {"DoT": "DoQ", "DoH": "DoH3"}
+"""What is delivered in order, and the same over streams that do not wait for each other."""
+_VISIT_LOOKS = {"first visit": Look(BLUE, "circle", SOLID), "returning": Look(RED, "diamond", SHORT)}
+_KINDS = ("rtt", "jitter", "queue", "loss")
+_CLEAR = 0.05
+"""RTTs that count as a difference."""
+
+
+def _written(link: str) -> str:
+    """What is varied of a link, as a row of a figure has it."""
+    told = sweep(link)
+    if told is None:
+        return link
+    _, kind, value = told
+    return {
+        "rtt": f"RTT {value} ms",
+        "jitter": f"jitter {value} ms",
+        "queue": f"loaded, {value.replace('bdp', ' BDP')}",
+        "loss": f"{value} % loss",
+    }[kind]
+
+
+def _place(link: str) -> tuple[int, float, str]:
+    """Order of the rows: what is varied, then how much."""
+    told = sweep(link)
+    if told is None:
+        return len(_KINDS), 0.0, link
+    _, kind, value = told
+    number = value.removesuffix("bdp")
+    return _KINDS.index(kind), float(number) if number.replace(".", "").isdigit() else 1e9, value
+
+
+def _finished(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Rows of all quantiles that have enough observations, in the order of the figure, with `condition`."""
+    frame = pl.concat(parts, how="diagonal")
+    fewest = pl.col("measure").replace_strict(_FEWEST, default=1, return_dtype=pl.Int64)
+    links = sorted(frame["link"].unique(), key=_place)
+    measures = [*LEVELS, _LATE]
+    return (
+        frame.filter(pl.col("n") >= fewest)
+        .with_columns(condition=pl.col("link").replace_strict({link: _written(link) for link in links}))
+        .sort(
+            pl.col("measure").replace_strict({name: at for at, name in enumerate(measures)}, return_dtype=pl.Int64),
+            pl.col("link").replace_strict({link: at for at, link in enumerate(links)}, return_dtype=pl.Int64),
+            "series",
+            maintain_order=True,
+        )
+    )
+
+
+def early_data_data(inputs: Inputs) -> pl.DataFrame:
+    """What early data spares of a lookup; multiples of the link's nominal RTT.
+
+    Columns link, condition, measure (`median`, `P95`, `P99`), series (`DoQ`, `HTTP/3`), n, rounds, median, low, high.
+    """
+    swept = [link for link in inputs.links if sweep(link) and loses(link) is None]
+    lookups = by_series(inputs).filter(pl.col("link").is_in(swept))
+    return _finished(
+        [
+            metrics.quantile_differences(lookups, "total_rtt", "series", *pair, ["link"], level=level).with_columns(
+                series=pl.lit(name), measure=pl.lit(measure)
+            )
+            for measure, level in LEVELS.items()
+            for name, pair in _SAVERS.items()
+        ]
+    )
+
+
+def shared_data(inputs: Inputs) -> pl.DataFrame:
+    """Queries that share a connection, by transport and loss.
+
+    Columns link, condition, measure (`median`, `P95`, `P99` in RTT; `later than 1.5 RTT (%)`), series, source
+    (`measured`; `in line`: DoT minus DoQ, DoH minus DoH3), n, rounds, median, low, high.
+    """
+    asked = metrics.in_rtts(metrics.paced(inputs.paced_queries), inputs.rtts, ["response_ms"]).with_columns(
+        late=(pl.col("response_rtt") > _LATE_RTT).cast(pl.Float64) * 100
+    )
+    by = ["link", "protocol"]
+    share = metrics.moments(asked, "late", by, "mean").rename({"value": "median"})
+    parts = [share.with_columns(measure=pl.lit(_LATE), source=pl.lit("measured"))]
+    for measure, level in LEVELS.items():
+        found = metrics.medians(asked, "response_rtt", by, level=level)
+        parts.append(found.with_columns(measure=pl.lit(measure), source=pl.lit("measured")))
+        for slow, fast in _IN_LINE.items():
+            found = metrics.quantile_differences(asked, "response_rtt", "protocol", slow, fast, ["link"], level=level)
+            parts.append(found.with_columns(protocol=pl.lit(slow), measure=pl.lit(measure), source=pl.lit("in line")))
+    return _finished([part.rename({"protocol": "series"}) for part in parts])
+
+
+def coalescing_data(inputs: Inputs) -> pl.DataFrame:
+    """What one connection spares of a visit to a page, name and all; multiples of the RTT.
+
+    Columns link, condition, page, measure (`median`, `P95`, `P99`), series (`first visit`, `returning`), n, rounds,
+    median, low, high.
+    """
+    modes = {mode.name: mode.columns for pair in PAIRS.values() for mode in pair}
+    names = pl.LazyFrame([columns | {"mode": name} for name, columns in modes.items()])
+    # Early data whose flight was lost is none for the server, and an error; here it is what that costs.
+    late = inputs.resolved_loads.filter(
+        pl.col("error").is_not_null(), pl.col("session_resumed"), pl.col("page_ms").is_not_null()
+    )
+    rows = pl.concat([metrics.resolved_loads(inputs.resolved_loads), late])
+    loads = rows.filter(pl.col("link").is_in([link for link in inputs.links if sweep(link)])).join(
+        names, on=names.collect_schema().names()[:-1]
+    )
+    loads = metrics.in_rtts(loads, inputs.rtts, ["page_ms"])
+    return _finished(
+        [
+            metrics.quantile_differences(
+                loads, "page_rtt", "mode", two.name, one.name, ["link", "page"], level=level
+            ).with_columns(series=pl.lit(name), measure=pl.lit(measure))
+            for measure, level in LEVELS.items()
+            for name, (two, one) in PAIRS.items()
+        ]
+    )
+
+
+def _dots(shown: pl.DataFrame, looks: dict[str, Look], title: str, columns: str, *, log: bool = False) -> AnyChart:
+    """A row for each condition, a plot for each name of a column."""
+    conditions = list(shown["condition"].unique(maintain_order=True))
+    order = list(shown[columns].unique(maintain_order=True))
+    domain = marks.reach(shown, least=(0.9, 4.0) if log else (-0.2, 1.2), margin=0.1)["domain"]
+    scale = alt.Scale(
+        type="log" if log else "linear", domain=[max(0.9, domain[0]), domain[1]] if log else domain, nice=False
+    )
+    x, y = alt.X("median:Q", title=title, scale=scale), marks.rows("condition", conditions)
+    look = marks.by("series", looks, "color", "shape", "offset", columns=len(looks))
+    tooltip = marks.tips("condition", "series", "measure", value="RTTs", digits=".2f", counted="observations")
+    base = alt.Chart(width=(TEXT_WIDTH - 150) // max(len(order), 1), height=alt.Step(11))
+    layers = [*([] if log else [marks.line_at(base, x=0)]), *marks.intervals(base, x, y, tooltip, look)]
+    chart: AnyChart = marks.multiples(layers, column=marks.across(columns, order), spacing=12)
+    chart.data = shown
+    return chart
+
+
+def early_data(frame: pl.DataFrame) -> AnyChart:
+    """What early data spares, condition by condition, a plot a quantile."""
+    if frame.is_empty():
+        return marks.empty_plot("no lookups of this study", TEXT_WIDTH - 60)
+    return _dots(frame, _SAVER_LOOKS, "Full handshake minus 0-RTT (RTTs)", "measure")
+
+
+def shared(frame: pl.DataFrame) -> AnyChart:
+    """Response times of queries that share a connection."""
+    shown = frame.filter(pl.col("source") == "measured", pl.col("measure") != _LATE)
+    if shown.is_empty():
+        return marks.empty_plot("no queries of this study", TEXT_WIDTH - 60)
+    return _dots(shown, {name: TRANSPORTS[name] for name in _SHARED}, "Query to answer (RTTs)", "measure", log=True)
+
+
+def coalescing(frame: pl.DataFrame) -> AnyChart:
+    """What one connection spares, a plot a page and quantile."""
+    if frame.is_empty():
+        return marks.empty_plot("no loads of this study", TEXT_WIDTH - 60)
+    shown = frame.with_columns(plot=pl.concat_str("page", pl.lit(", "), "measure"))
+    return _dots(shown, _VISIT_LOOKS, "Two connections minus one (RTTs)", "plot")
+
+
+def _table(frame: pl.DataFrame) -> pl.DataFrame:
+    """measure, source and page where there are such, series, condition, n, median, low, high."""
+    more = [name for name in ("source", "page") if name in frame.columns]
+    return frame.select("measure", *more, "series", "condition", "n", "median", "low", "high")
+
+
+def _quantile(measure: str) -> str:
+    return {"median": "the median", "P95": "the 95th percentile", "P99": "the 99th percentile"}[measure]
+
+
+def early_data_verdict(frame: pl.DataFrame) -> str:
+    """Where does 0-RTT stop paying?"""
+    known = frame.filter(pl.col("low").is_not_null())
+    if known.is_empty():
+        return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
+    said = []
+    for (series, measure), some in known.group_by(["series", "measure"], maintain_order=True):
+        not_paying = [found["condition"] for found in some.iter_rows(named=True) if found["low"] <= 0]
+        where = f"but for {', '.join(not_paying)}" if not_paying else "everywhere"
+        least, most = (some.row(at, named=True) for at in (some["median"].arg_min(), some["median"].arg_max()))
+        said.append(
+            f"{series} at {_quantile(str(measure))} {where}, from {with_interval(least, 'RTT', 2)} "
+            f"({least['condition']}) to {with_interval(most, 'RTT', 2)} ({most['condition']})"
+        )
+    return (
+        f"Where early data spares time for certain (the whole interval above 0): {'; '.join(said)}. RTTs are those of "
+        "the idle path; a full queue makes a round-trip longer."
+    )
+
+
+def shared_verdict(frame: pl.DataFrame) -> str:
+    """What does head-of-line blocking cost?"""
+    said = []
+    conditions = list(frame["condition"].unique(maintain_order=True)) if frame.height else []
+    for slow, fast in _IN_LINE.items():
+        parts = []
+        for condition in conditions:
+            of = {"source": "in line", "series": slow, "condition": condition}
+            found = [
+                f"{with_interval(difference, 'RTT', 2)} at {_quantile(measure)}"
+                for measure in LEVELS
+                if (difference := row(frame, measure=measure, **of)) and difference["median"] > _CLEAR
+            ]
+            late = [
+                row(frame, measure=_LATE, source="measured", series=name, condition=condition) for name in (slow, fast)
+            ]
+            if all(late):
+                shares = " against ".join(f"{share['median']:.1f} %" for share in late if share)
+                parts.append(f"{condition}: {', '.join(found) or 'nothing'}; late {shares}")
+        if parts:
+            said.append(f"{slow} beside {fast}: {'. '.join(parts)}")
+    if not said:
+        return "Not answered: this dataset lacks queries that share a connection."
+    return (
+        "What is delivered in order waits for what was lost before it. A hundred queries, one every 10 ms, on one "
+        f"connection (late: more than 1.5 RTT). {'. '.join(said)}."
+    )
+
+
+def coalescing_verdict(frame: pl.DataFrame) -> str:
+    """Does coalescing hold when packets are lost?"""
+    known = frame.filter(pl.col("low").is_not_null()) if "low" in frame.columns else frame
+    if known.is_empty():
+        return "Not answered: this dataset lacks loads on one connection and on two, or has too few rounds."
+    said = []
+    for (series, page, measure), some in known.group_by(["series", "page", "measure"], maintain_order=True):
+        parts = [f"{with_interval(found, 'RTT', 2)} at {found['condition']}" for found in some.iter_rows(named=True)]
+        said.append(f"{series} of {page}, {_quantile(str(measure))}: {', '.join(parts)}")
+    worse = [found["condition"] for found in known.iter_rows(named=True) if found["high"] < -_CLEAR]
+    ends = (
+        f"It costs time for certain at {', '.join(dict.fromkeys(worse))}"
+        if worse
+        else "Nowhere does it cost time for certain"
+    )
+    return f"What one connection spares of two: {'; '.join(said)}. {ends}."
+
+
+FIGURES = (
+    Figure(
+        name="path-early-data",
+        title="What early data spares on paths of another RTT, jitter and queue",
+        notebook="question_path_quality",
+        caption="Quantile of a lookup over DoQ, or of a small GET over HTTP/3 (DoH3), with a full handshake minus the "
+        "same quantile as early data, on 4G with one property varied; loaded: a TCP download fills the queue.",
+        note="RTTs of the idle path. Bars: 95 % intervals (rounds resampled). P99 only where there are 100 lookups.",
+        data=early_data_data,
+        chart=early_data,
+        table=_table,
+        width=TEXT_WIDTH,
+        verdict=early_data_verdict,
+    ),
+    Figure(
+        name="path-shared",
+        title="Queries that share a connection when packets are lost",
+        notebook="question_path_quality",
+        caption="Query to answer of a hundred queries, one every 10 ms, over one connection of the stub on 4G, against "
+        "the share of packets lost independently in each direction.",
+        note="Bars: 95 % intervals (rounds resampled). A lost DoUDP query is repeated after a second.",
+        data=shared_data,
+        chart=shared,
+        table=_table,
+        width=TEXT_WIDTH,
+        verdict=shared_verdict,
+    ),
+    Figure(
+        name="path-coalescing",
+        title="Coalescing when packets are lost",
+        notebook="question_path_quality",
+        caption="Name resolved over DoH3 and page loaded over HTTP/3, until its last byte: quantile on two connections "
+        "minus the same quantile on one, against the share of packets lost independently in each direction.",
+        note="Right of 0: one connection is faster. Bars: 95 % intervals (rounds resampled).",
+        data=coalescing_data,
+        chart=coalescing,
+        table=_table,
+        width=TEXT_WIDTH,
+        verdict=coalescing_verdict,
+    ),
+)

@@ -1,0 +1,141 @@
+"""On a path of another RTT, jitter or queue: lookups with and without early data. On one that loses packets: queries
+that share a connection, and page loads with name and page on one connection or on two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from typing import Any
+
+from crosslayer import dns
+from crosslayer.campaign import tables
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.store import Rows
+from crosslayer.campaign.tables import PacedQueries
+from crosslayer.dns import Protocol, Resumption
+from crosslayer.stub import Stub, StubSettings
+from crosslayer.studies.loss.measure import Loss
+from crosslayer.studies.one_connection.measure import OneConnection
+from crosslayer.studies.path_quality import loses
+from crosslayer.studies.path_quality.visits import VISITS
+from crosslayer.testbed import network
+
+LOOKUPS = ("DoUDP", "DoT", "DoH", "DoQ", "DoH3", "DoQ 0-RTT", "DoH3 0-RTT")
+SHARED = {
+    f"{protocol}, shared": protocol
+    for protocol in (Protocol.DOUDP, Protocol.DOT, Protocol.DOH, Protocol.DOQ, Protocol.DOH3)
+}
+"""Transports of the queries that share a connection."""
+QUERIES, INTERVAL_MS = 100, 10.0
+"""Of a client on its connection; on 4G nine are on their way at a time."""
+_TIMEOUT_S = 60.0
+"""So that the worst of times is a number too."""
+
+
+class Shared(Measurer):
+    """A client's queries at a steady pace over one connection of the stub, which is new in each round."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        self._stack = contextlib.ExitStack()
+        self._stubs: dict[Protocol, Stub] = {}
+        self._askers: dict[Protocol, dns.Asker] = {}
+        far = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        try:
+            for place, protocol in enumerate(SHARED.values()):
+                near = f"127.0.0.{place + 2}"
+                settings = StubSettings.towards(
+                    far, protocol, Resumption.NONE, listen=f"{near}:53", timeout_s=_TIMEOUT_S
+                )
+                folder = bench.folder / f"shared-{place}"
+                self._stubs[protocol] = self._stack.enter_context(Stub.start(subprocess.Popen, settings, folder))
+                self._askers[protocol] = self._stack.enter_context(contextlib.closing(dns.Asker((near, 53))))
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def close(self) -> None:
+        """Stop the stubs."""
+        self._stack.close()
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """Every transport."""
+        return list(SHARED)
+
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """Table and columns of a condition, and of its first query that counts."""
+        columns = {"page": None, "connection": "kept", "client": 0, "number": 1, "warming": False}
+        return "paced_queries", {"protocol": SHARED[condition].value} | columns
+
+    def warm_up(self) -> None:
+        """One query of each."""
+        for protocol in SHARED.values():
+            self._ask(protocol, self.bench.pages[self.bench.plan.pages[0]].host, 1)
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """A query that sets the connection up, and then the load."""
+        protocol, host = SHARED[condition], self.bench.pages[cell.page].host
+        self._stubs[protocol].forget()
+        asked = [*self._ask(protocol, host, 1), *self._ask(protocol, host, QUERIES)]
+        self._stubs[protocol].raise_if_dead()
+        common = self.row(condition, cell, round_number, position)
+        return {
+            "paced_queries": [
+                common
+                | {"number": number, "warming": number == 0, "started_s": query.sent_ns / 1e9}
+                | {"error": None if query.answered_ns is not None else "no answer"}
+                | PacedQueries.taken(tables.ASKED, query)
+                for number, query in enumerate(asked)
+            ]
+        }
+
+    def _ask(self, protocol: Protocol, host: str, queries: int) -> list[dns.Asked]:
+        wire = dns.build_query(dns.Question(host), Protocol.DOUDP, dns.ClientSettings()).wire
+        schedule = [dns.Due(number * INTERVAL_MS, 0) for number in range(queries)]
+        return dns.ask_at_pace([self._askers[protocol]], schedule, wire, timeout_s=_TIMEOUT_S)
+
+
+class PathQuality(Measurer):
+    """Lookups as of the study of loss, loads as of that of one connection, and queries that share one."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        self._lookups, self._loads, self._shared = Loss(bench), OneConnection(bench), Shared(bench)
+
+    def _of(self, condition: str) -> Measurer:
+        if condition in SHARED:
+            return self._shared
+        return self._loads if condition in VISITS else self._lookups
+
+    def close(self) -> None:
+        """End what each keeps."""
+        for part in (self._lookups, self._loads, self._shared):
+            part.close()
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """Lookups; where packets are lost loads, and with the first page the queries that share a connection."""
+        if loses(cell.link) is None:
+            return list(LOOKUPS)
+        return [*VISITS, *(SHARED if cell.page == self.bench.plan.pages[0] else ())]
+
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """As the part that measures it."""
+        return self._of(condition).place(condition)
+
+    def warm_up(self) -> None:
+        """Every part."""
+        for part in (self._lookups, self._loads, self._shared):
+            part.warm_up()
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """One observation of a part."""
+        return self._of(condition).measure(condition, cell, round_number, position)
+
+    def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
+        """As the part that would have measured it."""
+        return self._of(condition).failed(condition, cell, round_number, position, why)
+
+
+MEASURER = PathQuality

@@ -1,0 +1,287 @@
+"""Traces: what a link's rate and delay do over time, from files that come from outside, read and checked.
+
+Mahimahi's delivery opportunities, steps of rate and RTT, and speed tests, as ERRANT's distributions are made of. No
+network and no clock here; `testbed.player` plays them. docs/links.md has the formats.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from crosslayer.checked import FieldError
+from crosslayer.errors import CrosslayerError
+
+OPPORTUNITY_BYTES: Final = 1504
+"""What Mahimahi delivers at an opportunity: an IP packet of 1500 bytes and the 4 in front of it in a TUN device."""
+_MAHIMAHI_OVERHEAD = -10
+"""Of a packet beside its Ethernet frame: those 4 bytes instead of its 14."""
+_STEPS = ("duration_ms", "rtt_ms", "download_mbit", "upload_mbit")
+_TESTS = ("operator", "country", "access_technology", "rssi", "download_mbps", "upload_mbps", "rtt_ms")
+_FEWEST_TESTS = 10
+_DRAWS = 100
+_QUALITIES = {"4g": (-75.0, -85.0), "3g": (-85.0, -100.0), "2g": (-85.0, -100.0)}
+"""RSSI above which the signal is good, and above which it is medium, dBm, by technology."""
+
+
+class TraceError(CrosslayerError):
+    """A file that is not the trace it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one direction can deliver: a line through points that starts again at its end."""
+
+    at_ms: tuple[float, ...]
+    """From 0 to the trace's end; twice the same where the line jumps."""
+    delivered_bytes: tuple[float, ...]
+    """What could be delivered until then."""
+    overhead_bytes: int = 0
+    """What a packet counts beside its Ethernet frame."""
+
+    @property
+    def mean_mbit(self) -> float:
+        """Rate over the whole trace, Mbit/s."""
+        return self.delivered_bytes[-1] * 8e-3 / self.at_ms[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A trace as it is played; a direction without a line has the link's own rate."""
+
+    down: Line | None = None
+    up: Line | None = None
+    rtts: tuple[tuple[float, float], ...] = ()
+    """For how long, ms, which RTT is that of the link, ms; none where it does not change."""
+
+    @property
+    def length_ms(self) -> float:
+        """Until the longest of its parts starts again."""
+        ends = [line.at_ms[-1] for line in (self.down, self.up) if line]
+        return max([*ends, sum(duration for duration, _ in self.rtts)])
+
+    @property
+    def least_rtt_ms(self) -> float | None:
+        """The smallest RTT it has; None where it says nothing of RTTs."""
+        return min((rtt for _, rtt in self.rtts), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where a trace stands: one or two files of Mahimahi's, a file of steps, or speed tests to draw from."""
+
+    down: str | None = None
+    """Opportunities towards the client, Mahimahi's format."""
+    up: str | None = None
+    """Opportunities towards the server."""
+    steps: str | None = None
+    """CSV with a column `duration_ms` and some of `rtt_ms`, `download_mbit`, `upload_mbit`."""
+    errant: str | None = None
+    """CSV of speed tests with ERRANT's columns."""
+    of: str = ""
+    """Whose tests: operator, country, technology, signal quality, separated by commas."""
+    every_s: Annotated[float, Meta(gt=0)] = 10.0
+    """How long a draw holds, seconds."""
+
+    def __post_init__(self) -> None:
+        kinds = [bool(self.down or self.up), bool(self.steps), bool(self.errant)]
+        if sum(kinds) != 1:
+            raise FieldError("is not one kind of trace", next_step="Give down and up, or steps, or errant with of.")
+        if bool(self.errant) != bool(self.of):
+            raise FieldError("and errant go together", key="of", next_step="Give both or neither.")
+
+    def at(self, folder: Path) -> Trace:
+        """The same with files beside `folder`'s own; absolute ones stay."""
+        down, up, steps, errant = (
+            path and str(folder.absolute() / path) for path in (self.down, self.up, self.steps, self.errant)
+        )
+        return Trace(down, up, steps, errant, self.of, self.every_s)
+
+    def course(self) -> Course:
+        """What is played.
+
+        Raises
+        ------
+        TraceError
+            Naming file and line, for what is not of the format.
+        """
+        files = [Path(path) for path in (self.down, self.up, self.steps, self.errant) if path]
+        return _course(self, tuple(file.stat().st_mtime_ns for file in files if file.is_file()))
+
+
+@functools.cache
+def _course(trace: Trace, _changed_ns: tuple[int, ...]) -> Course:
+    if trace.steps:
+        return _steps(Path(trace.steps))
+    if trace.errant:
+        return _drawn(Path(trace.errant), trace.of, trace.every_s)
+    down, up = (_opportunities(Path(path)) if path else None for path in (trace.down, trace.up))
+    return Course(down, up)
+
+
+def from_words(words: str) -> Trace:
+    """A trace in the words of the command line: `FILE.down[,FILE.up]`, or `FILE.csv` with steps."""
+    first, _, second = words.partition(",")
+    if first.endswith(".csv") and not second:
+        return Trace(steps=first).at(Path())
+    return Trace(down=first or None, up=second or None).at(Path())
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Lines that say something, each with where it stands."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as fault:
+        raise TraceError(
+            f"cannot be read ({fault.strerror})", where=str(path), next_step="Name a trace that is there."
+        ) from fault
+    except UnicodeDecodeError as fault:
+        raise TraceError("is not text", where=str(path), next_step="Name a trace, not packed.") from fault
+    for number, line in enumerate(text.splitlines(), 1):
+        if (said := line.strip()) and not said.startswith("#"):
+            yield f"{path}, line {number}", said
+
+
+def _opportunities(path: Path) -> Line:
+    """Mahimahi's format: a line an opportunity, the ms at which it is; the last is the end, after which all repeats."""
+    times: list[int] = []
+    for where, said in _lines(path):
+        if not (said.isascii() and said.isdigit()):
+            raise TraceError(
+                f"is {said[:40]!r}", where=where, next_step="Write the ms of an opportunity, a whole number, alone."
+            )
+        if times and int(said) < times[-1]:
+            raise TraceError(f"goes back from {times[-1]} ms to {said}", where=where, next_step="Sort the lines.")
+        times.append(int(said))
+    if not times or not times[-1]:
+        raise TraceError("has no opportunity after 0 ms", where=str(path), next_step="Name a trace of Mahimahi's.")
+    at, delivered = [0.0], [0.0]
+    for number, time_ms in enumerate(times, 1):
+        if time_ms > at[-1] or number == 1:
+            at += [float(time_ms)] * 2
+            delivered += [delivered[-1]] * 2
+        delivered[-1] = float(number * OPPORTUNITY_BYTES)
+    return Line(tuple(at), tuple(delivered), _MAHIMAHI_OVERHEAD)
+
+
+def _rows(path: Path, known: tuple[str, ...], required: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Rows of a CSV file with a header, each with where it stands."""
+    lines = list(_lines(path))
+    header = [name.strip() for name in lines[0][1].split(",")] if lines else []
+    if missing := [name for name in required if name not in header]:
+        raise TraceError(f"has no column {missing[0]!r}", where=str(path), next_step=f"Head it: {','.join(known)}.")
+    for where, said in lines[1:]:
+        values = [value.strip() for value in next(csv.reader([said]))]
+        if len(values) != len(header):
+            raise TraceError(
+                f"has {len(values)} values for {len(header)} columns", where=where, next_step="Mend that line."
+            )
+        yield where, dict(zip(header, values, strict=True))
+
+
+def _number(word: str, where: str, column: str, accepts: Callable[[float], bool], expected: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and accepts(value)):
+        raise TraceError(f"has {word!r} as {column}", where=where, next_step=f"Write {expected}.")
+    return value
+
+
+def _positive(value: float) -> bool:
+    return value > 0
+
+
+def _not_negative(value: float) -> bool:
+    return value >= 0
+
+
+def _steps(path: Path) -> Course:
+    """Steps of ours: for so long that RTT and those rates; a rate of 0 holds packets until it is over."""
+    durations: list[float] = []
+    columns: dict[str, list[float]] = {}
+    for where, row in _rows(path, _STEPS, _STEPS[:1]):
+        if other := next((name for name in row if name not in _STEPS), None):
+            raise TraceError(f"has a column {other!r}", where=str(path), next_step=f"Columns are: {', '.join(_STEPS)}.")
+        durations.append(_number(row.pop("duration_ms"), where, "duration_ms", _positive, "a time above 0, ms"))
+        for name, word in row.items():
+            value = _number(word, where, name, _not_negative, "a number that is not negative")
+            columns.setdefault(name, []).append(value)
+    if not columns:
+        raise TraceError("has no steps", where=str(path), next_step="Give a line a step, with an RTT or rates.")
+    return _stepped(path, durations, columns)
+
+
+def _stepped(path: Path, durations: list[float], columns: dict[str, list[float]]) -> Course:
+    at = (0.0, *accumulate(durations))
+    lines: list[Line | None] = []
+    for name in ("download_mbit", "upload_mbit"):
+        rates = columns.get(name)
+        if rates is not None and not any(rates):
+            raise TraceError(f"has no {name} above 0", where=str(path), next_step="Let packets through some time.")
+        amounts = accumulate(rate * ms * 125 for rate, ms in zip(rates or (), durations, strict=False))
+        lines.append(Line(at, (0.0, *amounts)) if rates else None)
+    down, up = lines
+    return Course(down, up, tuple(zip(durations, columns.get("rtt_ms", ()), strict=False)))
+
+
+def _drawn(path: Path, of: str, every_s: float) -> Course:
+    """Draws from ERRANT's distribution of rates and RTT: a kernel density of the speed tests of that kind.
+
+    Each draw is a test and Gaussian noise beside it, whose covariance is that of the tests times the square of
+    Silverman's factor, as Trevisan et al. fit it (Computer Networks 176, 2020, 107289, and their model_creation).
+    What is not above 0 is drawn again.
+    """
+    wanted = tuple(word.strip().casefold() for word in of.split(","))
+    groups: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
+    for where, row in _rows(path, _TESTS, _TESTS):
+        numbers = [_number(row[name], where, name, math.isfinite, "a number") for name in _TESTS[3:]]
+        technology = row["access_technology"].casefold()
+        if technology not in _QUALITIES:
+            raise TraceError(f"has {technology!r} as access_technology", where=where, next_step="Write 2G, 3G or 4G.")
+        good, medium = _QUALITIES[technology]
+        quality = "good" if numbers[0] > good else "medium" if numbers[0] > medium else "bad"
+        group = (row["operator"].casefold(), row["country"].casefold(), technology, quality)
+        groups.setdefault(group, []).append(tuple(numbers[1:]))
+    tests = groups.get(wanted, [])
+    if len(tests) < _FEWEST_TESTS:
+        there = [",".join(group) for group, some in sorted(groups.items()) if len(some) >= _FEWEST_TESTS]
+        raise TraceError(
+            f"has {len(tests)} tests of {of!r}, which is too few",
+            where=str(path),
+            next_step=f"Choose one of: {'; '.join(there) or f'none has {_FEWEST_TESTS}'}.",
+        )
+    draws = list(_draws(tests, random.Random(of)))
+    values = {
+        name: [draw[place] for draw in draws] for place, name in enumerate(("download_mbit", "upload_mbit", "rtt_ms"))
+    }
+    return _stepped(path, [every_s * 1e3] * len(draws), values)
+
+
+def _draws(tests: list[tuple[float, ...]], draw: random.Random) -> Iterator[tuple[float, ...]]:
+    kinds = len(tests[0])
+    factor = (len(tests) * (kinds + 2) / 4) ** (-1 / (kinds + 4))
+    means = [math.fsum(column) / len(tests) for column in zip(*tests, strict=True)]
+    made = 0
+    while made < _DRAWS:
+        # Independent normal weights of the deviations have the tests' covariance.
+        weights = [draw.gauss(0, 1) * factor / math.sqrt(len(tests) - 1) for _ in tests]
+        chosen = draw.choice(tests)
+        values = tuple(
+            chosen[place]
+            + math.fsum(weight * (test[place] - means[place]) for weight, test in zip(weights, tests, strict=True))
+            for place in range(kinds)
+        )
+        if min(values) > 0:
+            made += 1
+            yield values
