@@ -256,6 +256,13 @@ def test_duration_below_zero(folder: Path) -> None:
         Dataset.open(folder)
 
 
+def test_a_difference_may_be_below_zero(folder: Path) -> None:
+    """A packet that is ahead of its link's rule must not take the campaign with it."""
+    early = pa.array([-0.1] * pq.read_metadata(parquet(folder, "link_checks")).num_rows)
+    change(folder, "link_checks", lambda rows: with_column(rows, "trace_late_down_ms", early))
+    assert Dataset.open(folder).table("link_checks").collect()["trace_late_down_ms"].unique().to_list() == [-0.1]
+
+
 @pytest.mark.parametrize("column", ["round", "protocol"])
 def test_required_column_without_a_value(folder: Path, column: str) -> None:
     def edit(rows: pa.Table) -> pa.Table:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from crosslayer.packets import Frame
-from crosslayer.testbed.tap import Rule, lateness
+from crosslayer.testbed import tap
+from crosslayer.testbed.tap import Rule, Tap, lateness
 
 MS = 1_000_000
 BYTES = 1250
@@ -20,6 +23,33 @@ def seen(moment_ms: float, frame: bytes) -> Frame:
 
 def at(moments_ms: list[float], frames: list[bytes] = FRAMES) -> list[Frame]:
     return [seen(moment, frame) for moment, frame in zip(moments_ms, frames, strict=False)]
+
+
+class Rings:
+    """Both ends of a wire that one frame went down, a quarter of a millisecond late."""
+
+    def __init__(self, device: str, **_room: int) -> None:
+        self._frame = Frame(0, device, False, FRAMES[0], BYTES)
+        if device == "to-client":
+            self._frame = Frame(round(11.25 * MS), device, True, FRAMES[0], BYTES)
+
+    def start(self) -> None: ...
+
+    def take(self) -> tuple[list[Frame], int]:
+        return [self._frame], 0
+
+
+@pytest.mark.parametrize(("set_by_ms", "late_ms"), [(0.5, [0.25]), (60_000.0, []), (-60_000.0, [])])
+def test_of_an_observation_in_which_the_clock_was_set_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, set_by_ms: float, late_ms: list[float]
+) -> None:
+    ahead_ms = iter([1000.0, 1000.0 + set_by_ms])
+    monkeypatch.setattr(tap, "Ring", Rings)
+    monkeypatch.setattr(tap, "_clock_ms", lambda: next(ahead_ms))
+    monkeypatch.setattr(tap.private, "namespace", contextlib.nullcontext)
+    watch = Tap()
+    watch.start()
+    assert [found.late_p50_ms for found in watch.lateness(RULE, RULE)] == late_ms
 
 
 def test_packets_that_queue_go_out_one_after_the_other() -> None:
@@ -39,3 +69,8 @@ def test_what_did_not_go_out_has_no_value_and_yet_its_time_at_the_rate() -> None
 def test_the_same_bytes_twice_are_two_packets() -> None:
     twice = [FRAMES[0], FRAMES[0]]
     assert lateness(at([0, 5], twice), at([11, 16.5], twice), RULE) == pytest.approx([0, 0.5])
+
+
+def test_bytes_that_went_out_before_they_came_in_are_those_of_another_packet() -> None:
+    twice = [FRAMES[0], FRAMES[0]]
+    assert lateness(at([5], twice), at([2, 16.5], twice), RULE) == pytest.approx([0.5])

@@ -190,13 +190,17 @@ class Browser(ABC):
     def _measured(self, host: str, begin: float, close_connections: Callable[[], object]) -> PageLoad:
         """The warm-up page, then the page, measured; `begin` is when the procedure began."""
         self._open(f"https://{WARM_UP_HOST}/")
-        settled = _settle()
+        settled = self._rests()
         setup_ms = (time.perf_counter() - begin) * 1e3
         self._open(f"https://{host}/")
         raw = json.loads(self._timings())
         close_connections()  # or the server would go on sending to a context that is gone
         self.loads += 1
         return _page_load(raw, setup_ms, settled)
+
+    def _rests(self) -> bool:
+        """Wait until nothing of the priming is left, and tell whether that was so."""
+        return _settle()
 
     @contextlib.contextmanager
     def _failing(self, host: str) -> Iterator[None]:

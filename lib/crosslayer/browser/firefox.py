@@ -17,7 +17,7 @@ from pathlib import Path
 import websocket
 
 from crosslayer.browser.bidi import Bidi, BidiError
-from crosslayer.browser.browser import COLLECT, PAINT_WAIT_MS, Browser, first_line
+from crosslayer.browser.browser import COLLECT, PAINT_WAIT_MS, WARM_UP_HOST, Browser, first_line
 from crosslayer.browser.programs import BrowserError, BrowserPrograms
 from crosslayer.process import Process
 from crosslayer.testbed.certificates import Certificates
@@ -68,6 +68,25 @@ told => {
 }
 """
 """JavaScript of the browser's own: the CA it trusts, the addresses it is told."""
+
+_FORGOTTEN = """
+told => new Promise(done => {
+  const {but, wait_ms} = JSON.parse(told), limit = Date.now() + wait_ms;
+  const dashboard = Cc["@mozilla.org/network/dashboard;1"].getService(Ci.nsIDashboard);
+  (function again() {
+    dashboard.requestHttpConnections(({connections}) => {
+      const left = connections.filter(each => each.host !== but && each.active.length + each.idle.length);
+      if (!left.length || Date.now() > limit) done(left.length); else setTimeout(again, 5);
+    });
+  })();
+})
+"""
+"""JavaScript of the browser's own: waits until it has no connection but those to one host, as about:networking has it.
+
+Promises how many hosts it still has one to.
+"""
+_FORGOTTEN_MS = 20_000
+_TRIES = 10
 
 
 class _Program(Process):
@@ -128,6 +147,9 @@ class Firefox(Browser):
             own = self._bidi.call("browsingContext.getTree", **{"moz:scope": "chrome"})["contexts"][0]["context"]
             ca = "".join(certificates.ca_file.read_text(encoding="ascii").strip().splitlines()[1:-1])
             self._bidi.run(_TRUST, {"ca": ca, "addresses": dict(addresses)}, context=own)
+            self._own = own
+            if WARM_UP_HOST in addresses:
+                self._ask_over_h3()
         except self.faults as error:
             self.close()
             raise BrowserError(
@@ -145,6 +167,19 @@ class Firefox(Browser):
             os.killpg(self._program.pid, signal.SIGKILL)  # nothing of it is kept
         self._program.stop()
 
+    def _ask_over_h3(self) -> None:
+        """Load the warm-up page until it comes over HTTP/3; `BidiError` where it never does.
+
+        Not before a first request does Firefox read who speaks HTTP/3, from a file of its profile, and until it has, it
+        asks over TCP. One who tries to wait for that file takes it away from Firefox.
+        """
+        for _ in range(_TRIES):
+            with self._context():
+                self._open(f"https://{WARM_UP_HOST}/")
+                if json.loads(self._timings())["navigation"]["nextHopProtocol"] == "h3":
+                    return
+        raise BidiError(f"{WARM_UP_HOST} comes over TCP each of {_TRIES} times")
+
     @contextlib.contextmanager
     def _context(self) -> Iterator[None]:
         context = self._bidi.call("browser.createUserContext")["userContext"]
@@ -157,6 +192,15 @@ class Firefox(Browser):
 
     def _open(self, url: str) -> None:
         self._bidi.call("browsingContext.navigate", context=self._tab, url=url, wait="complete")
+
+    def _rests(self) -> bool:
+        """Not before its closed connections are forgotten too: a page of their host would wait for that.
+
+        neqo keeps a connection that the server closed for three PTOs (RFC 9000, section 10.2), and Firefox gives it
+        what is asked of that host until then: half a second on 4G, which no user comes back within.
+        """
+        left = self._bidi.run(_FORGOTTEN, {"but": WARM_UP_HOST, "wait_ms": _FORGOTTEN_MS}, context=self._own)
+        return super()._rests() and not left
 
     def _timings(self) -> str:
         return str(self._bidi.run(COLLECT, PAINT_WAIT_MS, context=self._tab))

@@ -393,9 +393,9 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> pl.DataFrame:
 
 def _faults(table: type[Table]) -> Iterator[tuple[str, str, pl.Expr]]:
     """What would spoil a statistic without anybody noticing: the fault, its column, and the rows it is true of."""
-    real = [column.name for column in table.columns if column.type is float]
-    yield from (("NaN or infinite values", name, ~pl.col(name).is_finite()) for name in real)
-    yield from (("values below 0", name, pl.col(name) < 0) for name in real)
+    real = [column for column in table.columns if column.type is float]
+    yield from (("NaN or infinite values", column.name, ~pl.col(column.name).is_finite()) for column in real)
+    yield from (("values below 0", column.name, pl.col(column.name) < 0) for column in real if not column.signed)
     for column in (column for column in table.columns if column.success):
         expected = pl.col("error").is_null()
         if isinstance(column.success, str):

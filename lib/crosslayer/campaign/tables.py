@@ -66,6 +66,8 @@ class Column:
     """One of those that say which condition a row is; a round measures each condition once."""
     success: bool | str = False
     """An observation without error has a value; given another column, then where that one has one."""
+    signed: bool = False
+    """A difference, which may be below 0; no other number may."""
     present: bool | None = None
     """A file must have the column; None: where it is required, of the key, or a success must have it."""
     name: str = field(default="", init=False)
@@ -459,9 +461,9 @@ class Wire(_OfStudy, table="wire"):
     position = Column(int, "place of the observation in its round, from 0", required=True)
     way = Column(Way, "towards the client or the server", LATENESS, required=True, key=True)
     packets = Column(int, "packets that crossed the link and are counted", LATENESS, required=True)
-    late_p50_ms = Column(float, "lateness: median", LATENESS, required=True)
-    late_p99_ms = Column(float, "lateness: 99th percentile", LATENESS, required=True)
-    late_max_ms = Column(float, "lateness: greatest", LATENESS, required=True)
+    late_p50_ms = Column(float, "lateness: median", LATENESS, required=True, signed=True)
+    late_p99_ms = Column(float, "lateness: 99th percentile", LATENESS, required=True, signed=True)
+    late_max_ms = Column(float, "lateness: greatest", LATENESS, required=True, signed=True)
 
 
 _LEVELS = "5th, 25th, 50th, 75th and 95th percentile"
@@ -505,8 +507,9 @@ class LinkChecks(Table, table="link_checks"):
         float,
         "how much later than by the trace 99 of 100 packets to the client left at most; null where not seen",
         CHECK,
+        signed=True,
     )
-    trace_late_up_ms = Column(float, "the same towards the server", CHECK)
+    trace_late_up_ms = Column(float, "the same towards the server", CHECK, signed=True)
     cross_mbit = Column(float, "payload that cross-traffic delivered while the round was measured", CHECK)
     verdict = Column(str, "pass, or what was out of tolerance", CHECK, required=True)
 

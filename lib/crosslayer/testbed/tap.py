@@ -7,6 +7,7 @@ and then its time at the rate. What is beyond that is the wire's own: a process 
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from crosslayer.words import Way
 
 _FRAMES, _FRAME_BYTES = 1 << 16, 256
 """More than the largest page has packets; of each what tells it from others."""
+_STEP_MS = 1.0
+"""A wall clock that changes by more during an observation was set meanwhile, and packets have the time of it."""
 _PORTS = {Way.UP: (network.CLIENT, network.SERVER), Way.DOWN: (network.SERVER, network.CLIENT)}
 """Sides at which packets of a way come in and go out."""
 
@@ -59,16 +62,18 @@ class Tap:
 
     def start(self) -> None:
         """Watch from now on."""
+        self._clock_ms = _clock_ms()
         for ring in self._rings.values():
             ring.start()
 
     def lateness(self, down: Rule, up: Rule) -> list[Lateness]:
         """What was seen since `start`, held against netem's rules; nothing more is watched.
 
-        Ways without packets are left out; so are both where there were more packets than a ring has room for.
+        Ways without packets are left out; so are both where there were more packets than a ring has room for, and
+        where the clock was set.
         """
         taken = {side: ring.take() for side, ring in self._rings.items()}
-        if any(dropped for _, dropped in taken.values()):
+        if any(dropped for _, dropped in taken.values()) or abs(_clock_ms() - self._clock_ms) > _STEP_MS:
             return []
         came, went = (
             {side: [frame for frame in frames if frame.sent is sent] for side, (frames, _) in taken.items()}
@@ -81,6 +86,11 @@ class Tap:
                 p50, p99, most = np.quantile(late, [0.5, 0.99, 1.0])
                 found.append(Lateness(way, len(late), float(p50), float(p99), float(most)))
         return found
+
+
+def _clock_ms() -> float:
+    """How far the clock that packets are stamped with is ahead of one that nobody sets."""
+    return (time.time_ns() - time.monotonic_ns()) / 1e6
 
 
 def lateness(came: Sequence[Frame], went: Sequence[Frame], rule: Rule) -> list[float]:
@@ -101,6 +111,9 @@ def lateness(came: Sequence[Frame], went: Sequence[Frame], rule: Rule) -> list[f
         through_ns = max(frame.at_ns + rule.delay_ms * 1e6, through_ns)
         if rule.rate_mbit is not None:
             through_ns += frame.bytes * 8e3 / rule.rate_mbit
-        if waiting := out.get(frame.data):
+        waiting = out[frame.data]
+        while waiting and waiting[0] < frame.at_ns:  # the same bytes, that came in before all that was seen
+            waiting.popleft()
+        if waiting:
             found.append((waiting.popleft() - through_ns) / 1e6)
     return found
