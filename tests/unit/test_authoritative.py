@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from charts import valid
 from crosslayer import claims, dns, metrics, published
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import changed, check_names
@@ -262,7 +263,7 @@ def test_every_figure_draws_and_the_deviation_from_rtt_and_processing_is_nothing
     assert len(FIGURES) == 6
     for figure in FIGURES.values():
         drawing = draw(figure, of, "Campaign synthetic.")
-        drawing.chart.to_dict()
+        valid(drawing)
         assert drawing.rows.height
         if drawing.table is not None:
             assert drawing.table.height
@@ -291,7 +292,7 @@ def test_a_transport_that_is_too_slow_is_told_of() -> None:
 def test_a_dataset_without_this_study_gives_figures_that_say_so() -> None:
     of = inputs(frame("paced_queries", []))
     for figure in FIGURES.values():
-        draw(figure, of, "Campaign synthetic.").chart.to_dict()
+        valid(draw(figure, of, "Campaign synthetic."))
 
 
 # --- claims ----------------------------------------------------------------------------------------------------------

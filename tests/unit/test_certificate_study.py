@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from charts import valid
 from crosslayer import claims, published
 from crosslayer.campaign.tables import TABLES
 from crosslayer.dns import Protocol
@@ -172,7 +173,7 @@ def test_figures_are_drawn_and_say_what_a_certificate_costs() -> None:
     )
     drawings = {figure.name: draw(figure, of, "Campaign synthetic.") for figure in STUDY.figures}
     for drawing in drawings.values():
-        drawing.chart.to_dict()
+        valid(drawing)
         assert drawing.table is not None
     said = {name: drawing.verdict or "" for name, drawing in drawings.items()}
     assert "4G: 1.013 [1.013, 1.013] RTT over DoQ, 1.013 [1.013, 1.013] RTT over DoT" in said["certificate-sizes"]

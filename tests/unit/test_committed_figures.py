@@ -21,6 +21,7 @@ import vl_convert
 from fontTools.ttLib import TTFont
 from polars.testing import assert_frame_equal
 
+from charts import valid
 from crosslayer.campaign.dataset import Dataset, found_beside
 from crosslayer.figures import Drawing, clocks, draw, server_cost
 from crosslayer.figures.style import FONT_FILES, TRANSPORTS
@@ -93,7 +94,7 @@ def test_every_committed_figure_is_still_drawn() -> None:
 @pytest.mark.parametrize(("study", "name"), [*FIGURES, SERVER_COST])
 def test_every_figure_has_tooltips_and_is_drawn_by_jupyterlab_too(study: str, name: str) -> None:
     drawn = drawing(study, name)
-    spec = drawn.chart.to_dict()  # validates
+    spec = valid(drawn)
     marks = [part["encoding"] for part in inner(spec) if "mark" in part and "encoding" in part]
     assert any("tooltip" in encoding for encoding in marks)
     assert all("tooltip" in part.get("encoding", {}) for part in inner(spec) if _mark(part) == "point")

@@ -14,6 +14,7 @@ import pytest
 import vl_convert
 
 import synthetic
+from charts import valid
 from crosslayer import metrics, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.figures import MAX_ROWS, FigureError, Inputs, cdf, draw
@@ -62,7 +63,7 @@ def part(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_every_figure_draws_within_its_limits(whole: Inputs, name: str) -> None:
     drawing = draw(FIGURES[name], whole, "Campaign synthetic.")
     assert 0 < drawing.rows.height <= MAX_ROWS
-    spec = drawing.chart.to_dict()
+    spec = valid(drawing)
     assert sum(len(rows) for rows in spec["datasets"].values()) <= MAX_ROWS
     assert spec["vconcat"][0]["title"]["text"][0].startswith(FIGURES[name].heading.split()[0])
     assert "Campaign synthetic." in " ".join(spec["title"]["text"])
@@ -74,7 +75,7 @@ def test_every_figure_draws_within_its_limits(whole: Inputs, name: str) -> None:
 def test_every_figure_says_what_is_missing(part: tuple[str, Inputs], name: str) -> None:
     what, inputs = part
     drawing = draw(FIGURES[name], inputs, "Campaign synthetic.")
-    spec = drawing.chart.to_dict(validate=False)
+    spec = drawing.vega_lite()
     notes = " ".join(spec["title"]["text"])
     assert LACKS[what] in notes
     assert LACKS[what] in drawing.caption

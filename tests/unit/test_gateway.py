@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from charts import valid
 from crosslayer import pages, published
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
@@ -116,7 +117,7 @@ def made(gain_rtt: float, gateway_ms: float) -> Inputs:
 def test_the_figure_says_what_was_put_in() -> None:
     (figure,) = STUDY.figures
     drawing = draw(figure, made(gain_rtt=1.0, gateway_ms=-0.5), "Campaign synthetic.")
-    drawing.chart.to_dict()
+    valid(drawing)
     gain = drawing.rows.filter(compared="two connections - one", measure="PLT")
     assert gain.height == 4
     assert gain["median"].to_list() == pytest.approx([1.0] * 4, abs=0.02)

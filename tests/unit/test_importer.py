@@ -393,7 +393,7 @@ def test_imported_data_go_through_the_same_figures_and_claims(harness: Harness) 
     inputs = figures.Inputs.of(dataset, published.load())
     assert inputs.links == ("fiber", "4g")
     for figure in STUDIES[dataset.campaign.study].figures:
-        assert figures.draw(figure, inputs, dataset.caption).chart.to_dict(validate=False)
+        assert figures.draw(figure, inputs, dataset.caption).vega_lite()
     found = report.check_claims(dataset)
     by_claim = {row["claim_id"]: row for row in found.iter_rows(named=True)}
     assert by_claim["T093"]["ours"] == pytest.approx(2.01)

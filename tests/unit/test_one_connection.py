@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from charts import valid
 from crosslayer import claims, pages, published
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
@@ -138,7 +139,7 @@ def made(**overheads: float) -> Inputs:
 def rows_of(name: str, of: Inputs) -> pl.DataFrame:
     (figure,) = [figure for figure in STUDY.figures if figure.name == name]
     drawing = draw(figure, of, "Campaign synthetic.")
-    drawing.chart.to_dict()
+    valid(drawing)
     return drawing.rows
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from charts import valid
 from crosslayer import metrics, published
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
@@ -103,7 +104,7 @@ def loads(study: str, kinds: dict[tuple[str, str], float], rtts: dict[tuple[str,
 def answer(study: str, of: Inputs) -> str:
     figure = FIGURES[QUESTIONS[study]]
     drawing = draw(figure, of, "Campaign synthetic.")
-    drawing.chart.to_dict()
+    valid(drawing)
     assert drawing.table is not None
     assert drawing.verdict is not None
     return drawing.verdict

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from charts import valid
 from crosslayer import claims, published
 from crosslayer.campaign import NoOptions
 from crosslayer.campaign.tables import TABLES
@@ -169,11 +170,11 @@ def test_series_are_the_papers_conditions_and_leave_warming_and_other_resolvers_
 @pytest.mark.parametrize("name", OWN)
 def test_figures_draw_what_there_is_and_say_where_there_is_nothing(name: str, whole: dict[str, pl.LazyFrame]) -> None:
     drawing = draw(OWN[name], inputs(whole, RTT_MS), "Campaign c.")
-    drawing.chart.to_dict()
+    valid(drawing)
     assert drawing.table is not None
     assert drawing.table.height
     empty = tables([], RTT_MS)
-    assert "no single queries" in str(draw(OWN[name], inputs(empty, RTT_MS), "").chart.to_dict())
+    assert "no single queries" in str(valid(draw(OWN[name], inputs(empty, RTT_MS), "")))
 
 
 def test_fig2_has_every_vantage_point_all_of_them_and_the_published_medians(whole: dict[str, pl.LazyFrame]) -> None:

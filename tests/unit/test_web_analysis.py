@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import vl_convert
 
+from charts import valid
 from crosslayer import claims, published
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import MAX_ROWS, Inputs, draw
@@ -88,14 +89,14 @@ PARTS = {
 def test_every_figure_draws_within_its_limits(name: str) -> None:
     drawing = draw(FIGURES[name], WHOLE, "Campaign c.")
     assert 0 < drawing.rows.height <= MAX_ROWS
-    assert "<svg" in vl_convert.vegalite_to_svg(json.dumps(drawing.chart.to_dict()))
+    assert "<svg" in vl_convert.vegalite_to_svg(json.dumps(valid(drawing)))
 
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_draws_what_there_is(name: str, part: str) -> None:
     drawing = draw(FIGURES[name], PARTS[part], "Campaign c.")
-    vl_convert.vegalite_to_vega(json.dumps(drawing.chart.to_dict(validate=False)))
+    vl_convert.vegalite_to_vega(json.dumps(drawing.vega_lite()))
 
 
 def test_increases_are_over_the_median_of_doudp_in_the_cell() -> None:
