@@ -40,11 +40,7 @@ func TestControlSocketIsPrivate(t *testing.T) {
 func TestCloseConnections(t *testing.T) {
 	s := start(t, nil, "")
 	dial := func(listener string) *quic.Conn {
-		before := len(s.events("connection"))
-		conn := s.Client().Connect(t, s.addresses[listener+"/udp"], listener)
-		// At the server: before, the code of an application cannot be sent (RFC 9000, section 10.2.3).
-		servertest.Eventually(t, "the end of the handshake", func() bool { return len(s.events("connection")) > before })
-		return conn
+		return s.Client().Connect(t, s.addresses[listener+"/udp"], listener)
 	}
 	closed := func(conn *quic.Conn, code quic.ApplicationErrorCode) {
 		t.Helper()
@@ -90,6 +86,38 @@ func TestCloseConnections(t *testing.T) {
 	s.command(`{"command": "close-connections"}`, &got)
 	if !got.OK || got.Closed != 0 {
 		t.Errorf("answer %+v", got)
+	}
+}
+
+// A connection that is closed before the server has seen the end of its handshake is told what any other is.
+func TestCloseWaitsForTheHandshake(t *testing.T) {
+	s := start(t, nil, "")
+	c := s.Client()
+	c.Warm(t, s.addresses["h3/udp"], "h3")
+	r := servertest.NewRelay(t, s.addresses["h3/udp"], true)
+	conn := c.Dial(t, r.Address(), "h3")
+	r.RequestSent()
+	<-conn.HandshakeComplete() // for the client
+	var answer struct {
+		control.Reply
+		Closed int `json:"closed"`
+	}
+	done := make(chan struct{})
+	go func() {
+		s.command(`{"command": "close-connections", "listener": "h3"}`, &answer)
+		close(done)
+	}()
+	select {
+	case <-conn.Context().Done():
+		t.Fatalf("closed before the end of the handshake: %v", context.Cause(conn.Context()))
+	case <-time.After(soon):
+	}
+	r.Release()
+	<-done
+	<-conn.Context().Done()
+	var told *quic.ApplicationError
+	if err := context.Cause(conn.Context()); !errors.As(err, &told) || told.ErrorCode != 0x100 || answer.Closed != 1 {
+		t.Errorf("closed %d, client told %v", answer.Closed, err)
 	}
 }
 

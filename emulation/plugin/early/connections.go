@@ -3,6 +3,7 @@ package early
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/quic-go/quic-go"
 )
@@ -47,7 +48,12 @@ func (cs *Conns) track(listener *Listener, conn *quic.Conn) *Conn {
 	return c
 }
 
-// Close closes the open connections of one listener, or of all for "", at once; it returns how many there were.
+// handshakePatience is how long a connection may go on to complete its handshake before it is closed.
+const handshakePatience = 3 * time.Second
+
+// Close closes the open connections of one listener, or of all for "", and returns how many there were: each at once, or
+// as soon as its handshake is complete. Before that the application may not speak, and what QUIC says in its place (RFC
+// 9000, section 10.2.3) is an error: Firefox asks such a host over TCP from then on.
 func (cs *Conns) Close(listener string) int {
 	cs.mu.Lock()
 	var closing []*Conn
@@ -57,9 +63,14 @@ func (cs *Conns) Close(listener string) int {
 		}
 	}
 	cs.mu.Unlock()
+	patience, cancel := context.WithTimeout(context.Background(), handshakePatience)
+	defer cancel()
 	var wg sync.WaitGroup
 	for _, c := range closing {
-		wg.Go(func() { _ = c.CloseWithError(c.listener.protocol.NoError, "") })
+		wg.Go(func() {
+			_ = c.AwaitHandshake(patience) // failed, or not over by now, it is closed too
+			_ = c.CloseWithError(c.listener.protocol.NoError, "")
+		})
 	}
 	wg.Wait()
 	return len(closing)

@@ -253,7 +253,10 @@ class Server(Process):
         return server
 
     def close_connections(self, listener: str | None = None) -> int:
-        """Close the open QUIC connections at once, those of one listener (`h3`, `doq`) or all; returns how many."""
+        """Close the open QUIC connections, those of one listener (`h3`, `doq`) or all; returns how many.
+
+        Each at once or when its handshake is complete, so that its client hears the application's NO_ERROR.
+        """
         return int(self.command("close-connections", **({"listener": listener} if listener else {}))["closed"])
 
     def rotate_ticket_keys(self) -> None:
