@@ -101,7 +101,7 @@ func (d httpDialer) dial(ctx context.Context, kept *keepsake) (conn, error) {
 		DialTLSContext: func(ctx context.Context, _, _ string) (socket net.Conn, err error) {
 			socket, c.tlsState, err = d.connect(ctx, kept, []string{"h2"})
 			if err == nil {
-				c.port = portOf(socket.LocalAddr())
+				c.socket, c.port = socket, portOf(socket.LocalAddr())
 			}
 			return socket, err
 		},
@@ -117,6 +117,7 @@ func (d httpDialer) dial(ctx context.Context, kept *keepsake) (conn, error) {
 type httpConn struct {
 	*http.ClientConn
 	url      string
+	socket   net.Conn
 	tlsState connState
 	port     uint16
 }
@@ -156,5 +157,6 @@ func (c *httpConn) usable() bool {
 
 func (c *httpConn) early() bool       { return false }
 func (c *httpConn) state() connState  { return c.tlsState }
+func (c *httpConn) path() pathState   { return tcpPath(c.socket) }
 func (c *httpConn) localPort() uint16 { return c.port }
 func (c *httpConn) close()            { _ = c.Close() }

@@ -55,6 +55,7 @@ type conn interface {
 	// early is true as long as all that is sent is early data.
 	early() bool
 	state() connState
+	path() pathState
 	localPort() uint16
 	close()
 }
@@ -93,6 +94,7 @@ type attempt struct {
 	detached bool
 	unused   chan struct{} // closed when detached and without users
 	answers  uint64        // that have come
+	answered time.Time     // the last of them
 	silent   time.Time     // end of a query that got none, and after which none came
 
 	cut atomic.Bool // closed on command, under its users
@@ -106,7 +108,8 @@ func newSession(dial dialer, timeout time.Duration, resume resumption) *session 
 	return s
 }
 
-func (s *session) exchange(ctx context.Context, query []byte, question dns.Question) (*dns.Msg, cost, error) {
+// ask asks the query, a second time where its connection breaks.
+func (s *session) ask(ctx context.Context, query []byte, question dns.Question) (*dns.Msg, cost, error) {
 	var spent cost
 	for joined := false; ; {
 		began := time.Now()
@@ -245,7 +248,7 @@ func (s *session) judge(a *attempt, err error, asked time.Time, heard uint64) {
 	switch {
 	case err == nil || bad:
 		a.answers++
-		a.silent = time.Time{}
+		a.answered, a.silent = time.Now(), time.Time{}
 	case !errors.Is(err, context.DeadlineExceeded) || !a.up() || a.answers != heard || s.current != a:
 	case a.answers == 0 || !a.silent.IsZero() && asked.After(a.silent):
 		s.retire(s.detach())

@@ -233,6 +233,7 @@ func (c *streamConn) usable() bool {
 
 func (c *streamConn) early() bool       { return false }
 func (c *streamConn) state() connState  { return c.tlsState }
+func (c *streamConn) path() pathState   { return tcpPath(c.Conn) }
 func (c *streamConn) localPort() uint16 { return portOf(c.LocalAddr()) }
 func (c *streamConn) close()            { c.fail(&broken{net.ErrClosed}) }
 

@@ -293,6 +293,52 @@ func TestServerThatForgotTheConnection(t *testing.T) {
 	})
 }
 
+// After a rest the path is in doubt: the query does not wait for the old connection longer than a PTO.
+func TestPathThatIsGoneAfterARest(t *testing.T) {
+	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
+		t.Parallel() // they wait more than they work
+		const delay = 20 * time.Millisecond
+		relay := newRelay(t, s.start().address, delay)
+		r := startStub(t, s.scheme+"://"+relay.address, c, "--timeout", "20s", "--resumption", "early-data")
+		first := r.good("www.example.org")
+		r.good("www.example.org") // more samples of the RTT, and time for ticket and token
+		time.Sleep(restedAfter + 100*time.Millisecond)
+		relay.drop.Store(int32(first.LocalPort))
+		again := r.good("www.example.org")
+		if again.Retries != 1 || again.Connection != 2 || again.EarlyDataAccepted == nil || !*again.EarlyDataAccepted {
+			t.Errorf("%+v", again)
+		}
+		if again.TotalMs > 5000 {
+			t.Errorf("asked again after %.0f ms: the guard, which looks for 10 s, has noticed", again.TotalMs)
+		}
+		if next := r.good("www.example.org"); next.Connection != 2 || next.Retries != 0 {
+			t.Errorf("and then %+v", next)
+		}
+	})
+}
+
+// An upstream that takes its time is not asked twice: it has acknowledged the query.
+func TestSlowUpstreamAfterARestIsAskedOnce(t *testing.T) {
+	eachScheme(t, connected, func(t *testing.T, s *server, c credentials) {
+		t.Parallel()
+		good := s.answer
+		var slow atomic.Bool
+		s.answer = func(query []byte) []byte {
+			if slow.Load() {
+				time.Sleep(time.Second)
+			}
+			return good(query)
+		}
+		r := startStub(t, s.start().url(), c)
+		r.good("www.example.org")
+		time.Sleep(restedAfter + 100*time.Millisecond)
+		slow.Store(true)
+		if again := r.good("www.example.org"); again.Retries != 0 || again.Connection != 1 || again.NewConnection {
+			t.Errorf("%+v", again)
+		}
+	})
+}
+
 func TestUpstreamThatIsNotThere(t *testing.T) {
 	faults := map[string]string{
 		"udp": "connection refused", "tcp": "connection refused", "tls": "connection refused", "https": "connection refused",
