@@ -252,16 +252,18 @@ def test_no_namespaces_and_no_backend_are_exit_status_3(crosslayer: Run, tmp_pat
         ("one-connection", "fiber", {"main", "no-token", "at-once", "at-once-no-token", "settings"}),
         ("combinations", "fiber", {"main", "before ticket", "before early-data"}),
         ("gateway", "fiber", {"main", "gateway-two", "gateway-one"}),
+        ("browsers", "fiber", {"main"}),
     ],
 )
 def test_a_question_is_measured_with_the_evidence_it_needs(
-    testbed_machine: None, tmp_path: Path, study: str, links: str, variants: set[str]
+    request: pytest.FixtureRequest, tmp_path: Path, study: str, links: str, variants: set[str]
 ) -> None:
+    request.getfixturevalue("firefox_machine" if study == "browsers" else "testbed_machine")
     command = ["measure", "--study", study, "--links", links, "--rounds", "1", "--out", str(tmp_path / study)]
     command += ["--pages", "wikipedia.org" if study == "one-connection" else "example.org"]
     subprocess.run([*CROSSLAYER, *command], check=True, capture_output=True, timeout=300)
     dataset = Dataset.open(tmp_path / study, every_round=True)
-    loads = dict.fromkeys(("early-data", "address-token", "gateway"), "page_loads")
+    loads = dict.fromkeys(("early-data", "address-token", "gateway", "browsers"), "page_loads")
     loads["one-connection"] = "resolved_loads"
     rows = dataset.table(loads.get(study, "dns_exchanges")).collect()
     assert rows["error"].null_count() == rows.height

@@ -38,6 +38,7 @@ QUESTIONS = {
     "gateway": "gateway-worth",
     "loss": "loss-early-data",
     "path-quality": "path-early-data",
+    "browsers": "browsers-beside",
 }
 ROUNDS = 30
 
@@ -178,6 +179,23 @@ def test_a_token_spares_the_round_trip_that_a_load_without_it_waits(waits: float
     said = answer("address-token", of)
     assert re.search(rf" {waits:.2f}\d? \[", said)
     assert ("A whole round-trip on p" in said) == whole
+
+
+def test_two_browsers_differ_by_what_they_were_made_to() -> None:
+    rows = [
+        row("browsers", link, number)
+        | {"h3": h3, "variant": "main", "coupling": "decoupled", "browser": browser}
+        | {"early_data_accepted": h3 == "0-rtt", "session_resumed": h3 == "0-rtt"}
+        | {"response_start_ms": rtts * RTT_MS[link] + number / 1e3, "plt_ms": (rtts + later) * RTT_MS[link]}
+        for link in ("fiber", "dsl", "4g")
+        for browser, later in (("chromium", 1.0), ("firefox", 1.5))
+        for h3, rtts in (("1-rtt", 2.0), ("0-rtt", 1.0))
+        for number in range(ROUNDS)
+    ]
+    said = answer("browsers", inputs(["fiber", "dsl", "4g"], page_loads=rows))
+    assert "in Chromium 1.00 [1.00, 1.00] RTT" in said.replace("1.000", "1.00")
+    assert "in Firefox 1.00 [1.00, 1.00] RTT" in said.replace("1.000", "1.00")
+    assert "later than Chromium's by 0.50 [0.50, 0.50] RTT with H3 1-RTT" in said.replace("0.500", "0.50")
 
 
 def test_a_key_share_costs_what_it_was_made_to() -> None:

@@ -10,7 +10,16 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from crosslayer import dns
-from crosslayer.browser import KINDS, WARM_UP_HOST, Browser, BrowserError, PageLoad, launch
+from crosslayer.browser import (
+    KINDS,
+    WARM_UP_HOST,
+    Browser,
+    BrowserError,
+    BrowserPrograms,
+    PageLoad,
+    find_browser,
+    launch,
+)
 from crosslayer.campaign import tables
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
@@ -185,16 +194,25 @@ class KeptBrowser:
         A load that is not recorded, the first of every process.
     name
         Tells its folder from those of others in the same run.
+    programs
+        Of another browser than the plan's.
     options
         Further ones of `Browser`.
     """
 
     def __init__(
-        self, bench: Bench, warm_up: Callable[[Browser], object], *, name: str = "browser", **options: Any
+        self,
+        bench: Bench,
+        warm_up: Callable[[Browser], object],
+        *,
+        name: str = "browser",
+        programs: BrowserPrograms | None = None,
+        **options: Any,
     ) -> None:
         self._bench = bench
         self._warm_up = warm_up
         self._name = name
+        self._programs = programs or bench.programs
         self._options = options
         self._browser: Browser | None = None
         self._processes = 0
@@ -214,7 +232,7 @@ class KeptBrowser:
             bench = self._bench
             folder = bench.folder / f"{self._name}-{self._processes}"
             self._browser = launch(
-                bench.programs,
+                self._programs,
                 folder=folder,
                 certificates=bench.server.certificates,
                 spare_processes=bench.plan.clock != "virtual",
@@ -242,14 +260,17 @@ class Loads:
         Where they are measured.
     name
         Tells this browser's folder from those of others in the same run.
+    browser
+        Another than the plan's.
     """
 
-    def __init__(self, bench: Bench, *, name: str = "browser") -> None:
+    def __init__(self, bench: Bench, *, name: str = "browser", browser: str | None = None) -> None:
         self._bench = bench
         self._kept = KeptBrowser(
             bench,
             lambda browser: self._load(browser, bench.pages[bench.plan.pages[0]], LoadKind("1-rtt", "main", 0)),
-            name=name,
+            name=browser or name,
+            programs=find_browser(browser) if browser else None,
             addresses=bench.addresses,
         )
 

@@ -25,6 +25,7 @@ _ROOMS = (
     "composition",
     "loss",
     "path_quality",
+    "browsers",
     "web",
 )
 

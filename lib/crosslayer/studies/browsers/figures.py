@@ -1,0 +1,119 @@
+"""Does early data save a returning visitor the same in Firefox as in Chromium, and which page is there first?"""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.style import (
+    BLUE,
+    COLUMN_WIDTH,
+    EARLY_DATA,
+    GREY,
+    LONG,
+    RED,
+    SOLID,
+    TEXT_WIDTH,
+    AnyChart,
+    Look,
+    link_title,
+    with_titles,
+)
+
+_BROWSERS = {"chromium": "Chromium", "firefox": "Firefox"}
+_HANDSHAKES = {"1-rtt": "H3 1-RTT", "0-rtt": "H3 0-RTT"}
+_LOOKS = {
+    "Chromium, H3 1-RTT": Look(GREY, "square", SOLID),
+    "Chromium, H3 0-RTT": EARLY_DATA,
+    "Firefox, H3 1-RTT": Look(RED, "diamond", LONG),
+    "Firefox, H3 0-RTT": Look(BLUE, "circle", SOLID),
+}
+_SAVES = "{}: 1-RTT minus 0-RTT"
+_LATER = "{}: Firefox minus Chromium"
+_TIMES = {"response_start_ms": "start of the response", "plt_ms": "PLT"}
+
+
+def browsers_data(inputs: Inputs) -> pl.DataFrame:
+    """What each load takes, what early data saves in each browser, and how much later Firefox is.
+
+    Columns link, page, measure, series, source (measured, or difference: within a round), n, rounds, median, low, high;
+    multiples of the RTT. Rows of source `together` have all links and pages together.
+    """
+    named = pl.format("{}, {}", pl.col("browser").replace(_BROWSERS), pl.col("h3").replace(_HANDSHAKES))
+    loads = metrics.page_loads(inputs.page_loads).with_columns(series=named)
+    pairs = {_SAVES.format(name): (f"{name}, H3 1-RTT", f"{name}, H3 0-RTT") for name in _BROWSERS.values()}
+    pairs |= {_LATER.format(name): (f"Firefox, {name}", f"Chromium, {name}") for name in _HANDSHAKES.values()}
+    parts = []
+    for column, measure in _TIMES.items():
+        times = metrics.in_rtts(loads, inputs.rtts, [column])
+        shown = metrics.medians(times, column.replace("_ms", "_rtt"), ["link", "page", "series"])
+        parts.append(shown.with_columns(measure=pl.lit(measure), source=pl.lit("measured")))
+        for name, (first, second) in pairs.items():
+            apart = metrics.paired(loads, column, "series", first, second).rename({"difference": "apart_ms"})
+            in_rtts = metrics.in_rtts(apart, inputs.rtts, ["apart_ms"])
+            for source, by in (("difference", ["link", "page"]), ("together", [])):
+                found = metrics.medians(in_rtts, "apart_rtt", by)
+                parts.append(found.with_columns(measure=pl.lit(measure), series=pl.lit(name), source=pl.lit(source)))
+    return inputs.by_rtt(pl.concat(parts, how="diagonal"), "page")
+
+
+def browsers(frame: pl.DataFrame) -> AnyChart:
+    """PLT, page by page and link by link."""
+    shown = frame.filter(pl.col("source") == "measured", pl.col("measure") == "PLT")
+    if shown.is_empty():
+        return marks.empty_plot("no page loads of this study", COLUMN_WIDTH - 60)
+    links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
+    x = alt.X("median:Q", title="PLT (multiples of the RTT)", scale=marks.reach(shown, least=(1.0, 3.0), margin=0.1))
+    look = marks.by("series", _LOOKS, "color", "shape", "offset", columns=2)
+    tooltip = marks.tips("page", "link_title", "series", value="median, RTT", digits=".3f", counted="loads")
+    base = alt.Chart(width=(TEXT_WIDTH - 140) // 3, height=40 * len(links))
+    layers = marks.intervals(base, x, marks.rows("link_title", links), tooltip, look)
+    chart: AnyChart = marks.multiples(layers, column=marks.across("page", sorted(shown["page"].unique())), spacing=14)
+    chart.data = with_titles(shown)
+    return chart
+
+
+def browsers_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """measure, source, page, link, series, n, median, low, high; multiples of the RTT."""
+    return frame.select("measure", "source", "page", "link", "series", "n", "median", "low", "high")
+
+
+def browsers_verdict(frame: pl.DataFrame) -> str:
+    """Does early data save the same in both browsers, and which page is there first?"""
+
+    def together(series: str, measure: str) -> str | None:
+        found = row(frame, source="together", series=series, measure=measure)
+        return with_interval(found, "RTT", 2) if found else None
+
+    said = []
+    for name in _BROWSERS.values():
+        start, whole = (together(_SAVES.format(name), measure) for measure in _TIMES.values())
+        if start and whole:
+            said.append(f"in {name} {start} until the response starts and {whole} of PLT")
+    later = [f"{found} with {name}" for name in _HANDSHAKES.values() if (found := together(_LATER.format(name), "PLT"))]
+    if len(said) < len(_BROWSERS) or not later:
+        return "Not answered: this dataset lacks one of the kinds of load."
+    return (
+        f"Early data saves, all links and pages together, {', '.join(said)}. "
+        f"Firefox's PLT is later than Chromium's by {', '.join(later)}."
+    )
+
+
+FIGURES = (
+    Figure(
+        name="browsers-beside",
+        title="Firefox beside Chromium, with full handshakes and with early data",
+        notebook="question_browsers",
+        caption="PLT in multiples of the link's RTT, in Chromium and in Firefox, each with a full handshake and with "
+        "early data, measured in turns.",
+        note="Marks: medians; bars: 95 % intervals. Whether a request was early data is the server's word.",
+        data=browsers_data,
+        chart=browsers,
+        table=browsers_table,
+        width=TEXT_WIDTH,
+        verdict=browsers_verdict,
+    ),
+)
