@@ -1,7 +1,7 @@
 """The two ends of cross-traffic, run as a file of its own: nothing but the standard library here.
 
 cross.py receive tcp|udp ADDRESS            says its port; at end of input, payload bytes and ns since the first came
-cross.py send tcp|udp ADDRESS PORT MBIT     until it is killed; TCP as fast as it goes
+cross.py send tcp|udp ADDRESS PORT MBIT     until it is killed; TCP as fast as it goes, with CUBIC
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import time
 
 _CHUNK_BYTES = 1 << 16
 _DATAGRAM_BYTES = 1200
+_FILLS_QUEUES = (b"cubic", b"reno")
+"""The first the kernel has. BBR, what some machines use, all but empties the queue that is to be full."""
 _KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 
 
@@ -38,9 +40,19 @@ def receive(kind: str, address: str) -> None:
     print(taken, time.monotonic_ns() - (first or 0), flush=True)
 
 
+def _fill_queues(end: socket.socket) -> None:
+    for algorithm in _FILLS_QUEUES:
+        with contextlib.suppress(OSError):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, algorithm)
+            return
+    raise SystemExit("TCP has neither CUBIC nor Reno here")
+
+
 def send(kind: str, address: str, port: int, mbit: float) -> None:
     """Send without end."""
     end = socket.socket(socket.AF_INET, _KINDS[kind])
+    if kind == "tcp":
+        _fill_queues(end)
     end.connect((address, port))
     if kind == "tcp":
         while True:
