@@ -212,7 +212,7 @@ class KeptBrowser:
         self._bench = bench
         self._warm_up = warm_up
         self._name = name
-        self._programs = programs or bench.programs
+        self._programs = programs
         self._options = options
         self._browser: Browser | None = None
         self._processes = 0
@@ -232,7 +232,7 @@ class KeptBrowser:
             bench = self._bench
             folder = bench.folder / f"{self._name}-{self._processes}"
             self._browser = launch(
-                self._programs,
+                self._programs or bench.programs,
                 folder=folder,
                 certificates=bench.server.certificates,
                 spare_processes=bench.plan.clock != "virtual",
