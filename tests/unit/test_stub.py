@@ -17,7 +17,8 @@ ROW: dict[str, Any] = {
     "time": 1700000000000000000, "client": "127.0.0.1:40000", "client_protocol": "udp", "name": "www.example.org.",
     "type": "A", "protocol": "DoQ", "connection": 1, "new_connection": True, "local_port": 50000, "handshake_ms": 15.5,
     "query_ms": 15.1, "total_ms": 30.7, "resumed": False, "early_data": False, "early_data_accepted": None,
-    "rcode": "NOERROR", "query_bytes": 128, "answer_bytes": 468, "retries": 0, "tcp_fallback": False, "error": "",
+    "rcode": "NOERROR", "query_bytes": 128, "answer_bytes": 468, "retries": 0, "silence_ms": 0.0, "tcp_fallback": False,
+    "error": "",
 }  # fmt: skip
 
 
@@ -40,6 +41,7 @@ def test_settings_towards_a_server(protocol: Protocol, url: str) -> None:
     assert options == {
         "--upstream": url, "--listen": "127.0.0.1:5353", "--ca": "/ca.pem", "--server-name": "www.example.org",
         "--resumption": "none", "--timeout": "2500ms", "--idle-timeout": "30000ms", "--udp-retransmit": "1000ms",
+        "--rested-after": "1000ms",
     }  # fmt: skip
 
 

@@ -63,7 +63,7 @@ func newGateway(s settings, upstream netip.Addr, queries *session) (*gateway, er
 	}
 	g := &gateway{upstream: upstream, pages: queries, carried: map[uint16]int{}}
 	if s.pageConnection == separateConnection {
-		g.pages = newSession(queries.dial, s.timeout, s.resumption)
+		g.pages = newSession(queries.dial, s)
 	}
 	if g.socket, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(s.gateway)); err != nil {
 		return nil, fmt.Errorf("--gateway %s: %w", s.gateway, err)

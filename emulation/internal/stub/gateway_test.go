@@ -26,11 +26,12 @@ type gatewayed struct {
 	*running
 	upstream *server
 	browser  *http.Client
-	page     func(http.ResponseWriter, *http.Request)
 }
 
-// startGateway has pages answered by the function page; without one, with the path that was asked for.
-func startGateway(t *testing.T, connection pageConnection) *gatewayed {
+func respondPath(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) }
+
+// startGateway has pages answered by the function page.
+func startGateway(t *testing.T, connection pageConnection, page http.HandlerFunc) *gatewayed {
 	t.Helper()
 	c := newCredentials(t)
 	key, err := x509.MarshalPKCS8PrivateKey(c.config.Certificates[0].PrivateKey)
@@ -41,7 +42,7 @@ func startGateway(t *testing.T, connection pageConnection) *gatewayed {
 	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g := &gatewayed{page: func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) }}
+	g := &gatewayed{}
 	s := newServer(t, "h3", c)
 	s.answer = func(query []byte) []byte {
 		answer := answerTo(t, query)
@@ -56,7 +57,7 @@ func startGateway(t *testing.T, connection pageConnection) *gatewayed {
 			_, _ = w.Write(s.answer(queryOf(t, r)))
 			return
 		}
-		g.page(w, r)
+		page(w, r)
 	}
 	g.upstream = s.start()
 	g.running = startStub(t, "h3://"+s.address, c, "--resumption", "none", "--gateway", "127.0.0.2:0",
@@ -109,7 +110,7 @@ func addressIn(t *testing.T, answer *dns.Msg) string {
 func TestGatewayHasOneConnectionUpstreamOrTwo(t *testing.T) {
 	for connection, wanted := range map[pageConnection]int{sharedConnection: 1, separateConnection: 2} {
 		t.Run(string(connection), func(t *testing.T) {
-			g := startGateway(t, connection)
+			g := startGateway(t, connection, respondPath)
 			for load := 1; load <= 2; load++ {
 				answer, row := g.ask(serverName)
 				if got := addressIn(t, answer); got != "127.0.0.2" {
@@ -149,7 +150,7 @@ func TestGatewayHasOneConnectionUpstreamOrTwo(t *testing.T) {
 }
 
 func TestGatewayLeavesOtherAddressesAlone(t *testing.T) {
-	g := startGateway(t, sharedConnection)
+	g := startGateway(t, sharedConnection, respondPath)
 	answer, _ := g.ask("elsewhere.test")
 	if got := addressIn(t, answer); got != "192.0.2.1" {
 		t.Errorf("another host's address became %s", got)
@@ -157,8 +158,7 @@ func TestGatewayLeavesOtherAddressesAlone(t *testing.T) {
 }
 
 func TestGatewayPassesOnWhatItGets(t *testing.T) {
-	g := startGateway(t, sharedConnection)
-	g.page = func(w http.ResponseWriter, r *http.Request) {
+	g := startGateway(t, sharedConnection, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Priority") != "u=1, i" || r.Header.Get("User-Agent") != "a browser" || r.Host != serverName || r.URL.RawQuery != "a=1;2" {
 			t.Errorf("upstream got %s %s %v", r.Host, r.URL, r.Header)
 		}
@@ -169,7 +169,7 @@ func TestGatewayPassesOnWhatItGets(t *testing.T) {
 		w.Header().Set("Content-Length", "3")
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, "abc")
-	}
+	})
 	request, _ := http.NewRequest(http.MethodGet, "https://"+serverName+"/?a=1;2", nil)
 	request.Header = http.Header{"Priority": {"u=1, i"}, "User-Agent": {"a browser"}, "Accept-Encoding": {"gzip"}}
 	response, err := g.browser.Do(request)
@@ -185,16 +185,15 @@ func TestGatewayPassesOnWhatItGets(t *testing.T) {
 }
 
 func TestGatewayPassesOnBytesAsTheyComeAndNothingWaitsForThem(t *testing.T) {
-	g := startGateway(t, sharedConnection)
 	read := make(chan struct{})
-	g.page = func(w http.ResponseWriter, r *http.Request) {
+	g := startGateway(t, sharedConnection, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "begin")
 		if r.URL.Path == "/slow" {
 			w.(http.Flusher).Flush()
 			<-read
 			_, _ = io.WriteString(w, "end")
 		}
-	}
+	})
 	response, err := g.browser.Get("https://" + serverName + "/slow")
 	if err != nil {
 		t.Fatal(err)
@@ -214,13 +213,12 @@ func TestGatewayPassesOnBytesAsTheyComeAndNothingWaitsForThem(t *testing.T) {
 }
 
 func TestGatewayTellsTheUpstreamThatABrowserHasGone(t *testing.T) {
-	g := startGateway(t, separateConnection)
 	gone := make(chan struct{})
-	g.page = func(w http.ResponseWriter, r *http.Request) {
+	g := startGateway(t, separateConnection, func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 		close(gone)
-	}
+	})
 	response, err := g.browser.Get("https://" + serverName + "/")
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +232,7 @@ func TestGatewayTellsTheUpstreamThatABrowserHasGone(t *testing.T) {
 }
 
 func TestGatewaySaysWhatItCannotDo(t *testing.T) {
-	g := startGateway(t, separateConnection)
+	g := startGateway(t, separateConnection, respondPath)
 	refused := func(response *http.Response, body string, status int, why string) {
 		t.Helper()
 		if response.StatusCode != status || !strings.Contains(body, why) {
@@ -259,11 +257,10 @@ func TestGatewaySaysWhatItCannotDo(t *testing.T) {
 }
 
 func TestGatewayResetWaitsForNobodyLongerThanItHasPatience(t *testing.T) {
-	g := startGateway(t, sharedConnection)
-	g.page = func(w http.ResponseWriter, r *http.Request) {
+	g := startGateway(t, sharedConnection, func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
-	}
+	})
 	response, err := g.browser.Get("https://" + serverName + "/")
 	if err != nil {
 		t.Fatal(err)

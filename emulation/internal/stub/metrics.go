@@ -30,6 +30,7 @@ type row struct {
 	QueryBytes        int      `json:"query_bytes"`
 	AnswerBytes       int      `json:"answer_bytes"`
 	Retries           int      `json:"retries"`
+	SilenceMs         float64  `json:"silence_ms"` // waited for anything on a connection that had rested; 0: nobody did
 	TCPFallback       bool     `json:"tcp_fallback"`
 	Error             string   `json:"error"`
 }

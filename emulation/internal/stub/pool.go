@@ -33,7 +33,7 @@ type pool struct {
 func newPool(s settings, dial dialer) *pool {
 	p := &pool{single: s.connections == perQuery, all: map[*session]struct{}{}}
 	p.another = func(kept *keepsake, opened *atomic.Uint64) *session {
-		return &session{dial: dial, timeout: s.timeout, kept: kept, opened: opened}
+		return &session{dial: dial, timeout: s.timeout, restedAfter: s.restedAfter, kept: kept, opened: opened}
 	}
 	if s.resumption != resumeNothing {
 		p.kept = newKeepsake()
@@ -118,7 +118,7 @@ func (p *pool) close() {
 // over makes the way to the upstream whose connections this sets up.
 func (s settings) over(dial dialer) exchanger {
 	if s.connections == oneConnection {
-		return newSession(dial, s.timeout, s.resumption)
+		return newSession(dial, s)
 	}
 	return newPool(s, dial)
 }

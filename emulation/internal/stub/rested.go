@@ -11,10 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restedAfter is how long no answer has come on a connection whose path may have gone meanwhile: a NAT forgets it, a
-// laptop is elsewhere, the server has started again.
-const restedAfter = time.Second
-
 // pathState is what a connection knows of its path.
 type pathState struct {
 	pto   time.Duration // by when the server has acknowledged a packet that reached it
@@ -54,11 +50,13 @@ func tcpPath(socket net.Conn) (p pathState) {
 	return p
 }
 
-// rested returns the connection where it is up and has brought no answer for a while, else nil.
+// rested returns the connection where it is up and has brought no answer for a while, else nil: its path may have gone
+// meanwhile, since a NAT forgets it, a laptop is elsewhere, the server has started again.
 func (s *session) rested() *attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a := s.current; a != nil && a.up() && a.users == 0 && !a.answered.IsZero() && time.Since(a.answered) > restedAfter {
+	a := s.current
+	if s.restedAfter > 0 && a != nil && a.up() && !a.dead() && a.users == 0 && !a.answered.IsZero() && time.Since(a.answered) > s.restedAfter {
 		return a
 	}
 	return nil
@@ -90,13 +88,14 @@ func (s *session) exchange(ctx context.Context, query []byte, question dns.Quest
 	go ask()
 	patience := time.NewTimer(before.pto)
 	defer patience.Stop()
-	asked := 1
+	asked, silence := 1, time.Duration(0)
 	select {
 	case first := <-outcomes:
 		return first.answer, first.spent, first.err
 	case <-patience.C:
 		if rested.conn.path().heard == before.heard {
 			s.drop(rested)
+			silence = before.pto
 			go ask()
 			asked++
 		}
@@ -106,5 +105,6 @@ func (s *session) exchange(ctx context.Context, query []byte, question dns.Quest
 		got = <-outcomes
 	}
 	got.spent.retries += asked - 1
+	got.spent.silence = silence
 	return got.answer, got.spent, got.err
 }

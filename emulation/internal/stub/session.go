@@ -24,6 +24,7 @@ type cost struct {
 	answerBytes   int
 	retries       int
 	tcpFallback   bool
+	silence       time.Duration // of a connection that had rested, before the query was asked over another too
 	connState
 	early bool // the query left before the handshake was complete
 }
@@ -72,8 +73,9 @@ type dialer func(ctx context.Context, kept *keepsake) (conn, error)
 // session is the one connection to the upstream. It is set up by the first query that finds none; queries that come
 // meanwhile wait for it. There is never a second one being set up.
 type session struct {
-	dial    dialer
-	timeout time.Duration
+	dial        dialer
+	timeout     time.Duration
+	restedAfter time.Duration // without an answer on a connection; 0: it is never asked whether its path has gone
 
 	mu      sync.Mutex
 	kept    *keepsake // nil where nothing is resumed
@@ -100,12 +102,12 @@ type attempt struct {
 	cut atomic.Bool // closed on command, under its users
 }
 
-func newSession(dial dialer, timeout time.Duration, resume resumption) *session {
-	s := &session{dial: dial, timeout: timeout, opened: new(atomic.Uint64)}
-	if resume != resumeNothing {
-		s.kept = newKeepsake()
+func newSession(dial dialer, s settings) *session {
+	made := &session{dial: dial, timeout: s.timeout, restedAfter: s.restedAfter, opened: new(atomic.Uint64)}
+	if s.resumption != resumeNothing {
+		made.kept = newKeepsake()
 	}
-	return s
+	return made
 }
 
 // ask asks the query, a second time where its connection breaks.
@@ -350,7 +352,7 @@ func (s *session) close() {
 
 // newExchanger makes the way to the upstream that the settings name.
 func newExchanger(s settings, address netip.AddrPort) (exchanger, error) {
-	over := func(dial dialer) *session { return newSession(dial, s.timeout, s.resumption) }
+	over := func(dial dialer) *session { return newSession(dial, s) }
 	streams := streamDialer{address: address, timeout: s.timeout, idle: s.idleTimeout}
 	if !s.upstream.protocol.encrypted() {
 		if s.upstream.protocol == doTCP {

@@ -286,4 +286,5 @@ func (r *row) charge(c cost) {
 	r.HandshakeMs, r.QueryMs = milliseconds(c.handshake), milliseconds(c.query)
 	r.Resumed, r.EarlyData, r.EarlyDataAccepted = c.resumed, c.early, c.earlyDataAccepted
 	r.AnswerBytes, r.Retries, r.TCPFallback = c.answerBytes, c.retries, c.tcpFallback
+	r.SilenceMs = milliseconds(c.silence)
 }

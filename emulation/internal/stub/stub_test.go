@@ -293,6 +293,8 @@ func TestServerThatForgotTheConnection(t *testing.T) {
 	})
 }
 
+const rest = 1100 * time.Millisecond // longer than it takes unless told otherwise
+
 // After a rest the path is in doubt: the query does not wait for the old connection longer than a PTO.
 func TestPathThatIsGoneAfterARest(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
@@ -302,17 +304,35 @@ func TestPathThatIsGoneAfterARest(t *testing.T) {
 		r := startStub(t, s.scheme+"://"+relay.address, c, "--timeout", "20s", "--resumption", "early-data")
 		first := r.good("www.example.org")
 		r.good("www.example.org") // more samples of the RTT, and time for ticket and token
-		time.Sleep(restedAfter + 100*time.Millisecond)
+		time.Sleep(rest)
 		relay.drop.Store(int32(first.LocalPort))
 		again := r.good("www.example.org")
 		if again.Retries != 1 || again.Connection != 2 || again.EarlyDataAccepted == nil || !*again.EarlyDataAccepted {
 			t.Errorf("%+v", again)
+		}
+		if again.SilenceMs < 2*float64(delay/time.Millisecond) {
+			t.Errorf("asked again after %.0f ms, less than a round-trip", again.SilenceMs)
 		}
 		if again.TotalMs > 5000 {
 			t.Errorf("asked again after %.0f ms: the guard, which looks for 10 s, has noticed", again.TotalMs)
 		}
 		if next := r.good("www.example.org"); next.Connection != 2 || next.Retries != 0 {
 			t.Errorf("and then %+v", next)
+		}
+	})
+}
+
+// Told so, it waits until the guard has noticed, at half of the timeout.
+func TestPathThatIsGoneAfterARestNobodyDoubts(t *testing.T) {
+	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
+		t.Parallel()
+		relay := newRelay(t, s.start().address, 0)
+		r := startStub(t, s.scheme+"://"+relay.address, c, "--timeout", "4s", "--rested-after", "0")
+		first := r.good("www.example.org")
+		time.Sleep(rest)
+		relay.drop.Store(int32(first.LocalPort))
+		if again := r.good("www.example.org"); again.TotalMs < 2000 || again.SilenceMs != 0 {
+			t.Errorf("%+v", again)
 		}
 	})
 }
@@ -331,7 +351,7 @@ func TestSlowUpstreamAfterARestIsAskedOnce(t *testing.T) {
 		}
 		r := startStub(t, s.start().url(), c)
 		r.good("www.example.org")
-		time.Sleep(restedAfter + 100*time.Millisecond)
+		time.Sleep(rest)
 		slow.Store(true)
 		if again := r.good("www.example.org"); again.Retries != 0 || again.Connection != 1 || again.NewConnection {
 			t.Errorf("%+v", again)

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 @click.option(
     "--udp-retransmit", default=1.0, show_default=True, help="Seconds until udp asks again; doubles each time."
 )
+@click.option(
+    "--rested-after",
+    default=1.0,
+    show_default=True,
+    help="Seconds without an answer after which a connection is in doubt: if nothing comes within a probe timeout, a "
+    "new one is asked too; 0 never.",
+)
 @click.option("--metrics", type=click.Path(path_type=Path), help="Append the metrics here, not to standard output.")
 @click.option("--control", type=click.Path(path_type=Path), help="Take commands on a Unix socket here (JSON lines).")
 @click.option(
@@ -52,6 +59,7 @@ def command(
     timeout: float,
     idle_timeout: float,
     udp_retransmit: float,
+    rested_after: float,
     metrics: Path | None,
     control: Path | None,
     command: tuple[str, ...],
@@ -82,6 +90,7 @@ def command(
         timeout_s=timeout,
         idle_timeout_s=idle_timeout,
         udp_retransmit_s=udp_retransmit,
+        rested_after_s=rested_after,
     )
     if not command:
         _run_forever(settings, metrics=metrics, control=control)

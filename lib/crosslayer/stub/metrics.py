@@ -54,6 +54,9 @@ class QueryMetrics:
     """DNS message from the upstream, likewise."""
     retries: int
     """Further times the query was sent: after a broken connection, or lost datagrams."""
+    silence_ms: float
+    """On a connection that had rested: how long nothing came, before the query was asked over a new one too, a PTO; 0
+    where it was not."""
     tcp_fallback: bool
     """DoUDP got a truncated answer and the query was asked again over TCP."""
     error: str
