@@ -17,6 +17,7 @@ import (
 	"github.com/coredns/coredns/plugin/pkg/response"
 
 	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go"
 )
 
 // web answers HTTP requests of one listener: DNS at /dns-query, else the page of the host asked for.
@@ -54,7 +55,7 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange{Request: r, arrival: time.Now(), handshakeComplete: true}
 	if conn, ok := r.Context().Value(connectionKey{}).(*early.Conn); ok {
 		x.conn = conn
-		x.handshakeComplete = conn.IsComplete()
+		x.handshakeComplete = !conn.IsEarly(r.Body.(interface{ StreamID() quic.StreamID }).StreamID())
 	}
 	deadlines := http.NewResponseController(w)
 	if r.Body != nil && r.Body != http.NoBody {
@@ -77,6 +78,7 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Remote: r.RemoteAddr, ServerName: r.TLS.ServerName, Host: r.Host, Method: r.Method, Path: r.URL.Path,
 		Status: status, Bytes: sent, HandshakeComplete: x.handshakeComplete, Resumed: r.TLS.DidResume,
 		AddressValidated: x.addressValidated(), KeyShare: early.KeyShare(*x.TLS), Initials: x.initials(),
+		ECH: x.TLS.ECHAccepted,
 	})
 }
 

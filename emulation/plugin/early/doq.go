@@ -56,7 +56,7 @@ func (s *DoQServer) Serve(listener *Listener) {
 		conn.ServeStreams(func(stream *quic.Stream) {
 			from := Origin{
 				Listener: DoQ, Remote: conn.RemoteAddr().String(), Arrival: time.Now(),
-				HandshakeComplete: conn.IsComplete(), Resumed: conn.ConnectionState().TLS.DidResume,
+				HandshakeComplete: !conn.IsEarly(stream.StreamID()), Resumed: conn.ConnectionState().TLS.DidResume,
 				AddressValidated: conn.AddressValidated(), KeyShare: conn.KeyShare(), Initials: conn.Initials(),
 			}
 			err := s.serveStream(conn, stream, from)

@@ -15,6 +15,7 @@ import (
 	"github.com/coredns/coredns/plugin/test"
 
 	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go"
 )
 
 // soon is how long an answer may take that must not come: the relay holds it back for ever.
@@ -233,5 +234,42 @@ func TestSetupRefuses(t *testing.T) {
 		if _, err := caddy.Start(f.Input(corefile)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", corefile, err)
 		}
+	}
+}
+
+// A stream that came as early data is known as such by whoever looks when the handshake is long complete.
+func TestEarlyDataThatIsSeenLate(t *testing.T) {
+	folder := servertest.NewFolder(t)
+	certificate, err := tls.LoadX509KeyPair(folder.Path("cert.pem"), folder.Path("key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, secured := NewTicketKeys(), &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}
+	keys.Share(secured)
+	listener, err := NewPolicy(DefaultOptions, keys).Listen("127.0.0.1:0", Protocol{Name: DoQ, ALPN: DoQ}, secured, &quic.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	early := make(chan bool)
+	listener.Serve(new(Conns), func(conn *Conn) {
+		<-conn.HandshakeComplete()
+		conn.ServeStreams(func(stream *quic.Stream) { early <- conn.IsEarly(stream.StreamID()) })
+	})
+	client, address := folder.Client(), listener.Addr().String()
+	client.Warm(t, address, DoQ)
+	relay := servertest.NewRelay(t, address, true)
+	conn := client.Dial(t, relay.Address(), DoQ)
+	servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA))
+	relay.RequestSent()
+	servertest.Eventually(t, "early data from the client", func() bool { return relay.Saw(servertest.EarlyPacket) })
+	relay.Release()
+	if !<-early {
+		t.Error("early data is not said to be early once the handshake is complete")
+	}
+	<-conn.HandshakeComplete()
+	servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA))
+	if <-early {
+		t.Error("a stream after the handshake is said to be early")
 	}
 }

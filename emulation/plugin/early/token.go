@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/quic-go/quic-go"
@@ -17,6 +18,7 @@ type clientKey struct{}
 type peer struct {
 	quic.ClientInfo              // of its first packet
 	initials        atomic.Int32 // packets with parts of its hello
+	early           sync.Map     // the streams (quic.StreamID) that 0-RTT packets have begun
 }
 
 // withClient keeps what the first packet of a connection said.
@@ -38,6 +40,17 @@ func (c *Conn) AddressValidated() bool { return clientOf(c.Context()).AddrVerifi
 // Initials is how many Initial packets have brought parts of the client's hello: two where its key share is a large one.
 func (c *Conn) Initials() int { return int(clientOf(c.Context()).initials.Load()) }
 
+// IsEarly says that a stream came as early data: a 0-RTT packet began it. That the handshake is complete by the time
+// anybody looks says nothing of it: where both ends are near, or this one is busy, its end is there at once.
+func (c *Conn) IsEarly(id quic.StreamID) bool {
+	if !c.IsComplete() { // whatever came until now was early
+		return true
+	}
+	// The handshake completes with a later packet than those that are early: they have been seen.
+	_, early := clientOf(c.Context()).early.Load(id)
+	return early
+}
+
 // KeyShare names the group of the TLS key exchange; empty before it is chosen.
 func (c *Conn) KeyShare() string { return KeyShare(c.ConnectionState().TLS) }
 
@@ -52,7 +65,7 @@ func KeyShare(state tls.ConnectionState) string {
 // watch makes the tracer of a new connection; where QLOGDIR is set, its qlog goes there too, as is quic-go's way.
 func (p Protocol) watch(ctx context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Trace {
 	known := clientOf(ctx)
-	w := &packetWatch{initials: &known.initials, done: p.TokenSent == nil, sent: func(behindTicket bool) {
+	w := &packetWatch{known: known, done: p.TokenSent == nil, sent: func(behindTicket bool) {
 		p.TokenSent(known.RemoteAddr, behindTicket)
 	}}
 	if file := qlog.DefaultConnectionTracer(ctx, isClient, id); file != nil {
@@ -61,14 +74,14 @@ func (p Protocol) watch(ctx context.Context, isClient bool, id quic.ConnectionID
 	return w
 }
 
-// packetWatch counts the packets of the client's hello, looks for the first NEW_TOKEN frame of a connection, and whether
+// packetWatch counts the packets of the client's hello, notes the streams that came as early data, looks for the first NEW_TOKEN frame of a connection, and whether
 // the session ticket was before it: quic-go puts both into one packet, in an order that it draws.
 type packetWatch struct {
-	initials *atomic.Int32
-	sent     func(behindTicket bool)
-	ticket   bool
-	done     bool
-	file     qlogwriter.Recorder // nil without QLOGDIR
+	known  *peer
+	sent   func(behindTicket bool)
+	ticket bool
+	done   bool
+	file   qlogwriter.Recorder // nil without QLOGDIR
 }
 
 // AddProducer implements the qlogwriter.Trace interface.
@@ -82,15 +95,32 @@ func (w *packetWatch) RecordEvent(event qlogwriter.Event) {
 	if w.file != nil {
 		w.file.RecordEvent(event)
 	}
-	if received, ok := event.(qlog.PacketReceived); ok && received.Header.PacketType == qlog.PacketTypeInitial {
-		if slices.ContainsFunc(received.Frames, func(frame qlog.Frame) bool { _, hello := frame.Frame.(*qlog.CryptoFrame); return hello }) {
-			w.initials.Add(1)
+	switch packet := event.(type) {
+	case qlog.PacketReceived:
+		w.helloOrEarly(packet)
+	case qlog.PacketSent:
+		if !w.done && packet.Header.PacketType == qlog.PacketType1RTT {
+			w.ticketOrToken(packet)
 		}
 	}
-	packet, ok := event.(qlog.PacketSent)
-	if !ok || w.done || packet.Header.PacketType != qlog.PacketType1RTT {
-		return
+}
+
+func (w *packetWatch) helloOrEarly(packet qlog.PacketReceived) {
+	switch packet.Header.PacketType {
+	case qlog.PacketTypeInitial:
+		if slices.ContainsFunc(packet.Frames, func(frame qlog.Frame) bool { _, hello := frame.Frame.(*qlog.CryptoFrame); return hello }) {
+			w.known.initials.Add(1)
+		}
+	case qlog.PacketType0RTT:
+		for _, frame := range packet.Frames {
+			if data, ok := frame.Frame.(*qlog.StreamFrame); ok && data.Offset == 0 {
+				w.known.early.Store(data.StreamID, nil)
+			}
+		}
 	}
+}
+
+func (w *packetWatch) ticketOrToken(packet qlog.PacketSent) {
 	for _, frame := range packet.Frames {
 		switch frame.Frame.(type) {
 		case *qlog.CryptoFrame: // after the handshake, a server has nothing but tickets to say in them
