@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from crosslayer.campaign.rounds import Job, Part, Source
 from crosslayer.campaign.task import Hands
 from crosslayer.errors import CrosslayerError
 from crosslayer.links import load_profiles
+from crosslayer.pages import find_spec_dir, load_pages
 
 ROUND_S = "SLEEPING_ROUND_S"
 """Environment variable: how long a round takes, seconds."""
@@ -36,6 +38,25 @@ def examined(measurer: Any, plan: Any, clock: Any) -> tuple[str, dict[str, str]]
 
 def source(clock: Any) -> Source:
     return measured
+
+
+def telling(clock: Any) -> Source:
+    """The same, whose versions tell what the worker has of the starter's own files."""
+
+    def told(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
+        trace = job.profiles["walk"].trace
+        assert trace is not None
+        assert trace.steps is not None
+        [page] = job.own_pages
+        document = load_pages(find_spec_dir(), page)[page.name].resources[0].source
+        files = {"document": page / document, "trace": Path(trace.steps)}
+        texts = {name: file.read_text(encoding="utf-8") for name, file in files.items()}
+        places = {f"place of the {name}": str(file) for name, file in files.items()}
+        rtt_ms = job.profiles["walk"].course.least_rtt_ms  # type: ignore[union-attr]
+        for part in measured(job, say):
+            yield replace(part, versions=part.versions | texts | places | {"least RTT": str(rtt_ms)})
+
+    return told
 
 
 def measured(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:

@@ -10,8 +10,8 @@ import csv
 import functools
 import math
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Final
@@ -99,12 +99,19 @@ class Trace:
         if bool(self.errant) != bool(self.of):
             raise FieldError("and errant go together", key="of", next_step="Give both or neither.")
 
+    @property
+    def files(self) -> dict[str, Path]:
+        """Those it is read from, by the field that names them."""
+        named = {"down": self.down, "up": self.up, "steps": self.steps, "errant": self.errant}
+        return {field: Path(path) for field, path in named.items() if path}
+
+    def moved(self, files: Mapping[str, Path]) -> Trace:
+        """The same from other files, by the field that names them."""
+        return replace(self, **{field: str(file) for field, file in files.items()})  # type: ignore[arg-type]
+
     def at(self, folder: Path) -> Trace:
         """The same with files beside `folder`'s own; absolute ones stay."""
-        down, up, steps, errant = (
-            path and str(folder.absolute() / path) for path in (self.down, self.up, self.steps, self.errant)
-        )
-        return Trace(down, up, steps, errant, self.of, self.every_s)
+        return self.moved({field: folder.absolute() / file for field, file in self.files.items()})
 
     def course(self) -> Course:
         """What is played.
@@ -114,8 +121,7 @@ class Trace:
         TraceError
             Naming file and line, for what is not of the format.
         """
-        files = [Path(path) for path in (self.down, self.up, self.steps, self.errant) if path]
-        return _course(self, tuple(file.stat().st_mtime_ns for file in files if file.is_file()))
+        return _course(self, tuple(file.stat().st_mtime_ns for file in self.files.values() if file.is_file()))
 
 
 @functools.cache

@@ -1,4 +1,6 @@
-"""Worker, starter and scheduler of a cluster are killed in the middle of a plan; tests/long kills 50 times."""
+"""What a worker says of itself. Worker, starter and scheduler are killed in the middle of a plan; tests/long kills 50
+times.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from crosslayer.campaign import task
+from crosslayer.guest import Clock
+from crosslayer.studies import STUDIES, sized
 from tests import sleeping
 from tests.cluster import Cluster, check_whole
 
@@ -45,3 +50,16 @@ def test_whatever_is_killed_every_round_is_there_once(tmp_path: Path) -> None:
         assert cluster.running["starter"].wait(120) == 0, cluster.log("starter").read_text()
         loads = check_whole(cluster.dataset, ROUNDS)
     assert set(loads["host"]) == {"one", "two"}
+
+
+@pytest.mark.parametrize("clock", ["wall", "virtual"])
+def test_a_worker_says_what_it_measures_with(
+    request: pytest.FixtureRequest, browser_machine: None, clock: Clock
+) -> None:
+    """As a starter asks it first: what has to be the same on all."""
+    if clock == "virtual":
+        request.getfixturevalue("virtual_clock")
+    plan = sized("coalescing", "smoke")
+    unable, identity = task.examined(STUDIES[plan.study].measurer, plan, clock)
+    assert unable == ""
+    assert {"commit", "code", "chromium", "server", "guest_kernel" if clock == "virtual" else "kernel"} <= set(identity)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from crosslayer.campaign import cluster, run, task
 from crosslayer.campaign.cluster import batches, measured_on
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.rounds import Job
+from crosslayer.campaign.task import Hands
 from crosslayer.cli import cli
 from crosslayer.links import load_profiles
 from crosslayer.testbed.errors import TestbedError
 
 distributed = pytest.importorskip("distributed")
+luggage = pytest.importorskip("crosslayer.campaign.luggage")
 
 PLAN = Plan(study="coalescing", links=("fiber", "4g"), pages=("example.org",), rounds=9, clock="virtual")
 
@@ -113,6 +117,42 @@ def test_workers_without_a_testbed_are_told_how_to_be_started(tmp_path: Path) ->
         pytest.raises(CampaignError, match=r"offers a testbed.*--resources testbed=1"),
     ):
         campaign(tmp_path, client)
+
+
+def test_pages_and_traces_of_ones_own_come_along(lent: Any, tmp_path: Path) -> None:
+    page, trace, profiles = tmp_path / "mine", tmp_path / "walk.csv", tmp_path / "walk.toml"
+    page.mkdir()
+    (page / "page.toml").write_text(
+        'title = "Mine"\nhost = "www.mine.test"\n[[resource]]\npath = "/"\nsource = "a.html"\nwire_bytes = 400\n',
+        encoding="utf-8",
+    )
+    (page / "a.html").write_text("<!doctype html><p>mine", encoding="utf-8")
+    (page / "diary.txt").write_text("not named by the page", encoding="utf-8")
+    trace.write_text("duration_ms,rtt_ms\n100,20\n100,30\n", encoding="utf-8")
+    profiles.write_text('[walk.trace]\nsteps = "walk.csv"\n', encoding="utf-8")
+    plan = replace(PLAN, pages=("mine",), links=("walk",), rounds=2)
+    source = measured_on(lent, clock="virtual", batch=1, hands=Hands(sleeping.examined, sleeping.telling))
+    own: dict[str, Any] = {"profiles": load_profiles(profiles), "own_pages": (page,)}
+    run.measure(plan, tmp_path / "out", Any, say=lambda _: None, source=source, **own)  # type: ignore[arg-type]
+    told = json.loads((tmp_path / "out" / "campaign.json").read_text())["versions"]
+    assert told["document"] == "<!doctype html><p>mine"
+    assert told["trace"] == trace.read_text(encoding="utf-8")
+    assert told["least RTT"] == "20.0"
+    for name in ("document", "trace"):
+        place = Path(told[f"place of the {name}"])
+        assert not place.is_relative_to(tmp_path)
+        assert not list(place.parent.glob("diary*"))
+
+
+def test_files_that_did_not_come_are_one_sentence(lent: Any) -> None:
+    def asked() -> str:
+        try:
+            luggage.at_hand(Job(PLAN, "", [], Any, {}, ""), "crosslayer-lost")  # type: ignore[arg-type]
+        except TestbedError as error:
+            return str(error)
+        return "nothing"
+
+    assert "did not come" in lent.submit(asked, pure=False).result()
 
 
 def test_without_dask_there_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

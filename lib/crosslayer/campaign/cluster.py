@@ -200,6 +200,7 @@ class _Campaign:
             f"Dashboard: {self._client.dashboard_link}"
         )
         looked = time.monotonic()
+        self._pack()
         try:
             while self._todo or self._away:
                 while self._todo and len(self._away) < _PER_TESTBED * max(1, testbeds):
@@ -213,6 +214,20 @@ class _Campaign:
         finally:
             with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to forget
                 self._client.cancel(list(self._away), force=True)
+                if self._request.luggage:
+                    self._client.unregister_worker_plugin(self._request.luggage)
+
+    def _pack(self) -> None:
+        """Give the workers, also those that come later, the pages and traces that only this machine has."""
+        from crosslayer.campaign.luggage import pack
+
+        if (packed := pack(self._request.job)) is None:
+            return
+        self._request = replace(self._request, luggage=packed.name)
+        try:
+            self._client.register_plugin(packed, name=packed.name)
+        except Exception as error:  # of one of them; it says so again when it gets a task
+            self._say(f"A worker did not take the campaign's own pages and traces: {error}")
 
     def _prepare(self) -> int:
         """How many testbeds there are, when there are any; settles what all have to be like."""

@@ -66,6 +66,8 @@ class Request:
     hands: Hands
     expected: dict[str, str] | None
     """The identity to have; None for any."""
+    luggage: str = ""
+    """Name of the files it needs, which the worker was given; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +138,7 @@ def examined(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, d
 def _examination(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
     try:
         identity = shared() | versions_here(Job(plan, "", [], measurer, {}, ""), find_browser(plan.browser))
-        if clock == "virtual":
-            del identity["tcp_congestion_control"]  # the guest has its own, as its kernel says
-            identity |= find_kernel().as_versions()
-        else:
-            identity |= {"kernel": os.uname().release}
+        identity |= find_kernel().as_versions() if clock == "virtual" else {"kernel": os.uname().release}
     except CrosslayerError as error:
         return f"{error} {doctor.verdict(doctor.examine())}", {}
     found = doctor.examine()
@@ -164,7 +162,8 @@ def measure(request: bytes) -> Answer:
     abandoned = _abandonment()
     parts: list[Part] = []
     try:
-        with _place(asked.clock), contextlib.closing(asked.hands.source(asked.clock)(asked.job, _log)) as measuring:
+        job = _at_hand(asked)
+        with _place(asked.clock), contextlib.closing(asked.hands.source(asked.clock)(job, _log)) as measuring:
             for part in measuring:
                 parts.append(part)
                 if abandoned():
@@ -173,6 +172,14 @@ def measure(request: bytes) -> Answer:
         withdraw()
         return Answer(told.host, parts, _named(told.host, str(error)), not isinstance(error, TestbedError))
     return Answer(told.host, parts)
+
+
+def _at_hand(asked: Request) -> Job:
+    if not asked.luggage:
+        return asked.job
+    from crosslayer.campaign.luggage import at_hand
+
+    return at_hand(asked.job, asked.luggage)
 
 
 def _named(host: provenance.Host, why: str) -> str:

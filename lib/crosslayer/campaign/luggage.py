@@ -1,0 +1,120 @@
+"""What a campaign takes along to workers of other machines: pages of one's own, and the files of its links' traces.
+
+Imported only where Dask is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from distributed import WorkerPlugin, get_worker
+
+from crosslayer import pages
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.rounds import Job
+from crosslayer.testbed.errors import TestbedError
+from crosslayer.traces import Trace
+
+
+@dataclass(frozen=True)
+class Luggage(WorkerPlugin):  # type: ignore[misc]  # untyped in some versions
+    """Files, packed. Dask gives them to the workers there are and to those that come. The same files have one name."""
+
+    packed: bytes
+
+    def setup(self, worker: Any) -> None:
+        """Dask calls it on a worker."""
+        self.unpack(Path(worker.local_directory))
+
+    @property
+    def name(self) -> str:
+        """By which a worker finds its folder."""
+        return f"crosslayer-{hashlib.sha256(self.packed).hexdigest()[:16]}"
+
+    def unpack(self, folder: Path) -> None:
+        """Put the files into a folder of this name below one of the worker's own; all at once, or nothing."""
+        if (folder / self.name).is_dir():
+            return
+        made = Path(mkdtemp(dir=folder))
+        with zipfile.ZipFile(io.BytesIO(self.packed)) as files:
+            files.extractall(made)
+        made.rename(folder / self.name)
+
+
+def pack(job: Job) -> Luggage | None:
+    """What its workers need and may not have; None where that is nothing.
+
+    Of a page what its specification names, of a folder nothing else.
+
+    Raises
+    ------
+    CampaignError
+        For a file that cannot be read.
+    """
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, file in _files(job):
+            try:
+                content = file.read_bytes()
+            except OSError as error:
+                raise CampaignError(
+                    f"cannot be sent to workers ({error.strerror})", where=str(file), next_step="Make it readable."
+                ) from error
+            made.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)  # without its time and mode
+        if not made.namelist():
+            return None
+    return Luggage(packed.getvalue())
+
+
+def at_hand(job: Job, name: str) -> Job:
+    """The job with the files of the luggage of that name, instead of those of the starter's machine; on a worker.
+
+    Raises
+    ------
+    TestbedError
+        Where they did not come.
+    """
+    folder = Path(get_worker().local_directory) / name
+    if not folder.is_dir():
+        raise TestbedError(
+            "the campaign's own pages and traces did not come", where=str(folder), next_step="Start the worker again."
+        )
+    own = tuple(folder / _page(number, path) for number, path in enumerate(job.own_pages))
+    profiles = {
+        name: replace(profile, trace=_moved(profile.trace, folder / _traces(job, name)))
+        if profile.trace and name in job.plan.links
+        else profile
+        for name, profile in job.profiles.items()
+    }
+    return replace(job, own_pages=own, profiles=profiles)
+
+
+def _files(job: Job) -> Iterator[tuple[str, Path]]:
+    """Every file and its name in the luggage."""
+    specs = pages.load_pages(pages.find_spec_dir(), *job.own_pages) if job.own_pages else {}
+    for number, path in enumerate(job.own_pages):
+        sources = {pages.SPEC_FILE} | {str(resource.source) for resource in specs[path.name].resources}
+        yield from ((f"{_page(number, path)}/{source}", path / source) for source in sorted(sources))
+    for name in job.plan.links:
+        if trace := job.profiles[name].trace:
+            for field, file in trace.files.items():
+                yield f"{_traces(job, name)}/{field}-{file.name}", file
+
+
+def _page(number: int, path: Path) -> str:
+    return f"pages/{number}/{path.name}"
+
+
+def _traces(job: Job, link: str) -> str:
+    return f"traces/{job.plan.links.index(link)}"
+
+
+def _moved(trace: Trace, folder: Path) -> Trace:
+    return trace.moved({field: folder / f"{field}-{file.name}" for field, file in trace.files.items()})
