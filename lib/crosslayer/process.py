@@ -164,6 +164,12 @@ class Process:
         *lines, self._partial = (self._partial + self._lines.read()).split(b"\n")
         return [line.decode() for line in lines]
 
+    def kill(self) -> None:
+        """End it without asking, as a crash would, and wait for its end."""
+        self._process.kill()
+        self._process.wait()
+        self.stop()
+
     def stop(self) -> None:
         """Ask it to end, kill it if it does not within 5 s, and wait for its end. A second call does nothing."""
         self._stopped = True

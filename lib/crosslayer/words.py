@@ -78,6 +78,29 @@ class Connection(StrEnum):
     """Closed after every query, and the query is early data."""
 
 
+class Forwarder(StrEnum):
+    """Who asks the server for its clients, on a connection that it keeps."""
+
+    STUB = "stub"
+    """Ours: of a connection that has rested it doubts the path."""
+    PATIENT_STUB = "patient-stub"
+    """Ours, told to doubt none (`--rested-after 0`)."""
+    DNSPROXY = "dnsproxy"
+    """AdGuard's."""
+
+
+class Mishap(StrEnum):
+    """What befell a connection while it rested."""
+
+    NOTHING = "nothing"
+    FORGOTTEN = "forgotten"
+    """The path drops its packets, as a NAT or firewall that has forgotten it; new connections pass."""
+    MOVED = "moved"
+    """The client has another address; the one before is gone."""
+    RESTARTED = "restarted"
+    """The server was killed and started again; it knows neither connections nor tickets."""
+
+
 class Sharing(StrEnum):
     """Which connection a page is loaded on."""
 

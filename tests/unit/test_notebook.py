@@ -291,7 +291,7 @@ def test_a_killed_kernel_takes_its_measurement_with_it(tmp_path: Path) -> None:
         kernel.wait()
 
 
-def _wait_until(condition: object, seconds: float = 30.0) -> None:
+def _wait_until(condition: object, seconds: float = 300.0) -> None:
     end = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end, "waited in vain"

@@ -47,6 +47,7 @@ def test_a_load_with_the_token_it_was_meant_to_have_is_without_error() -> None:
         "early_data_accepted": True,
         "session_resumed": True,
         "address_validated": True,
+        "ech_accepted": False,
         "server_ms": 2.5,
         "key_share": "X25519MLKEM768",
         "initials": 2,

@@ -196,6 +196,17 @@ def test_captures_come_out_of_a_guest() -> None:
     assert from_json(json.dumps(to_json(part)).encode()) == part
 
 
+def test_captured_loads_are_listed_the_slowest_first_whatever_their_round(tmp_path: Path) -> None:
+    about, frames = a_load()
+    for number, page, length_ms in ((0, "a", 200.0), (1, "a", 300.0), (2, "a", 100.0), (0, "b", 400.0)):
+        row = about.rows["resolved_loads"][0] | {"round": number, "page": page, "page_ms": length_ms}
+        folder = tmp_path / page / str(number)
+        folder.mkdir(parents=True)
+        kept(folder, dataclasses.replace(about, rows={"resolved_loads": [row]}), frames)
+    found = [(load.conditions["page"], load.length_ms) for load in captured(tmp_path)]
+    assert found == [("a", 300.0), ("a", 200.0), ("a", 100.0), ("b", 400.0)]
+
+
 def test_names_of_loads_need_no_quotes_and_differ() -> None:
     names = [named(mode) for mode in MODES]
     assert len(set(names)) == len(names)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
+import dns.exception
+import dns.rdata
 import numpy as np
 import polars as pl
 import pytest
@@ -14,7 +17,9 @@ from crosslayer import metrics, published
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES
+from crosslayer.studies.https_records.records import KINDS
 from crosslayer.studies.path_quality.visits import PAIRS
+from crosslayer.testbed.ech import EchKey
 
 RTT_MS = {"fiber": 14.77, "dsl": 42.36, "dsl-uplink-x4": 42.36, "4g": 91.85, "4g-loss-0": 91.85, "4g-loss-5": 91.85}
 SWEPT = {"4g-rtt-20": 20.0, "4g-jitter-20": 91.85, "4g-queue-10bdp": 91.85}
@@ -38,7 +43,9 @@ QUESTIONS = {
     "gateway": "gateway-worth",
     "loss": "loss-early-data",
     "path-quality": "path-early-data",
+    "rest": "rest-next-answer",
     "browsers": "browsers-beside",
+    "https-records": "https-records",
 }
 ROUNDS = 30
 
@@ -55,7 +62,7 @@ def inputs(links: list[str], **tables: list[dict[str, Any]]) -> Inputs:
     ]
     made = {
         name: table(name, tables.get(name, []))
-        for name in ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads", "paced_queries")
+        for name in ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads", "paced_queries", "rests")
     }
     return Inputs(
         **made, link_checks=table("link_checks", checks), published=published.load(), links=tuple(links), pages=("p",)
@@ -196,6 +203,42 @@ def test_two_browsers_differ_by_what_they_were_made_to() -> None:
     assert "in Chromium 1.00 [1.00, 1.00] RTT" in said.replace("1.000", "1.00")
     assert "in Firefox 1.00 [1.00, 1.00] RTT" in said.replace("1.000", "1.00")
     assert "later than Chromium's by 0.50 [0.50, 0.50] RTT with H3 1-RTT" in said.replace("0.500", "0.50")
+
+
+def test_a_visit_is_a_lookup_and_a_load_of_the_same_round_in_the_same_browser() -> None:
+    """4G: lookups of 1, 2 and 1 RTT; loads of 4 and 3 RTT in Chromium, of 8 and 6 in Firefox."""
+    rtt = RTT_MS["4g"]
+    exchanges = [
+        row("browsers", "4g", number)
+        | {"protocol": protocol, "resumption": resumption, "variant": "main", "warming": False, "total_ms": rtts * rtt}
+        for protocol, resumption, rtts in (("DoUDP", "none", 1), ("DoQ", "none", 2), ("DoQ", "early-data", 1))
+        for number in range(ROUNDS)
+    ]
+    loads = [
+        row("browsers", "4g", number)
+        | {"h3": h3, "variant": "main", "coupling": "decoupled", "browser": browser, "plt_ms": rtts * rtt}
+        | {"early_data_accepted": h3 == "0-rtt", "session_resumed": h3 == "0-rtt"}
+        for browser, h3, rtts in (
+            ("chromium", "1-rtt", 4), ("chromium", "0-rtt", 3), ("firefox", "1-rtt", 8), ("firefox", "0-rtt", 6)
+        )
+        for number in range(ROUNDS)
+    ]  # fmt: skip
+    drawing = draw(FIGURES["browsers-visits"], inputs(["4g"], dns_exchanges=exchanges, page_loads=loads), "C.")
+    valid(drawing)
+    found = {
+        (one["browser"], one["combination"]): round(one["increase_percent"], 6)
+        for one in drawing.rows.iter_rows(named=True)
+    }
+    assert found == {
+        ("Chromium", "DoQ + H3 1-RTT"): 20.0,
+        ("Chromium", "DoUDP + H3 0-RTT"): -20.0,
+        ("Chromium", "DoQ 0-RTT + H3 0-RTT"): -20.0,
+        ("Firefox", "DoQ + H3 1-RTT"): round(100 / 9, 6),
+        ("Firefox", "DoUDP + H3 0-RTT"): round(-200 / 9, 6),
+        ("Firefox", "DoQ 0-RTT + H3 0-RTT"): round(-200 / 9, 6),
+    }
+    assert drawing.verdict is not None
+    assert "-20.0 % [-20.0, -20.0]: p on 4G in Chromium" in drawing.verdict
 
 
 def test_a_key_share_costs_what_it_was_made_to() -> None:
@@ -348,6 +391,96 @@ def test_coalescing_spares_what_two_connections_take_longer() -> None:
     assert "It costs time for certain at 0 % loss, 5 % loss" in said
 
 
+def rests(beyond_rtt: float) -> Inputs:
+    """DoQ: forgotten for 200 ms and then so much more through our stub, for 2.5 s without doubt; else an RTT."""
+    took = {"stub": 200 + beyond_rtt * RTT_MS["4g"], "patient-stub": 2500.0}
+    rows = [
+        row("rest", "4g", number)
+        | {"protocol": "DoQ", "forwarder": forwarder, "mishap": mishap, "rest_s": rest_s, "asked": 1}
+        | {"silence_ms": 200.0 if (forwarder, mishap) == ("stub", "forgotten") else 0.0}
+        | {"answer_ms": took[forwarder] if mishap == "forgotten" else RTT_MS["4g"]}
+        for forwarder in ("stub", "patient-stub")
+        for mishap in ("nothing", "forgotten")
+        for rest_s in (2.0, 1800.0)
+        for number in range(50)
+    ]
+    return inputs(["4g"], rests=rows)
+
+
+def test_what_a_rest_costs_is_told_beside_its_limit() -> None:
+    frame = FIGURES["rest-next-answer"].data(rests(1.1))
+    assert frame["rest"].unique(maintain_order=True).drop_nulls().to_list() == ["2 s", "30 min"]
+    beyond = frame.filter(measure="beyond the wait (RTT)")
+    assert beyond.select("protocol", "forwarder", "n").rows() == [("DoQ", "stub", 100)]
+    assert beyond["median"].item() == pytest.approx(1.1)
+    said = str(draw(FIGURES["rest-next-answer"], rests(1.1), "").verdict)
+    assert "path forgot it: DoQ 1.10 RTT" in said
+    assert "It may be 1.5 RTT with early data, and is within them where the path forgot it." in said
+    assert "path forgot it, stub that doubts no path: DoQ, 2.5 s to 2.5 s" in said
+    assert "nothing happened, " not in said
+    assert "No answer" not in said
+    assert "above them where" in str(draw(FIGURES["rest-next-answer"], rests(1.7), "").verdict)
+
+
+def test_a_rest_without_an_answer_is_told() -> None:
+    of = rests(1.1)
+    broken = pl.when(pl.col("forwarder") == "patient-stub", pl.col("mishap") == "forgotten")
+    error = broken.then(pl.lit("no answer")).otherwise("error")
+    of = replace(of, rests=of.rests.with_columns(error=error))
+    said = str(draw(FIGURES["rest-next-answer"], of, "").verdict)
+    assert said.endswith("No answer in as many as 20 queries: path forgot it, stub that doubts no path: DoQ.")
+
+
 @pytest.mark.parametrize("study", QUESTIONS)
 def test_a_question_without_its_data_is_not_answered(study: str) -> None:
     assert answer(study, inputs(["fiber", "dsl"])).startswith("Not answered")
+
+
+def https_records(worst_rtt: float) -> Inputs:
+    """Broken records leave the page on HTTP/2; one keeps it from loading, and one costs this much more."""
+    rows = []
+    for kind, found in KINDS.items():
+        for number in range(ROUNDS):
+            over_h2 = (found.broken and kind != "hint-wrong") or kind == "none"
+            start = (4.0 if over_h2 else 3.0) - (1.0 if found.h3 == "0-rtt" else 0.0)
+            start += {"silence": worst_rtt, "ech-replaced": 1.0, "ech-gone": 2.0}.get(kind, 0.0)
+            rows.append(
+                row("https-records", "4g", number)
+                | {"h3": found.h3, "variant": kind, "early_data_accepted": found.h3 == "0-rtt"}
+                | {"document_protocol": "h2" if over_h2 else "h3", "ech_accepted": found.ech == "own" and not over_h2}
+                | {"response_start_ms": (start + 0.001 * (number % 3)) * RTT_MS["4g"]}
+                | {"error": "failed in Chromium" if kind == "alias-loop" else None}
+            )
+    return inputs(["4g"], page_loads=rows)
+
+
+def test_what_a_broken_record_costs_is_told_and_what_ech_does() -> None:
+    frame = FIGURES["https-records"].data(https_records(0.5))
+    assert len(frame.filter(source="measured")) == len(KINDS)
+    assert frame.filter(source="measured", variant="alias-loop")["loads"].to_list() == [ROUNDS]
+    said = answer("https-records", https_records(0.5))
+    assert re.search(r"Of 15 broken records, the page comes with 13 over HTTP/2 \(", said)
+    assert "with 1 over HTTP/3 (its address is wrong), with 1 not at all (an alias of itself)." in said
+    assert re.search(r"later by 0\.50\d* \[.*\] RTT at most \(no answer\)", said)
+    opened = f"{ROUNDS} of {ROUNDS} hellos opened"
+    assert re.search(rf"on a first visit 0\.00 \[.*\] RTT \(over HTTP/3, {opened}\)", said)
+    assert re.search(rf"second with early data 0\.00 \[.*\] RTT \(over HTTP/3, early data, {opened}\)", said)
+    assert re.search(rf"new key 1\.00\d* \[.*; where the server has it no more 2\.00\d* \[.*0 of {ROUNDS} hellos", said)
+
+
+def test_records_are_octets_that_say_what_their_names_promise() -> None:
+    host, ech = "www.example.org", EchKey.make("public.example.org").config_list
+    assert sum(kind.broken for kind in KINDS.values()) >= 10
+    records = {name: kind.rdata(host, ech) for name, kind in KINDS.items() if kind.rdata is not None}
+    for name, octets in records.items():
+        if not KINDS[name].broken:
+            found = dns.rdata.from_wire("IN", "HTTPS", octets, 0, len(octets))
+            assert found.to_wire() == octets
+            assert ("ech" in name) == (5 in found.params)
+    assert dns.rdata.from_wire("IN", "HTTPS", records["ech"], 0, len(records["ech"])).params[5].ech == ech
+    # What dnspython takes of the others depends on its version; this it never could.
+    with pytest.raises(dns.exception.FormError):
+        dns.rdata.from_wire("IN", "HTTPS", records["cut-short"], 0, len(records["cut-short"]))
+    assert (
+        len(set(records.values())) == len(records) - 4
+    )  # good ones, and those with the key, differ in what the server does

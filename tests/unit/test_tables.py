@@ -42,7 +42,7 @@ def test_units_are_said_by_names() -> None:
 
 def test_a_transport_is_a_word_of_every_table_once_it_is_one() -> None:
     columns = [column for table in TABLES.values() for column in table.columns if column.type is Protocol]
-    assert len(columns) == 5
+    assert len(columns) == 6
     assert all(column.words == tuple(Protocol) for column in columns)
 
 
@@ -65,7 +65,7 @@ def test_what_is_taken_from_a_result_is_there(table: type[tables.Table], source:
 
 def test_a_load_becomes_rows_by_the_names_of_the_w3c() -> None:
     times = PageLoads.sources(tables.NAVIGATION)
-    assert len(times) == 14
+    assert len(times) == 15
     assert times["plt_ms"] == "loadEventStart"
     navigation = {key: float(number) for number, key in enumerate(times.values())}
     entry = dict.fromkeys(Resources.sources(tables.RESOURCE).values(), 1) | {"name": "https://www.example.org/a.js"}

@@ -27,7 +27,7 @@ def query(number: int, name: str, kind: str = "A") -> QueryMetrics:
         name=f"{name}.", type=kind, protocol=Protocol.DOT, connection=2, new_connection=number == 0, local_port=5000,
         handshake_ms=0.0 if number else 30.0, query_ms=15.0, total_ms=15.5 if number else 45.5, resumed=True,
         early_data=False, early_data_accepted=None, rcode="NOERROR", query_bytes=128, answer_bytes=468, retries=0,
-        tcp_fallback=False, error="",
+        silence_ms=0.0, tcp_fallback=False, error="",
     )  # fmt: skip
 
 

@@ -46,6 +46,12 @@ func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 		})
 	}
 
+	if record, ok := c.shared.records.of(r); ok {
+		if record.fault == faultSilence {
+			return dns.RcodeSuccess, nil
+		}
+		return dns.RcodeSuccess, rw.WriteMsg(record.answer(r))
+	}
 	rcode, err := plugin.NextOrFailure(c.Name(), c.Next, ctx, rw, r)
 	if plugin.ClientWrite(rcode) {
 		return rcode, err

@@ -1,8 +1,12 @@
 package coalesce
 
 import (
+	"bytes"
+	"crypto/ecdh"
 	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,8 +28,10 @@ func (s *server) commands() control.Commands {
 			s.tickets.Rotate()
 			return control.OK
 		},
-		"early-data":  s.setEarlyData,
-		"certificate": s.setCertificate,
+		"early-data":   s.setEarlyData,
+		"certificate":  s.setCertificate,
+		"ech":          s.setECH,
+		"https-record": s.setHTTPSRecord,
 		"stats": func([]byte) any {
 			totals := s.events.totals()
 			open := map[string]int{}
@@ -88,5 +94,38 @@ func (s *server) setCertificate(object []byte) any {
 		return control.Refusal(err)
 	}
 	s.common.certificate.Store(&certificate)
+	return control.OK
+}
+
+// setECH takes an ECHConfig and the private key of its public one, both hexadecimal; without them encrypted hellos are
+// not opened, and are GREASE to the server.
+func (s *server) setECH(object []byte) any {
+	var command struct {
+		Config string `json:"config"`
+		Key    string `json:"key"`
+	}
+	if err := json.Unmarshal(object, &command); err != nil {
+		return control.Refusal(err)
+	}
+	if command.Config == "" && command.Key == "" {
+		s.common.ech.Store(nil)
+		return control.OK
+	}
+	config, err := hex.DecodeString(command.Config)
+	if err != nil {
+		return control.Refusal(fmt.Errorf("config is no ECHConfig in hexadecimal: %w", err))
+	}
+	key, err := hex.DecodeString(command.Key)
+	if err != nil {
+		return control.Refusal(fmt.Errorf("key is no private key in hexadecimal: %w", err))
+	}
+	private, err := ecdh.X25519().NewPrivateKey(key)
+	if err != nil {
+		return control.Refusal(fmt.Errorf("key is no private key of X25519: %w", err))
+	}
+	if !bytes.Contains(config, private.PublicKey().Bytes()) { // or every handshake would fail
+		return control.Refusal(errors.New("config is not of that key"))
+	}
+	s.common.ech.Store(&tls.EncryptedClientHelloKey{Config: config, PrivateKey: key, SendAsRetry: true})
 	return control.OK
 }

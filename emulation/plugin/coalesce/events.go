@@ -43,6 +43,8 @@ type requestEvent struct {
 	// KeyShare is the group of the key exchange; Initials counts the packets of the client's hello, over QUIC only.
 	KeyShare string `json:"key_share"`
 	Initials int    `json:"initials"`
+	// ECH says that the client's hello came encrypted, and was opened (RFC 9849).
+	ECH bool `json:"ech"`
 }
 
 // queryEvent reports a DNS query, just before its answer leaves.

@@ -46,7 +46,7 @@ func setup(c *caddy.Controller) error {
 	})
 	if config.TLSConfig != nil {
 		common.tickets.Share(config.TLSConfig)
-		common.showCertificate(config.TLSConfig)
+		common.obey(config.TLSConfig)
 		if err := logKeys(config.TLSConfig); err != nil {
 			return plugin.Error(pluginName, err)
 		}

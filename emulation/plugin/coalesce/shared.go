@@ -16,6 +16,9 @@ type shared struct {
 	server  *server // of the one block with properties, else nil
 	// certificate is shown instead of that of each block, where there is one.
 	certificate atomic.Pointer[tls.Certificate]
+	// ech opens encrypted hellos (RFC 9849), where there is one.
+	ech     atomic.Pointer[tls.EncryptedClientHelloKey]
+	records httpsRecords
 }
 
 type sharedKey struct{}
@@ -45,8 +48,9 @@ func startupComplete(event caddy.EventName, info any) error {
 	return nil
 }
 
-// showCertificate makes config, and every clone of it, show the certificate of the control socket where it was given one.
-func (s *shared) showCertificate(config *tls.Config) {
+// obey makes config, and every clone of it, use the certificate and the ECH key of the control socket where it was given
+// them.
+func (s *shared) obey(config *tls.Config) {
 	own := config.Certificates
 	// Else crypto/tls shows the block's own to clients that name no server.
 	config.Certificates = nil
@@ -55,5 +59,11 @@ func (s *shared) showCertificate(config *tls.Config) {
 			return given, nil
 		}
 		return &own[0], nil
+	}
+	config.GetEncryptedClientHelloKeys = func(*tls.ClientHelloInfo) ([]tls.EncryptedClientHelloKey, error) {
+		if given := s.ech.Load(); given != nil {
+			return []tls.EncryptedClientHelloKey{*given}, nil
+		}
+		return nil, nil
 	}
 }

@@ -427,14 +427,7 @@ def load_evidence(
         return {"error": "the server saw no request of this load over HTTP/3"}
     request = requests[-1]
     was_early, was_resumed, was_validated = not request.handshake_complete, request.resumed, request.address_validated
-    evidence: dict[str, Any] = {
-        "early_data_accepted": was_early,
-        "session_resumed": was_resumed,
-        "address_validated": was_validated,
-        "server_ms": _server_ms(request),
-        "key_share": request.key_share or None,
-        "initials": request.initials or None,
-    }
+    evidence = document_columns(request)
     if was_early != early_data:
         meant, seen = ("1-RTT", "early data") if was_early else ("0-RTT", "no early data")
         evidence["error"] = f"meant to be {meant}, but the server saw {seen}"
@@ -445,6 +438,19 @@ def load_evidence(
         meant, seen = ("no token", "one") if was_validated else ("a token", "none")
         evidence["error"] = f"the browser was meant to have {meant}, but the server saw {seen}"
     return evidence
+
+
+def document_columns(request: RequestEvent) -> dict[str, Any]:
+    """What the server says of the request for a load's document; columns of `page_loads`."""
+    return {
+        "early_data_accepted": not request.handshake_complete,
+        "session_resumed": request.resumed,
+        "address_validated": request.address_validated,
+        "ech_accepted": request.ech,
+        "server_ms": _server_ms(request),
+        "key_share": request.key_share or None,
+        "initials": request.initials or None,
+    }
 
 
 def _server_ms(request: RequestEvent) -> float:

@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 from enum import EnumType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from crosslayer.words import Browser, Clock, Connection, Coupling, Http3, Protocol, Resumption, Sharing, Way
+from crosslayer.words import (
+    Browser,
+    Clock,
+    Connection,
+    Coupling,
+    Forwarder,
+    Http3,
+    Mishap,
+    Protocol,
+    Resumption,
+    Sharing,
+    Way,
+)
 
 if TYPE_CHECKING:
     import polars
@@ -316,6 +328,8 @@ class PageLoads(_OfStudy, table="page_loads"):
         bool, "the connection's TLS session was resumed, by the server", success="early_data_accepted"
     )
     address_validated = Column(bool, "the client's first packet had a token that proves its address, by the server")
+    ech_accepted = Column(bool, "the client's hello came encrypted and was opened, by the server")
+    document_protocol = Column(str, "what the document came over: h3, h2", f"{NAVIGATION}.nextHopProtocol")
     netlog_handshake_ms = Column(
         float, "first Initial to last Handshake packet sent, by Chromium's netlog; null where the plan captures none"
     )
@@ -441,6 +455,26 @@ class PacedQueries(_OfStudy, table="paced_queries"):
     error = _ERROR
 
 
+class Rests(_OfStudy, table="rests"):
+    """The next answer that a client gets through a forwarder whose connection has rested."""
+
+    page = Column(str, "name of the page whose host is asked for", required=True, key=True)
+    protocol = Column(Protocol, "DNS transport", required=True, key=True)
+    forwarder = Column(Forwarder, "who keeps the connection", required=True, key=True)
+    mishap = Column(Mishap, "what befell the connection, half-way through the rest", required=True, key=True)
+    rest_s = Column(float, "how long nothing was asked", required=True, key=True)
+    position = _POSITION
+    started_s = _STARTED
+    answer_ms = Column(float, "first query of the client to a good answer, its repeats included", success=True)
+    asked = Column(int, "queries of the client until then: again at once after SERVFAIL, after 5 s without an answer")
+    silence_ms = Column(float, "how long the stub waited for anything before it asked over a new connection too", STUB)
+    new_connection = Column(bool, "the answer came on a connection set up after the rest; null for dnsproxy", STUB)
+    session_resumed = Column(bool, "its TLS session was resumed; null where there is none", _RESUMED)
+    early_data_accepted = Column(bool, "the server, by its own word, got the query before the handshake's end")
+    retries = Column(int, "further times the stub sent the query", STUB)
+    error = _ERROR
+
+
 class Machines(_OfStudy, table="machine"):
     """What else the machine did during a round of a cell."""
 
@@ -524,6 +558,7 @@ TABLES: dict[str, type[Table]] = {
         Lookups,
         ResolvedLoads,
         PacedQueries,
+        Rests,
         Machines,
         Wire,
         LinkChecks,

@@ -193,7 +193,12 @@ def captured(folder: Path) -> list[Load]:
         keys = [column.name for column in table.columns if column.key] if table else []
         conditions = {key: row[key] for key in keys if isinstance(row.get(key), str | int)}
         found.append(Load(file, next((length for length in lengths if length is not None), None), conditions))
-    return sorted(found, key=lambda load: (load.file.parent, -(load.length_ms or 0.0)))
+
+    def place(load: Load) -> tuple[str, str, float, Path]:
+        link, page = (str(load.conditions.get(name, "")) for name in ("link", "page"))
+        return link, page, -(load.length_ms or 0.0), load.file
+
+    return sorted(found, key=place)
 
 
 @dataclass(frozen=True, slots=True)

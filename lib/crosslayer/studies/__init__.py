@@ -25,7 +25,9 @@ _ROOMS = (
     "composition",
     "loss",
     "path_quality",
+    "rest",
     "browsers",
+    "https_records",
     "web",
 )
 

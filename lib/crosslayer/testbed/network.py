@@ -14,8 +14,10 @@ import ipaddress
 import os
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pyroute2 import IPRoute, NetlinkError, NetNS, netns
 
@@ -31,6 +33,8 @@ NETWORK = ipaddress.ip_network("10.53.0.0/16")
 """Every address of the testbed is in it."""
 _HOSTS = ipaddress.ip_network("10.53.1.0/24")
 _MACHINES = ipaddress.ip_network("10.53.0.64/26")
+_LODGINGS = ("10.53.0.129", "10.53.0.130")
+"""Addresses that the client can lose."""
 _MAIN_TABLE = 254
 _CONNECT_S = 10.0
 _MAC = {CLIENT: "02:00:00:00:00:01", SERVER: "02:00:00:00:00:02"}
@@ -94,6 +98,40 @@ def machine(number: int, congestion_control: str | None = None) -> Iterator[tupl
         with NetNS(LINK) as ip:
             ip.link("del", index=index(ip, f"to-{name}"))
         netns.remove(name)
+
+
+def spawn(name: str, arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
+    """Start a program in a namespace."""
+    return subprocess.Popen(private.command_in(name, arguments), **options)
+
+
+@contextlib.contextmanager
+def inside(name: str) -> Iterator[IPRoute]:
+    """Netlink of a namespace, by a socket of this process: no other has to be started for it, as `NetNS` does."""
+    with private.namespace(name):
+        ip = IPRoute()
+    with ip:
+        yield ip
+
+
+def lodge(machine: str, address: str, number: int, congestion_control: str | None = None) -> None:
+    """Give the client an address of its own towards a machine, one of two; it loses the other, if it has it.
+
+    New connections to the machine's `address` come from there; those of the other are without an address.
+    """
+    new, old = _LODGINGS[number], _LODGINGS[1 - number]
+    with inside(machine) as far:
+        for place in (new, old):
+            far.neigh("replace", ifindex=index(far, "eth0"), dst=place, lladdr=_MAC[CLIENT], state="permanent")
+    with inside(CLIENT) as near:
+        device = index(near, "eth0")
+        held = {found.get_attr("IFA_ADDRESS") for found in near.get_addr(index=device)}
+        if new not in held:
+            near.addr("add", index=device, address=new, prefixlen=32)
+        metrics = {"metrics": {"cc_algo": congestion_control}} if congestion_control else {}
+        near.route("replace", dst=f"{address}/32", oif=device, scope="link", prefsrc=new, **metrics)
+        if old in held:
+            near.addr("del", index=device, address=old, prefixlen=32)
 
 
 def _plug_in(ip: IPRoute, name: str, side: str, *, address: str, mac: str, far_address: str, far_mac: str) -> None:

@@ -10,13 +10,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from crosslayer import places
 from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates, make_certificates
+from crosslayer.testbed.ech import EchKey
 from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.network import SERVER_ADDRESS
+
+_FILES = ("zone", "Corefile", "control", "events.jsonl")
+"""What a server has in its folder, besides keys."""
 
 
 class ServerError(TestbedError):
@@ -79,6 +83,8 @@ class RequestEvent:
     """Group of the TLS key exchange, e.g. X25519MLKEM768; empty without TLS and over DoT."""
     initials: int = 0
     """Packets that the client's hello came in; 0 over TCP."""
+    ech: bool = False
+    """The client's hello came encrypted, and the server opened it (RFC 9849)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +172,8 @@ class Server(Process):
 
     name = "the server"
     fault = ServerError
+    spawn: Spawn
+    """What started it."""
     addresses: dict[str, str]
     """IPv4 address of each host name it serves."""
     ca_file: Path
@@ -220,8 +228,7 @@ class Server(Process):
         https_records
             Tell clients of HTTP/3 by an HTTPS record of every name.
         """
-        binary = places.find("server").path
-        zone, corefile, control, events = (folder / name for name in ("zone", "Corefile", "control", "events.jsonl"))
+        zone, corefile, control, events = (folder / name for name in _FILES)
         properties = ({} if pages_dir is None else {"pages": _quoted(pages_dir)}) | {
             "https": ":443",
             "h3": ":443",
@@ -243,14 +250,25 @@ class Server(Process):
             zone.write_text(zone_text(addresses, https_records=https_records), encoding="utf-8")
             corefile.write_text(corefile_text(certificates, zone, properties, upstream=upstream), encoding="utf-8")
             events.touch(mode=0o600)
-        server = cls(spawn, [str(binary), "-conf", str(corefile)], folder / "server.log")
-        server.addresses = dict(addresses)
+        return cls._run(spawn, folder, certificates, dict(addresses))
+
+    @classmethod
+    def _run(cls, spawn: Spawn, folder: Path, certificates: Certificates, addresses: dict[str, str]) -> Self:
+        """Run what is written in a folder."""
+        zone, corefile, control, events = (folder / name for name in _FILES)
+        server = cls(spawn, [str(places.find("server").path), "-conf", str(corefile)], folder / "server.log")
+        server.spawn, server.addresses = spawn, addresses
         server.ca_file, server.spki = certificates.ca_file, certificates.spki
         server.certificates = certificates
         server.zone, server.control_path, server.events_file = zone, control, events
         server.follow(events)
         server.connect(control)
         return server
+
+    def restarted(self) -> Self:
+        """Kill it, and start another with the same keys and files; its tickets and tokens are worth nothing."""
+        self.kill()
+        return self._run(self.spawn, self.events_file.parent, self.certificates, self.addresses)
 
     def close_connections(self, listener: str | None = None) -> int:
         """Close the open QUIC connections, those of one listener (`h3`, `doq`) or all; returns how many.
@@ -271,6 +289,29 @@ class Server(Process):
         self.certificates.issue(message_bytes)
         files = {"certificate": self.certificates.certificate_file, "key": self.certificates.key_file}
         self.command("certificate", **{name: str(file) for name, file in files.items()})
+
+    def set_ech(self, key: EchKey | None) -> None:
+        """Open the hellos that are encrypted to this key on connections from now on, and tell other clients of it.
+
+        None: take the encrypted part for GREASE, as a server does that knows nothing of it.
+        """
+        words = {} if key is None else {"config": key.config.hex(), "key": key.private_key.hex()}
+        self.command("ech", **words)
+
+    def set_https_record(
+        self, name: str, rdata: bytes | None = None, *, fault: Literal["servfail", "silence"] | None = None
+    ) -> None:
+        """What queries for the HTTPS record of a name get from now on, whatever the zone has.
+
+        Parameters
+        ----------
+        rdata
+            The record, well-formed or not (RFC 9460, section 2.2).
+        fault
+            Instead of a record: SERVFAIL, or no answer at all. With neither, the zone answers again.
+        """
+        words = {} if rdata is None else {"rdata": rdata.hex()}
+        self.command("https-record", name=name, **words, **({"fault": fault} if fault else {}))
 
     def set_early_data(self, mode: str) -> None:
         """What becomes of early data on connections from now on: `on`, `off` or `late`.

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -250,7 +251,11 @@ class Testbed:
         pages.build(spec_dir, built, *own)
         addresses = network.add_hosts([host for spec in specs for host in spec.hosts])
         with Server.start(
-            self.spawn_server, pages_dir=built, addresses=addresses, folder=private.ROOT / "server", **options
+            partial(network.spawn, network.SERVER),
+            pages_dir=built,
+            addresses=addresses,
+            folder=private.ROOT / "server",
+            **options,
         ) as server:
             self._servers.append(server)
             yield server, addresses
@@ -259,10 +264,6 @@ class Testbed:
     def folder(self) -> Path:
         """Private temporary folder (a tmpfs that goes with the namespaces)."""
         return private.ROOT
-
-    def spawn_server(self, arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
-        """Start a program in the server's namespace."""
-        return subprocess.Popen(private.command_in(network.SERVER, arguments), **options)
 
 
 @dataclass(slots=True)

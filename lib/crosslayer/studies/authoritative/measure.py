@@ -176,10 +176,7 @@ class Authoritative(Measurer):
     def _start(self) -> None:
         folder, enter = self.bench.folder, self._stack.enter_context
         machine, address = enter(network.machine(_MACHINE, self.bench.plan.congestion_control))
-
-        def spawn(arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
-            return subprocess.Popen(private.command_in(machine, arguments), **options)
-
+        spawn = functools.partial(network.spawn, machine)
         self._programs.append(enter(Bind.start(spawn, folder=folder / "bind", origin=ORIGIN, zone=ZONE)))
         self._server: Server | None = None
         self._stubs: list[Stub] = []

@@ -11,6 +11,7 @@ from crosslayer.figures.sentences import row, with_interval
 from crosslayer.figures.style import (
     BLUE,
     COLUMN_WIDTH,
+    COMBINATIONS,
     EARLY_DATA,
     GREY,
     LONG,
@@ -34,6 +35,16 @@ _LOOKS = {
 _SAVES = "{}: 1-RTT minus 0-RTT"
 _LATER = "{}: Firefox minus Chromium"
 _TIMES = {"response_start_ms": "start of the response", "plt_ms": "PLT"}
+
+
+_EXCHANGES = {("DoUDP", "none"): "DoUDP", ("DoQ", "none"): "DoQ", ("DoQ", "early-data"): "DoQ 0-RTT"}
+_BASELINE = "DoUDP + H3 1-RTT"
+_VISITS = {
+    "DoQ + H3 1-RTT": COMBINATIONS["DoQ + H3 1-RTT"],
+    "DoUDP + H3 0-RTT": Look(RED, "diamond", LONG),
+    "DoQ 0-RTT + H3 0-RTT": EARLY_DATA,
+}
+"""A first visit with encrypted DNS, a return without, and a return on which all is encrypted and early data."""
 
 
 def browsers_data(inputs: Inputs) -> pl.DataFrame:
@@ -102,6 +113,71 @@ def browsers_verdict(frame: pl.DataFrame) -> str:
     )
 
 
+def visits_data(inputs: Inputs) -> pl.DataFrame:
+    """How much later than by DoUDP and a full handshake a page is there, in each browser.
+
+    Columns link, page, browser, combination, n, rounds, increase_percent, low, high; percent of the baseline's median
+    in the browser and the cell. A combination is a DNS exchange and a page load of the same round, added.
+    """
+    exchanges = pl.concat(
+        metrics.exchanges(inputs.dns_exchanges, resumption=resumption)
+        .filter(pl.col("protocol") == protocol)
+        .select(*metrics.ROUND, exchange=pl.lit(name), exchange_ms="total_ms")
+        for (protocol, resumption), name in _EXCHANGES.items()
+    )
+    loads = metrics.page_loads(inputs.page_loads).with_columns(load=pl.col("h3").replace(_HANDSHAKES))
+    parts = []
+    for word, name in _BROWSERS.items():
+        sums = exchanges.join(loads.filter(pl.col("browser") == word), on=metrics.ROUND).with_columns(
+            combination=pl.format("{} + {}", "exchange", "load"), plt_ms=pl.col("exchange_ms") + pl.col("plt_ms")
+        )
+        found = metrics.relative_medians(sums, baseline=_BASELINE).filter(pl.col("combination").is_in(list(_VISITS)))
+        parts.append(found.with_columns(browser=pl.lit(name)))
+    return inputs.by_rtt(pl.concat(parts, how="diagonal"), "page", "browser")
+
+
+def visits(frame: pl.DataFrame) -> AnyChart:
+    """A row for each link and browser, a column a page."""
+    if frame.is_empty():
+        return marks.empty_plot("no rounds with both lookups and loads", COLUMN_WIDTH - 60)
+    shown = with_titles(frame).with_columns(row=pl.format("{}, {}", "link_title", "browser"))
+    pages = sorted(shown["page"].unique())
+    rows = list(shown["row"].unique(maintain_order=True))
+    x = alt.X("increase_percent:Q", title="PLT against DoUDP + H3 1-RTT (%)", axis=alt.Axis(tickCount=5))
+    look = marks.by("combination", _VISITS, "color", "shape", "offset", columns=2)
+    column, word = "increase_percent:Q", "PLT against the baseline, %"
+    told = marks.tips("page", "row", "combination", value=word, of=column, digits="+.1f", counted="rounds")
+    base = alt.Chart(width=(TEXT_WIDTH - 190) // len(pages), height=30 * len(rows))
+    layers = [marks.line_at(base, x=0), *marks.intervals(base, x, marks.rows("row", rows), told, look)]
+    chart: AnyChart = marks.multiples(layers, column=marks.across("page", pages), spacing=14)
+    chart.data = shown
+    return chart
+
+
+def visits_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """page, link, browser, combination, n, increase_percent, low, high."""
+    return frame.select("page", "link", "browser", "combination", "n", "increase_percent", "low", "high")
+
+
+def visits_verdict(frame: pl.DataFrame) -> str:
+    """What would DoQ and early data give a site, in each browser?"""
+    combination = list(_VISITS)[-1]
+    said = []
+    for found in frame.filter(combination=combination).iter_rows(named=True):
+        where = f"{found['page']} on {link_title(found['link'])} in {found['browser']}"
+        reach = "" if found["low"] is None else f" [{found['low']:+.1f}, {found['high']:+.1f}]"
+        said.append((found["increase_percent"], f"{found['increase_percent']:+.1f} %{reach}: {where}"))
+    if not said:
+        return "Not answered: this dataset lacks the lookups or one of the kinds of load."
+    first, last = min(said), max(said)
+    if first == last:
+        return f"Against DoUDP and a full handshake, PLT with {combination} is {first[1]}."
+    return (
+        f"Against DoUDP and a full handshake, PLT with {combination} differs least and most in these of {len(said)} "
+        f"cells: {last[1]}; {first[1]}."
+    )
+
+
 FIGURES = (
     Figure(
         name="browsers-beside",
@@ -115,5 +191,18 @@ FIGURES = (
         table=browsers_table,
         width=TEXT_WIDTH,
         verdict=browsers_verdict,
+    ),
+    Figure(
+        name="browsers-visits",
+        title="What DoQ and early data give a site in each browser",
+        notebook="question_browsers",
+        caption="PLT of a visit, lookup and page load of the same round added, against DoUDP and a full handshake in "
+        "the same browser: a first visit over DoQ, and a return with H3 0-RTT over DoUDP and over DoQ with early data.",
+        note="Marks: differences of medians, percent; bars: 95 % intervals, both resampled together.",
+        data=visits_data,
+        chart=visits,
+        table=visits_table,
+        width=TEXT_WIDTH,
+        verdict=visits_verdict,
     ),
 )

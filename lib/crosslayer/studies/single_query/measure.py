@@ -9,7 +9,7 @@ address-validation token, and the measured one comes right after it on a new con
 from __future__ import annotations
 
 import contextlib
-import subprocess
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.studies.single_query.vantage import vantage_point
-from crosslayer.testbed import network, private
+from crosslayer.testbed import network
 from crosslayer.testbed.server import Server
 
 NAME = "google.com"
@@ -103,10 +103,7 @@ class SingleQuery(Measurer):
 
     def _start(self, number: int, name: str) -> dns.Resolver:
         machine, address = self._stack.enter_context(network.machine(number, self.bench.plan.congestion_control))
-
-        def spawn(arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
-            return subprocess.Popen(private.command_in(machine, arguments), **options)
-
+        spawn = functools.partial(network.spawn, machine)
         server = self._stack.enter_context(
             Server.start(
                 spawn,

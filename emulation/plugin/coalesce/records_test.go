@@ -1,0 +1,154 @@
+package coalesce
+
+import (
+	"bytes"
+	"crypto/ecdh"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"crosslayer.example/emulation/internal/control"
+
+	"github.com/miekg/dns"
+)
+
+// ask sends a query for an HTTPS record over UDP and returns the answer as it came; nil where none did.
+func ask(t *testing.T, address, name string) []byte {
+	t.Helper()
+	query, err := new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeHTTPS).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("udp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(query); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, dns.MaxMsgSize)
+	_ = conn.SetReadDeadline(time.Now().Add(soon))
+	n, err := conn.Read(answer)
+	if err != nil {
+		return nil
+	}
+	return answer[:n]
+}
+
+func TestHTTPSRecordsAreAnsweredAsTold(t *testing.T) {
+	s := start(t, nil, "")
+	udp := s.addresses["dns/udp"]
+	told := func(command string, ok bool) {
+		t.Helper()
+		var answer control.Reply
+		s.command(command, &answer)
+		if answer.OK != ok {
+			t.Errorf("%s: %+v", command, answer)
+		}
+	}
+	if answer := ask(t, udp, testHost); binary.BigEndian.Uint16(answer[6:]) != 0 { // ANCOUNT
+		t.Errorf("a record that nobody gave: %x", answer)
+	}
+	// Four bytes of a parameter that says it has nine: nobody could pack it from its parts.
+	told(`{"command": "https-record", "name": "`+testHost+`", "rdata": "000100000100090268330000"}`, true)
+	broken, _ := hex.DecodeString("000100000100090268330000")
+	if answer := ask(t, udp, testHost); !bytes.Contains(answer, broken) {
+		t.Errorf("answered %x", answer)
+	}
+	if event := s.lastEvent("query"); event["type"] != "HTTPS" || event["rcode"] != "NOERROR" {
+		t.Errorf("event %v", event)
+	}
+	told(`{"command": "https-record", "name": "`+testHost+`", "fault": "servfail"}`, true)
+	var failed dns.Msg
+	if err := failed.Unpack(ask(t, udp, testHost)); err != nil || failed.Rcode != dns.RcodeServerFailure {
+		t.Errorf("%v, %v", failed.Rcode, err)
+	}
+	told(`{"command": "https-record", "name": "`+testHost+`", "fault": "silence"}`, true)
+	if answer := ask(t, udp, testHost); answer != nil {
+		t.Errorf("answered %x", answer)
+	}
+	told(`{"command": "https-record", "name": "`+testHost+`"}`, true)
+	if answer := ask(t, udp, testHost); answer == nil || bytes.Contains(answer, broken) {
+		t.Errorf("answered %x", answer)
+	}
+	for _, bad := range []string{
+		`"name": ""`, `"rdata": "00"`, `"name": "a.example", "rdata": "0"`, `"name": "a.example", "fault": "odd"`,
+		`"name": "a.example", "fault": "silence", "rdata": ""`, `"name": 1`,
+	} {
+		told(`{"command": "https-record", `+bad+`}`, false)
+	}
+}
+
+// echConfig is an ECHConfig (RFC 9849, section 4) with its private key.
+func echConfig(t *testing.T, publicName string) (config, key []byte) {
+	t.Helper()
+	private, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := private.PublicKey().Bytes()
+	contents := append([]byte{1, 0, 0x20}, binary.BigEndian.AppendUint16(nil, uint16(len(public)))...)
+	contents = append(contents, public...)
+	contents = append(contents, 0, 4, 0, 1, 0, 1, 0, byte(len(publicName)))
+	contents = append(append(contents, publicName...), 0, 0)
+	config = append([]byte{0xfe, 0x0d}, binary.BigEndian.AppendUint16(nil, uint16(len(contents)))...)
+	return append(config, contents...), private.Bytes()
+}
+
+func TestEncryptedHellosAreOpened(t *testing.T) {
+	s := start(t, nil, "")
+	config, key := echConfig(t, "public.example.org")
+	list := append(binary.BigEndian.AppendUint16(nil, uint16(len(config))), config...)
+	give := fmt.Sprintf(`{"command": "ech", "config": "%x", "key": "%x"}`, config, key)
+	var answer control.Reply
+	if s.command(give, &answer); !answer.OK {
+		t.Fatal(answer)
+	}
+	offering := func(alpn string) *tls.Config {
+		with := s.Client().Config(alpn)
+		with.EncryptedClientHelloConfigList = list
+		with.MinVersion = tls.VersionTLS13
+		return with
+	}
+	conn, err := tls.Dial("tcp", s.addresses["https/tcp"], offering("h2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !conn.ConnectionState().ECHAccepted {
+		t.Error("over TCP it was not opened")
+	}
+	_ = conn.Close()
+	client := s.Client()
+	client.TLS.EncryptedClientHelloConfigList, client.TLS.MinVersion = list, tls.VersionTLS13
+	roundTrip(t, client, s.addresses["h3/udp"], request(t, http.MethodGet, "/"), func() {})
+	if event := s.lastEvent("request"); event["ech"] != true {
+		t.Errorf("over QUIC: %v", event)
+	}
+	roundTrip(t, s.Client(), s.addresses["h3/udp"], request(t, http.MethodGet, "/"), func() {})
+	if event := s.lastEvent("request"); event["ech"] != false {
+		t.Errorf("without one: %v", event)
+	}
+	// Forgotten, it is rejected.
+	if s.command(`{"command": "ech"}`, &answer); !answer.OK {
+		t.Fatal(answer)
+	}
+	var rejected *tls.ECHRejectionError
+	if _, err := tls.Dial("tcp", s.addresses["https/tcp"], offering("h2")); err == nil || (errors.As(err, &rejected) && len(rejected.RetryConfigList) > 0) {
+		t.Errorf("after it was taken back: %v", err)
+	}
+	_, other := echConfig(t, "public.example.org")
+	anothers := fmt.Sprintf(`"config": "%x", "key": "%x"`, config, other)
+	for _, bad := range []string{anothers, `"config": "zz", "key": "00"`, `"config": "00"`, `"key": "00"`, `"config": 1`} {
+		if s.command(`{"command": "ech", `+bad+`}`, &answer); answer.OK {
+			t.Errorf("%s: %+v", bad, answer)
+		}
+	}
+}

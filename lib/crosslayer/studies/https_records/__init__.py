@@ -1,0 +1,26 @@
+"""What a browser makes of HTTPS records (RFC 9460), broken ones too, and of Encrypted Client Hello (RFC 9849)."""
+
+from crosslayer.campaign.plan import Plan
+from crosslayer.study import Section, Study
+
+_WHOLE = Plan(study="https-records", links=("fiber", "4g"), pages=("example.org",))
+
+STUDY = Study(
+    name="https-records",
+    room=__name__,
+    lead="What a browser makes of HTTPS records, fifteen broken ones among them, and what Encrypted Client Hello "
+    "costs.",
+    sections=(
+        Section(
+            "question_https_records",
+            "HTTPS records",
+            "What does a page cost whose HTTPS record is broken, and does Encrypted Client Hello cost a round-trip?",
+        ),
+    ),
+    sizes={
+        "smoke": _WHOLE.resized(rounds=1, links=("4g",)),
+        "quick": _WHOLE.resized(rounds=8),
+        # Nobody has published it; as many rounds as the other questions have.
+        "paper": _WHOLE.resized(rounds=100, links=("fiber", "cable", "dsl", "4g", "4g-medium")),
+    },
+)

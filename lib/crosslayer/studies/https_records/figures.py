@@ -1,0 +1,163 @@
+"""What a page costs whose HTTPS record is broken, and what Encrypted Client Hello costs."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.sentences import row, with_interval
+from crosslayer.figures.style import (
+    BLUE,
+    CHAIN,
+    EARLY_DATA,
+    GREY,
+    LONG,
+    RED,
+    SOLID,
+    TEXT_WIDTH,
+    AnyChart,
+    Look,
+    with_titles,
+)
+from crosslayer.studies.https_records.records import KINDS
+
+_H2, _H3, _EARLY = "over HTTP/2", "over HTTP/3", "over HTTP/3, early data"
+_OTHER, _NOT_AT_ALL = "over another protocol", "not at all"
+_LOOKS = {
+    _H2: Look(GREY, "square", CHAIN),
+    _H3: Look(BLUE, "circle", SOLID),
+    _EARLY: EARLY_DATA,
+    _OTHER: Look(RED, "diamond", LONG),
+}
+_PROTOCOLS = {"h2": _H2, "h3": _H3}
+_ABOUT = {variant: kind.about for variant, kind in KINDS.items()}
+_MEASURED, _COST = "measured", "cost"
+_ECH_COSTS = {
+    "ech": ("whole", "on a first visit"),
+    "ech-0-rtt": ("whole-0-rtt", "on a second with early data"),
+    "ech-replaced": ("whole", "where the server has a new key"),
+    "ech-gone": ("whole", "where the server has it no more"),
+}
+"""Kinds with ECH, what each is compared with, and in which case it is."""
+
+
+def records_data(inputs: Inputs) -> pl.DataFrame:
+    """When the response starts, by kind of record and what the document came over; multiples of the RTT.
+
+    The browser's lookup is in it.
+
+    Columns link, variant, about, series, source, n, loads, ech, median, low, high. Source `measured`: each series of a
+    kind, `loads` of which were tried, failed ones included; `ech` of them with an encrypted hello that the server
+    opened. Source `cost`: of all links, what the kind takes longer within a round than a good record does (for ECH on
+    a second visit: than that on a second visit), for broken ones than no record.
+    """
+    every = inputs.page_loads.filter(pl.col("variant").is_in(list(KINDS)))
+    loads = every.filter(pl.col("error").is_null()).with_columns(
+        series=pl.when(pl.col("early_data_accepted"))
+        .then(pl.lit(_EARLY))
+        .otherwise(pl.col("document_protocol").replace_strict(_PROTOCOLS, default=_OTHER))
+    )
+    times = metrics.in_rtts(loads, inputs.rtts, ["response_start_ms"])
+    shown = metrics.medians(times, "response_start_rtt", ["link", "variant", "series"])
+    counted = loads.group_by("link", "variant", "series").agg(ech=pl.col("ech_accepted").sum()).collect()
+    tried = every.group_by("link", "variant").agg(loads=pl.len()).collect()
+    parts = [
+        tried.join(
+            shown.join(counted, on=["link", "variant", "series"]), on=["link", "variant"], how="left"
+        ).with_columns(source=pl.lit(_MEASURED))
+    ]
+    for variant, kind in KINDS.items():
+        base = _ECH_COSTS[variant][0] if variant in _ECH_COSTS else "none"
+        if not kind.broken and variant not in _ECH_COSTS:
+            continue
+        more = metrics.paired(loads, "response_start_ms", "variant", variant, base).rename({"difference": "more_ms"})
+        more = metrics.in_rtts(more, inputs.rtts, ["more_ms"]).with_columns(variant=pl.lit(variant))
+        cost = metrics.medians(more, "more_rtt", ["variant"])
+        parts.append(cost.with_columns(source=pl.lit(_COST), link=pl.lit("all")))
+    order = {variant: place for place, variant in enumerate(KINDS)}
+    frame = pl.concat(parts, how="diagonal").with_columns(
+        about=pl.col("variant").replace_strict(_ABOUT, return_dtype=pl.String)
+    )
+    return inputs.by_rtt(frame.sort("source", pl.col("variant").replace_strict(order, return_dtype=pl.Int64), "series"))
+
+
+def records(frame: pl.DataFrame) -> AnyChart:
+    """A row for each kind of record, a plot for each link."""
+    shown = frame.filter(pl.col("source") == _MEASURED)
+    if shown["median"].is_null().all():
+        return marks.empty_plot("no page loads of this study", TEXT_WIDTH - 60)
+    shown = with_titles(shown.filter(pl.col("median").is_not_null()))
+    links = list(shown["link_title"].unique(maintain_order=True))
+    known = {name: look for name, look in _LOOKS.items() if name in set(shown["series"])}
+    x = alt.X(
+        "median:Q",
+        title="Response starts (multiples of the RTT)",
+        scale=marks.reach(shown, least=(1.8, 4.4), margin=0.2),
+        axis=alt.Axis(tickCount=6),
+    )
+    look = marks.by("series", known, "color", "shape", columns=len(known))
+    tooltip = marks.tips("link_title", "about", "series", value="median, RTT", digits=".3f", counted="loads")
+    base = alt.Chart(width=(TEXT_WIDTH - 230) // len(links), height=alt.Step(15))
+    layers = marks.intervals(base, x, marks.rows("about", list(_ABOUT.values())), tooltip, look)
+    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=14)
+    chart.data = shown
+    return chart
+
+
+def records_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """source, link, variant, about, series, loads, n, ech, median, low, high; multiples of the RTT."""
+    return frame.select("source", "link", "variant", "about", "series", "loads", "n", "ech", "median", "low", "high")
+
+
+def records_verdict(frame: pl.DataFrame) -> str:
+    """What does a broken record cost, and what ECH?"""
+    shown = frame.filter(pl.col("source") == _MEASURED)
+    broken = [variant for variant, kind in KINDS.items() if kind.broken and variant in set(shown["variant"])]
+    if not broken:
+        return "Not answered: this dataset has no loads with broken records."
+    came = {variant: sorted(set(shown.filter(variant=variant)["series"].drop_nulls())) for variant in broken}
+    over = {variant: " or ".join(series) or _NOT_AT_ALL for variant, series in came.items()}
+    said = []
+    for how in sorted(set(over.values()), key=lambda how: (how == _NOT_AT_ALL, how)):
+        names = [_ABOUT[variant] for variant in broken if over[variant] == how]
+        said.append(f"with {len(names)} {how} ({'; '.join(names)})")
+    verdict = f"Of {len(broken)} broken records, the page comes {', '.join(said)}."
+    costs = frame.filter(pl.col("source") == _COST, pl.col("variant").is_in(broken)).sort("median", descending=True)
+    if costs.height:
+        dearest = costs.row(0, named=True)
+        verdict += (
+            f" Beside no record the response is later by {with_interval(dearest, 'RTT', 2)} at most "
+            f"({dearest['about']})."
+        )
+    told = []
+    for variant, (_base, where) in _ECH_COSTS.items():
+        cost, loads = row(frame, source=_COST, variant=variant), shown.filter(variant=variant)
+        if cost is not None:
+            opened = f"{loads['ech'].sum()} of {loads['n'].sum()} hellos opened"
+            came_over = " and ".join(loads["series"].drop_nulls().unique(maintain_order=True))
+            told.append(f"{where} {with_interval(cost, 'RTT', 2)} ({came_over}, {opened})")
+        elif loads.height:
+            told.append(f"{where} the page does not load")
+    if told:
+        verdict += f" What Encrypted Client Hello costs until the response starts: {'; '.join(told)}."
+    return verdict
+
+
+FIGURES = (
+    Figure(
+        name="https-records",
+        title="A page whose HTTPS record is good, broken or names a key for its hello",
+        notebook="question_https_records",
+        caption="Time from the navigation's start until the response starts, in multiples of the link's RTT. The "
+        "browser asks for address and HTTPS record over DoUDP and is told of HTTP/3 by nothing else.",
+        note="Bars: 95 % intervals; no mark: the page did not load. What the document came over is the browser's word; "
+        "early data and opened hellos are the server's.",
+        data=records_data,
+        chart=records,
+        table=records_table,
+        width=TEXT_WIDTH,
+        verdict=records_verdict,
+    ),
+)

@@ -1,0 +1,99 @@
+"""Page loads in a browser that asks for the HTTPS record of the page's host, which is another one in each condition.
+
+The browser asks the far end itself, over DoUDP, and is told of HTTP/3 by nothing else. Nothing is meant to happen: what
+the document came over, and whether its hello was encrypted, is what is measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from crosslayer.browser import Browser, BrowserError, PageLoad
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.observe import KeptBrowser, document_columns, keeps_token, load_columns, resource_rows
+from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.store import Rows
+from crosslayer.pages import PageSpec
+from crosslayer.studies.https_records.records import KINDS, Kind
+from crosslayer.testbed import network, private
+from crosslayer.testbed.ech import EchKey
+from crosslayer.testbed.server import Event, RequestEvent
+
+
+class HttpsRecords(Measurer):
+    """One load for each kind of record, in one browser kept between them."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        private.use_resolver(network.SERVER_ADDRESS)
+        pages = [bench.pages[name] for name in bench.plan.pages]
+        resolved = [page.host for page in pages]
+        self._keys = {page.name: EchKey.make(page.aliases[1]) for page in pages}
+        self._other = {page.name: EchKey.make(page.aliases[1], number=2) for page in pages}
+        self._kept = KeptBrowser(
+            bench,
+            lambda browser: self._load(browser, pages[0], KINDS["whole"]),
+            force_h3=False,
+            addresses={host: address for host, address in bench.addresses.items() if host not in resolved},
+            resolves=resolved,
+        )
+
+    def close(self) -> None:
+        """End the browser."""
+        self._kept.close()
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """Every kind of record."""
+        return list(KINDS)
+
+    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """Table and columns of a condition."""
+        of_load = {"h3": KINDS[condition].h3, "coupling": "coupled", "dns_protocol": "DoUDP", "variant": condition}
+        return "page_loads", of_load
+
+    def warm_up(self) -> None:
+        """One load."""
+        self._kept.open()
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """One load: its row, and those of its resources."""
+        row, page = self.row(condition, cell, round_number, position), self.bench.pages[cell.page]
+        started = time.time()
+        try:
+            browser = self._kept.open()
+            self.bench.server.events()  # what came before is not evidence for this load
+            load = self._load(browser, page, KINDS[condition])
+        except BrowserError as error:
+            self.close()
+            return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
+        events = self.bench.server.events()
+        row = row | load_columns(load) | evidence(events, page)
+        return {"page_loads": [row], "resources": resource_rows(row, load, events)}
+
+    def _load(self, browser: Browser, page: PageSpec, kind: Kind) -> PageLoad:
+        server, key = self.bench.server, self._keys[page.name]
+        server.set_ech({"none": None, "own": key, "replaced": self._other[page.name]}[kind.ech])
+        rdata = kind.rdata(page.host, key.config_list) if kind.rdata else None
+        server.set_https_record(page.host, rdata, fault=kind.fault)
+        returning = kind.h3 == "0-rtt"
+        return browser.load(
+            page.host,
+            prime_host=page.host if returning else page.aliases[0],
+            primed=lambda: not returning or bool(keeps_token(server.events(), page.host, browser.token_needs_ticket)),
+            close_connections=lambda: server.close_connections("h3"),
+        )
+
+
+def evidence(events: Iterable[Event], page: PageSpec) -> dict[str, Any]:
+    """What the server says of the measured load, the last one of the page; columns of `page_loads`."""
+    documents = [
+        event for event in events if isinstance(event, RequestEvent) and event.path == "/" and event.host == page.host
+    ]
+    if not documents:
+        return {"error": "the server saw no request of this load"}
+    return document_columns(documents[-1])
+
+
+MEASURER = HttpsRecords

@@ -1,0 +1,100 @@
+"""The HTTPS records of the study, octet by octet (RFC 9460, section 2.2), and what a client has to make of each."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+_MANDATORY, _ALPN, _NO_DEFAULT_ALPN, _PORT, _IPV4HINT, _ECH = range(6)
+"""SvcParamKeys (RFC 9460, section 14.3.2; `ech` by RFC 9848)."""
+_UNKNOWN = 65280
+"""The first of those for private use."""
+_CLOSED_PORT = 444
+_NOBODY = bytes([10, 53, 0, 254])
+_NOWHERE = "nowhere.example"
+
+
+def name(text: str) -> bytes:
+    """A domain name in octets, without compression."""
+    labels = [label.encode("ascii") for label in text.strip(".").split(".") if label]
+    return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
+
+
+def record(priority: int, target: str, *parameters: tuple[int, bytes]) -> bytes:
+    """RDATA with these parameters in this order, whether that is allowed or not."""
+    values = b"".join(struct.pack("!HH", key, len(value)) + value for key, value in parameters)
+    return struct.pack("!H", priority) + name(target) + values
+
+
+def alpn(*protocols: str) -> tuple[int, bytes]:
+    """The parameter that names application protocols."""
+    return _ALPN, b"".join(bytes([len(protocol)]) + protocol.encode("ascii") for protocol in protocols)
+
+
+_BOTH = alpn("h3", "h2")
+_HTTPS_PORT, _OTHER_PORT = (_PORT, struct.pack("!H", 443)), (_PORT, struct.pack("!H", _CLOSED_PORT))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A record, the state of the server's ECH key, and how the page is loaded."""
+
+    about: str
+    """What is so about it, for readers."""
+    rdata: Callable[[str, bytes], bytes] | None = None
+    """The record of a host whose ECHConfigList is this; None: the zone has none."""
+    fault: Literal["servfail", "silence"] | None = None
+    """Instead of an answer."""
+    ech: Literal["none", "own", "replaced"] = "none"
+    """What the server opens hellos with: nothing, the key that the record may name, another one."""
+    h3: Literal["1-rtt", "0-rtt"] = "1-rtt"
+    """Whether the page was loaded before, with the same record."""
+    broken: bool = False
+    """What RFC 9460 or common sense forbids."""
+
+
+def _good(_host: str, _ech: bytes) -> bytes:
+    return record(1, ".", _BOTH)
+
+
+def _with_ech(_host: str, ech: bytes) -> bytes:
+    return record(1, ".", _BOTH, (_ECH, ech))
+
+
+def _broken(about: str, *parameters: tuple[int, bytes], target: str = ".") -> Kind:
+    return Kind(about, lambda _host, _ech: record(1, target, *parameters), broken=True)
+
+
+KINDS: Mapping[str, Kind] = {
+    "none": Kind("no record"),
+    "whole": Kind("a good record", _good),
+    "whole-0-rtt": Kind("a good record, second visit", _good, h3="0-rtt"),
+    # Malformed: the whole set of records is to be rejected (section 2.2).
+    "cut-short": Kind("ends within a value", lambda host, ech: _good(host, ech)[:-1], broken=True),
+    "keys-unordered": _broken("keys not in order", _HTTPS_PORT, _BOTH),
+    "key-twice": _broken("a key twice", _BOTH, _BOTH),
+    "alpn-empty": _broken("a protocol without a name", (_ALPN, b"\0\2h2")),
+    "no-default-alone": _broken("no-default-alpn without alpn", (_NO_DEFAULT_ALPN, b"")),
+    # Not consistent, or not for this client: to be ignored (sections 2.4.3 and 8).
+    "mandatory-missing": _broken("a mandatory key is missing", (_MANDATORY, struct.pack("!H", _PORT)), _BOTH),
+    "mandatory-unknown": _broken(
+        "a mandatory key is unknown", (_MANDATORY, struct.pack("!H", _UNKNOWN)), _BOTH, (_UNKNOWN, b"?")
+    ),
+    "protocol-unknown": _broken("an unknown protocol alone", alpn("h9"), (_NO_DEFAULT_ALPN, b"")),
+    # Well-formed and wrong.
+    "target-missing": _broken("its target does not exist", _BOTH, target=_NOWHERE),
+    "alias-loop": Kind("an alias of itself", lambda host, _ech: record(0, host), broken=True),
+    "port-closed": _broken("nobody listens at its port", _BOTH, _OTHER_PORT),
+    "hint-wrong": _broken("its address is wrong", _BOTH, (_IPV4HINT, _NOBODY)),
+    # The query comes to nothing.
+    "servfail": Kind("SERVFAIL", fault="servfail", broken=True),
+    "silence": Kind("no answer", fault="silence", broken=True),
+    "ech": Kind("ECH", _with_ech, ech="own"),
+    "ech-0-rtt": Kind("ECH, second visit", _with_ech, ech="own", h3="0-rtt"),
+    "ech-replaced": Kind("ECH, the server has a new key", _with_ech, ech="replaced"),
+    "ech-gone": Kind("ECH, the server has it no more", _with_ech),
+    "ech-unreadable": _broken("ECH that cannot be read", _BOTH, (_ECH, b"\0\5?????")),
+}
+"""By name, which is the column `variant`."""

@@ -1,0 +1,49 @@
+"""What a connection that rested costs the next query: its path forgot it, its client moved, its server restarted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from crosslayer.campaign.plan import Plan
+from crosslayer.study import Section, Study
+
+
+@dataclass(frozen=True)
+class Options:
+    """What only this study can be told."""
+
+    rests_s: Annotated[tuple[Annotated[float, Meta(ge=1.5, le=7200)], ...], Meta(min_length=1)] = (2, 24, 1800)
+    """How long nothing is asked, seconds. By the wall clock they are waited for.
+
+    The mishap is in the middle. At 10 and 30 s, when the server lets connections go, it would be a matter of chance
+    which comes first.
+    """
+    dnsproxy: bool = False
+    """Beside our stub, AdGuard's dnsproxy (`make servers`)."""
+
+
+_WHOLE = Plan(study="rest", links=("fiber", "4g"), pages=("example.org",), options=Options())
+
+STUDY = Study(
+    name="rest",
+    room=__name__,
+    lead="What a connection that has rested costs the next query: path forgotten, client moved, server restarted.",
+    sections=(
+        Section(
+            "question_rest",
+            "After a rest",
+            "When the path of a kept connection has gone while it rested, how long does the next answer take?",
+        ),
+    ),
+    options=Options,
+    sizes={
+        "smoke": _WHOLE.resized(rounds=1, links=("4g",), options=Options(rests_s=(2,))),
+        # 25 rounds of two links and two rests that a connection outlives: a 99th percentile
+        "quick": _WHOLE.resized(rounds=25),
+        # Nobody has published it; as many rounds as 99th percentiles take.
+        "paper": _WHOLE.resized(rounds=100, options=Options(rests_s=(2, 24, 90, 300, 1800), dnsproxy=True)),
+    },
+)

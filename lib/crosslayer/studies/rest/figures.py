@@ -1,0 +1,179 @@
+"""How long the next answer takes when a connection has rested."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.style import BLUE, BROWN, CHAIN, RED, SHORT, SOLID, TEXT_WIDTH, AnyChart, Look
+from crosslayer.words import Forwarder, Mishap, Protocol
+
+_LOOKS = {
+    "stub": Look(BLUE, "circle", SOLID),
+    "stub that doubts no path": Look(RED, "diamond", SHORT),
+    "dnsproxy": Look(BROWN, "square", CHAIN),
+}
+_NAMES = dict(zip(map(str, (Forwarder.STUB, Forwarder.PATIENT_STUB, Forwarder.DNSPROXY)), _LOOKS, strict=True))
+_MISHAPS = {
+    Mishap.NOTHING: "nothing happened",
+    Mishap.FORGOTTEN: "path forgot it",
+    Mishap.MOVED: "client moved",
+    Mishap.RESTARTED: "server restarted",
+}
+_BEYOND = "beyond the wait (RTT)"
+_ANSWER = "answer (ms)"
+_UNANSWERED = "without an answer (%)"
+_P99 = 0.99
+_OF_P99 = 100
+"""Observations that a 99th percentile takes at least."""
+_LIMIT_RTT = 1.5
+"""What early data may take beyond the wait for a sign of life."""
+_STALL_MS = 1000.0
+"""What takes as long has stalled."""
+_WHERE = {
+    _MISHAPS[Mishap.FORGOTTEN]: "the path forgot it",
+    _MISHAPS[Mishap.MOVED]: "the client moved",
+    _MISHAPS[Mishap.RESTARTED]: "the server restarted, which takes no early data for tickets that it does not know",
+}
+
+
+def _written(rest_s: float) -> str:
+    return f"{rest_s:g} s" if rest_s < 60 else f"{rest_s / 60:g} min"
+
+
+def rest_data(inputs: Inputs) -> pl.DataFrame:
+    """The next answer after a rest.
+
+    Columns link, measure, protocol, forwarder, mishap, rest_s, rest, n, rounds, median, low, high. Measures: `answer
+    (ms)`; `without an answer (%)`, where there are such; `beyond the wait (RTT)`, P99 over all links and rests of what
+    the answer took beyond the silence that the stub waited through, in multiples of each link's nominal RTT.
+    """
+    every = inputs.rests.with_columns(
+        forwarder=pl.col("forwarder").replace_strict(_NAMES, return_dtype=pl.String),
+        mishap=pl.col("mishap").replace_strict({str(k): v for k, v in _MISHAPS.items()}, return_dtype=pl.String),
+    )
+    by = ["link", "protocol", "forwarder", "mishap", "rest_s"]
+    named = every.filter(pl.col("error").is_null())
+    answers = metrics.medians(named, "answer_ms", by).with_columns(measure=pl.lit(_ANSWER))
+    failed = every.with_columns(failed=pl.col("error").is_not_null().cast(pl.Float64) * 100)
+    unanswered = metrics.moments(failed, "failed", by, "mean").rename({"value": "median"})
+    unanswered = unanswered.filter(pl.col("median") > 0).with_columns(measure=pl.lit(_UNANSWERED))
+    waited = metrics.in_rtts(
+        named.filter(pl.col("silence_ms") > 0).with_columns(beyond_ms=pl.col("answer_ms") - pl.col("silence_ms")),
+        inputs.rtts,
+        ["beyond_ms"],
+    )
+    beyond = metrics.medians(waited, "beyond_rtt", ["protocol", "forwarder", "mishap"], level=_P99)
+    beyond = beyond.with_columns(measure=pl.lit(_BEYOND), link=pl.lit("all")).filter(pl.col("n") >= _OF_P99)
+    frame = pl.concat([answers, unanswered, beyond], how="diagonal")
+    rests = {rest: _written(rest) for rest in sorted(frame["rest_s"].drop_nulls().unique())}
+    places = {name: at for order in (Protocol, _MISHAPS.values(), _LOOKS) for at, name in enumerate(map(str, order))}
+    return inputs.by_rtt(
+        frame.with_columns(rest=pl.col("rest_s").replace_strict(rests, default=None, return_dtype=pl.String)).sort(
+            "measure",
+            *(pl.col(name).replace_strict(places, return_dtype=pl.Int64) for name in ("protocol", "mishap")),
+            "rest_s",
+            pl.col("forwarder").replace_strict(places, return_dtype=pl.Int64),
+        )
+    )
+
+
+def rests(frame: pl.DataFrame) -> AnyChart:
+    """A plot for each transport and mishap, on the link with the longest RTT."""
+    answers = frame.filter(pl.col("measure") == _ANSWER)
+    if answers.is_empty():
+        return marks.empty_plot("no rests in this dataset", TEXT_WIDTH - 60)
+    link = answers["link"].unique(maintain_order=True)[-1]
+    shown = answers.filter(pl.col("link") == link)
+    mishaps = [name for name in _MISHAPS.values() if name in set(shown["mishap"])]
+    protocols = [str(name) for name in Protocol if name in set(shown["protocol"])]
+    known = {name: look for name, look in _LOOKS.items() if name in set(shown["forwarder"])}
+    low, high = shown["median"].min(), shown["median"].max()
+    scale = alt.Scale(type="log", domain=[float(low) * 0.7, float(high) * 1.4], nice=False)  # type: ignore[arg-type]
+    x = alt.X(
+        "median:Q",
+        title=f"Query to answer on {link} (ms)",
+        scale=scale,
+        axis=alt.Axis(values=[100, 300, 1000, 3000, 10000], grid=True, format="~s"),
+    )
+    y = marks.rows("rest", list(shown.sort("rest_s")["rest"].unique(maintain_order=True)))
+    look = marks.by("forwarder", known, "color", "shape", "offset", columns=len(known))
+    tooltip = marks.tips("forwarder", "protocol", "mishap", "rest", value="ms", digits=".1f", counted="rests")
+    base = alt.Chart(width=(TEXT_WIDTH - 150) // len(mishaps), height=alt.Step(7))
+    layers = marks.intervals(base, x, y, tooltip, look, size=26)
+    chart: AnyChart = marks.multiples(
+        layers, row=marks.down("protocol", protocols), column=marks.across("mishap", mishaps), spacing=6
+    )
+    chart.data = shown
+    return chart
+
+
+def rest_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """measure, link, protocol, mishap, rest, forwarder, n, median, low, high; ms, or multiples of the RTT."""
+    return frame.select("measure", "link", "protocol", "mishap", "rest", "forwarder", "n", "median", "low", "high")
+
+
+def _ms(value: float) -> str:
+    return f"{value / 1000:.1f} s" if value >= 1000 else f"{value:.0f} ms"
+
+
+def rest_verdict(frame: pl.DataFrame) -> str:
+    """How long does the next answer take?"""
+    answers = frame.filter(pl.col("measure") == _ANSWER)
+    if answers.is_empty():
+        return "Not answered: this dataset has no rests."
+    stub = _NAMES[Forwarder.STUB]
+    said = []
+    beyond = frame.filter(pl.col("measure") == _BEYOND, pl.col("forwarder") == stub)
+    for (event,), some in beyond.group_by(["mishap"], maintain_order=True):
+        worst = ", ".join(f"{found['protocol']} {found['median']:.2f} RTT" for found in some.iter_rows(named=True))
+        said.append(f"{event}: {worst}")
+    verdict = ""
+    if said:
+        verdict = f"What 99 of 100 answers take beyond the wait for a sign of life, at most: {'; '.join(said)}. "
+    early = beyond.filter(pl.col("protocol").is_in([Protocol.DOQ, Protocol.DOH3]))
+    ends = [
+        f"{'within' if float(most) <= _LIMIT_RTT else 'above'} them where {_WHERE[event]}"  # type: ignore[arg-type]
+        for (event,), some in early.group_by(["mishap"], maintain_order=True)
+        if (most := some["median"].max()) is not None
+    ]
+    if ends:
+        verdict += f"It may be {_LIMIT_RTT:g} RTT with early data, and is {', '.join(ends)}. "
+    stalls = []
+    late = answers.filter(pl.col("median") >= _STALL_MS)
+    for mishap, forwarder in product(_MISHAPS.values(), _LOOKS):
+        some = late.filter(mishap=mishap, forwarder=forwarder)
+        if not some.is_empty():
+            least, most = float(some["median"].min()), float(some["median"].max())  # type: ignore[arg-type]
+            names = ", ".join(some["protocol"].unique(maintain_order=True))
+            stalls.append(f"{mishap}, {forwarder}: {names}, {_ms(least)} to {_ms(most)}")
+    stalled = f"Stalls of a second or more: {'; '.join(stalls) or 'none'}"
+    never = [
+        f"{mishap}, {forwarder}: {', '.join(some['protocol'].unique(maintain_order=True))}"
+        for (mishap, forwarder), some in frame.filter(pl.col("measure") == _UNANSWERED).group_by(
+            ["mishap", "forwarder"], maintain_order=True
+        )
+    ]
+    return f"{verdict}{stalled}." + (f" No answer in as many as 20 queries: {'; '.join(never)}." if never else "")
+
+
+FIGURES = (
+    Figure(
+        name="rest-next-answer",
+        title="The next answer after a rest",
+        notebook="question_rest",
+        caption="Query to good answer, the client's repeats included, on the link with the longest RTT, after a rest "
+        "in whose middle something befell the connection; a row for each length of the rest.",
+        note="Bars: 95 % intervals (rounds resampled). A client asks again at once after SERVFAIL, and after 5 s of "
+        "silence; no mark: no answer in 20 queries.",
+        data=rest_data,
+        chart=rests,
+        table=rest_table,
+        width=TEXT_WIDTH,
+        verdict=rest_verdict,
+    ),
+)

@@ -1,0 +1,74 @@
+"""After a rest: what befalls a connection, and when each forwarder notices; and the link is as it was before."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from crosslayer.errors import CrosslayerError
+from crosslayer.guest import find_kernel
+from crosslayer.links import load_profiles
+from tests.integration.conftest import run_here
+
+RTT_MS = load_profiles()["4g"].rtt_ms
+
+
+@pytest.fixture(scope="module")
+def rows(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
+    """One round by the virtual clock; the link was checked after it, with all that was dropped and moved undone."""
+    try:
+        find_kernel()
+    except CrosslayerError as error:
+        pytest.skip(f"{error.what}: {error.next_step}")
+    folder = tmp_path_factory.mktemp("rest") / "data"
+    done = run_here("measure", "--study", "rest", "--size", "smoke", "--clock", "virtual", "--out", str(folder))
+    assert done.returncode == 0, done.stderr
+    checks = pl.read_parquet(folder / "link_checks/**/*.parquet", hive_partitioning=False)
+    assert set(checks["verdict"]) == {"pass"}
+    found = pl.read_parquet(folder / "rests/**/*.parquet", hive_partitioning=False)
+    assert found.height == 2 * 6 * 4
+    assert found["error"].null_count() == found.height
+    return found
+
+
+def rtts(rows: pl.DataFrame, **columns: str) -> dict[str, float]:
+    """Time to the answer by transport, multiples of the RTT."""
+    some = rows.filter(**columns)
+    return {row["protocol"]: row["answer_ms"] / RTT_MS for row in some.iter_rows(named=True)}
+
+
+def test_a_connection_that_only_rested_answers_in_a_round_trip(rows: pl.DataFrame) -> None:
+    for forwarder in ("stub", "patient-stub"):
+        found = rtts(rows, forwarder=forwarder, mishap="nothing")
+        assert found == pytest.approx(dict.fromkeys(found, 1.0), abs=0.02)
+    assert not rows.filter(mishap="nothing")["new_connection"].any()
+
+
+def test_a_forgotten_path_costs_a_probe_timeout_and_what_a_new_connection_takes(rows: pl.DataFrame) -> None:
+    handshakes = {"DoUDP": 1, "DoTCP": 2, "DoT": 3, "DoH": 3, "DoH3": 1, "DoQ": 1}
+    for row in rows.filter(forwarder="stub", mishap="forgotten").iter_rows(named=True):
+        beyond = (row["answer_ms"] - row["silence_ms"]) / RTT_MS
+        assert beyond == pytest.approx(handshakes[row["protocol"]], abs=0.05), row
+        assert (row["silence_ms"] > RTT_MS) == (row["protocol"] != "DoUDP")
+    early = rows.filter(pl.col("protocol").is_in(["DoQ", "DoH3"]), mishap="forgotten")
+    assert early["early_data_accepted"].all()
+
+
+def test_who_doubts_no_path_waits_for_half_of_the_timeout(rows: pl.DataFrame) -> None:
+    waited = rows.filter(pl.col("protocol") != "DoUDP", forwarder="patient-stub", mishap="forgotten")
+    assert waited["answer_ms"].min() > 2500  # type: ignore[operator]
+    assert set(waited["silence_ms"]) == {0.0}
+
+
+def test_quic_moves_with_its_client_and_tcp_does_not(rows: pl.DataFrame) -> None:
+    moved = {row["protocol"]: row for row in rows.filter(forwarder="stub", mishap="moved").iter_rows(named=True)}
+    assert {name for name, row in moved.items() if row["new_connection"]} == {"DoTCP", "DoT", "DoH"}
+    for name in ("DoQ", "DoH3"):  # the server asks the new address first whether it is one (RFC 9000, section 9.3)
+        assert moved[name]["answer_ms"] / RTT_MS == pytest.approx(2.0, abs=0.05)
+
+
+def test_a_server_that_started_again_knows_no_ticket(rows: pl.DataFrame) -> None:
+    again = rows.filter(pl.col("protocol") != "DoUDP", mishap="restarted")
+    assert again["new_connection"].all()
+    assert not again["session_resumed"].fill_null(False).any()
+    assert not again["early_data_accepted"].fill_null(False).any()
