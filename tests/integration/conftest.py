@@ -10,6 +10,8 @@ import pytest
 
 from crosslayer import doctor
 from crosslayer.browser import BrowserError, find_browser
+from crosslayer.errors import CrosslayerError
+from crosslayer.guest import find_kernel
 
 CROSSLAYER = [sys.executable, "-m", "crosslayer"]
 
@@ -41,6 +43,16 @@ def firefox_machine(testbed_machine: None) -> None:
         find_browser("firefox")
     except BrowserError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def virtual_clock() -> list[str]:
+    """Options of `crosslayer measure` by the virtual clock; skips, with what to do, where there is no kernel for it."""
+    try:
+        find_kernel()
+    except CrosslayerError as error:
+        pytest.skip(f"{error.what}: {error.next_step}")
+    return ["--clock", "virtual", "--jobs", "1"]
 
 
 def run_here(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:

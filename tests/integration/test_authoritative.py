@@ -30,9 +30,10 @@ def bind9() -> None:
 
 
 @pytest.fixture(scope="module")
-def campaign(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+def campaign(virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     folder = tmp_path_factory.mktemp("authoritative") / "smoke"
-    done = subprocess.run([*CROSSLAYER, *STUDY, "--out", str(folder)], capture_output=True, text=True, timeout=300)
+    words = [*CROSSLAYER, *STUDY, *virtual_clock, "--out", str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return Dataset.open(folder, every_round=True)
 
@@ -130,15 +131,15 @@ def test_a_rate_that_cannot_be_held_is_refused(crosslayer: Run, tmp_path: Path) 
     assert "cannot each ask every 10 ms" in done.stderr
 
 
-def test_dnsproxy_at_both_ends(testbed_machine: None, tmp_path: Path) -> None:
+def test_dnsproxy_at_both_ends(virtual_clock: list[str], tmp_path: Path) -> None:
     try:
         find_dnsproxy()
     except DnsproxyError as missing:
         pytest.skip(str(missing))
     plan = 'study = "authoritative"\nlinks = ["twente-eu"]\nrounds = 1\n[options]\nproxy = "dnsproxy"\nqueries = 2\n'
     (tmp_path / "plan.toml").write_text(plan, encoding="utf-8")
-    words = ["measure", "--plan", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "dataset")]
-    done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=300)
+    words = ["measure", "--plan", str(tmp_path / "plan.toml"), *virtual_clock, "--out", str(tmp_path / "dataset")]
+    done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     campaign = Dataset.open(tmp_path / "dataset", every_round=True)
     rows = campaign.table("paced_queries").filter(~pl.col("warming")).collect()
@@ -158,7 +159,7 @@ def test_a_plan_with_dnsproxy_says_where_to_have_it_from(
     plan = 'study = "authoritative"\nlinks = ["twente-eu"]\nrounds = 1\n[options]\nproxy = "dnsproxy"\n'
     (tmp_path / "plan.toml").write_text(plan, encoding="utf-8")
     words = ["measure", "--plan", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "dataset")]
-    done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=900)
     assert done.returncode != 0
     assert "there is no dnsproxy on this machine" in done.stderr
     assert "nix develop" in done.stderr

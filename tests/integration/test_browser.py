@@ -23,6 +23,8 @@ from crosslayer.browser import BrowserError, find_browser, launch
 from crosslayer.testbed import Testbed, private
 from crosslayer.testbed.certificates import make_certificates
 
+pytestmark = pytest.mark.alone
+
 VICTIMS = ("chromium", "chromedriver", "chromium under way", "chromedriver under way")
 FIREFOX = ("firefox", "firefox under way")
 

@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from crosslayer import pages
 from tests.integration.load_over_doh import PAGE
+
+pytestmark = pytest.mark.alone
 
 ROOT = Path(__file__).resolve().parents[2]
 

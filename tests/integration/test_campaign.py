@@ -20,6 +20,8 @@ from crosslayer.campaign.tables import TABLES
 from tests.integration.conftest import CROSSLAYER, Run
 from tests.integration.watching import Watch
 
+pytestmark = pytest.mark.alone
+
 SMOKE = ["measure", "--size", "smoke", "--rounds", "2", "--capture", "netlog"]
 
 
@@ -127,7 +129,7 @@ def test_the_dataset_opens_and_says_where_it_was_measured(campaign: Path) -> Non
     told = {"chromium", "server", "python", "openssl", "quic-go", "stub", "tcp_congestion_control"}
     assert told <= set(dataset.campaign.versions)
     for table in TABLES:
-        if table not in ("resources", "lookups", "resolved_loads", "paced_queries"):  # none belongs to this study
+        if table not in ("resources", "lookups", "resolved_loads", "paced_queries", "rests"):  # not this study's
             assert dataset.table(table).collect().height
 
 
@@ -240,31 +242,3 @@ def test_no_namespaces_and_no_backend_are_exit_status_3(crosslayer: Run, tmp_pat
     )
     assert done.returncode == 3
     assert "user-mode-linux" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("study", "links", "variants"),
-    [
-        ("serialisation", "dsl,dsl-uplink-x4", {"main", "datagram-1400-padding-128", "datagram-1200-padding-512"}),
-        ("early-data", "fiber", {"main", "resumed", "late"}),
-        ("key-share", "fiber", {"x25519", "x25519mlkem768"}),
-        ("address-token", "fiber", {"main", "no-token"}),
-        ("one-connection", "fiber", {"main", "no-token", "at-once", "at-once-no-token", "settings"}),
-        ("combinations", "fiber", {"main", "before ticket", "before early-data"}),
-        ("gateway", "fiber", {"main", "gateway-two", "gateway-one"}),
-        ("browsers", "fiber", {"main"}),
-    ],
-)
-def test_a_question_is_measured_with_the_evidence_it_needs(
-    request: pytest.FixtureRequest, tmp_path: Path, study: str, links: str, variants: set[str]
-) -> None:
-    request.getfixturevalue("firefox_machine" if study == "browsers" else "testbed_machine")
-    command = ["measure", "--study", study, "--links", links, "--rounds", "1", "--out", str(tmp_path / study)]
-    command += ["--pages", "wikipedia.org" if study == "one-connection" else "example.org"]
-    subprocess.run([*CROSSLAYER, *command], check=True, capture_output=True, timeout=300)
-    dataset = Dataset.open(tmp_path / study, every_round=True)
-    loads = dict.fromkeys(("early-data", "address-token", "gateway", "browsers"), "page_loads")
-    loads["one-connection"] = "resolved_loads"
-    rows = dataset.table(loads.get(study, "dns_exchanges")).collect()
-    assert rows["error"].null_count() == rows.height
-    assert variants <= set(rows["variant"])

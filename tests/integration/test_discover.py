@@ -32,6 +32,8 @@ from crosslayer.dns import Protocol
 from crosslayer.dns.capture import Packet, read_frame
 from tests.integration.conftest import CROSSLAYER, Run
 
+pytestmark = pytest.mark.alone
+
 Row = dict[str, Any]
 
 NOBODY = "10.53.0.200"

@@ -48,6 +48,8 @@ from tests.integration.test_dns_local_servers import (
     udp_server,
 )
 
+pytestmark = pytest.mark.alone
+
 __all__ = ["folder"]  # the fixture
 
 LATEST_S = 2.0

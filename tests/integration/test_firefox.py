@@ -16,11 +16,11 @@ import pytest
 from crosslayer.browser import find_browser
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.dns import Protocol
-from crosslayer.errors import CrosslayerError
-from crosslayer.guest import find_kernel
 from crosslayer.links import load_profiles
 from tests.integration.conftest import CROSSLAYER
 from tests.integration.watching import Watch
+
+pytestmark = pytest.mark.alone
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURE = ["measure", "--browser", "firefox", "--links", "4g", "--pages", "example.org", "--rounds", "2"]
@@ -49,14 +49,10 @@ def measured(firefox_machine: None, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="module")
-def virtual(firefox_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def virtual(firefox_machine: None, virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same by the virtual clock."""
-    try:
-        find_kernel()
-    except CrosslayerError as error:
-        pytest.skip(f"{error.what}: {error.next_step}")
     folder = tmp_path_factory.mktemp("firefox-virtual") / "data"
-    command = [*CROSSLAYER, *MEASURE, "--clock", "virtual", "--jobs", "1", "--out", str(folder)]
+    command = [*CROSSLAYER, *MEASURE, *virtual_clock, "--out", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode == 3 and "mappings" in done.stderr:
         pytest.skip(done.stderr.strip().splitlines()[-1])

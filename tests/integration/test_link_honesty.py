@@ -19,8 +19,7 @@ import pytest
 from crosslayer.campaign import rounds
 from crosslayer.campaign.captures import Captures
 from crosslayer.campaign.plan import Cell
-from crosslayer.errors import CrosslayerError
-from crosslayer.guest import find_kernel, inside, run_attached
+from crosslayer.guest import inside, run_attached
 from crosslayer.links import Profile
 from crosslayer.studies import sized
 from crosslayer.testbed import Testbed, network, private
@@ -42,7 +41,8 @@ VERDICTS = {
     "delay": r"idle RTT 2[12]\.\d\d ms, profile 20\.00 ms",
     "rate down": r"downlink 2\d\.\d\d Mbit/s, profile 50\.00 Mbit/s",
     "rate up": r"uplink 1\d\.\d\d Mbit/s, profile 20\.00 Mbit/s",
-    "loss": r"(down|up)link lost \d\.\d% of a train",
+    # One such round in 60 has trains that lost next to nothing: then its probes tell, but for one round in 160.
+    "loss": r"(down|up)link lost \d\.\d% of a train|4\d of 50 probes came back",
     "cable": r"an interface was down meanwhile",
 }
 
@@ -95,11 +95,7 @@ def measure() -> dict[str, list[str | None]]:
 
 
 @pytest.fixture(scope="module")
-def said() -> dict[str, list[str | None]]:
-    try:
-        find_kernel()
-    except CrosslayerError as error:
-        pytest.skip(f"{error.what}: {error.next_step}")
+def said(virtual_clock: list[str]) -> dict[str, list[str | None]]:
     done = subprocess.run(WORDS, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, list[str | None]] = json.loads(done.stdout)

@@ -11,8 +11,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from crosslayer.errors import CrosslayerError
-from crosslayer.guest import find_kernel
 from crosslayer.packets import read_kept
 from tests.integration.conftest import Run, run_here
 
@@ -29,6 +27,7 @@ def found_by_tshark(capture: Path, matching: str) -> int:
     return len(told.stdout.splitlines())
 
 
+@pytest.mark.alone
 def test_a_command_on_a_link_is_captured(crosslayer: Run, tmp_path: Path) -> None:
     """The visit of a page on the connection that resolved its name, its query as early data."""
     capture = tmp_path / "visit.pcapng"
@@ -54,13 +53,9 @@ def test_a_command_on_a_link_is_captured(crosslayer: Run, tmp_path: Path) -> Non
     assert found_by_tshark(stripped, "http3") == 0  # the keys are those in the file, and no others
 
 
-def test_capturing_moves_nothing_by_the_virtual_clock(tmp_path: Path) -> None:
+def test_capturing_moves_nothing_by_the_virtual_clock(virtual_clock: list[str], tmp_path: Path) -> None:
     """One round of every way to a page, with captures and without; and what is kept of each."""
-    try:
-        find_kernel()
-    except CrosslayerError as error:
-        pytest.skip(f"{error.what}: {error.next_step}")
-    words = ["measure", "--study", "one-connection", "--size", "smoke", "--rounds", "1", "--clock", "virtual"]
+    words = ["measure", "--study", "one-connection", "--size", "smoke", "--rounds", "1", *virtual_clock]
     loads = {}
     for name, more in (("with", ["--capture", "pcap,qlog"]), ("without", [])):
         done = run_here(*words, *more, "--out", str(tmp_path / name))

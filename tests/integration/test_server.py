@@ -17,6 +17,8 @@ from crosslayer.errors import CrosslayerError
 from crosslayer.process import ProcessDied
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server, ServerError, TokenEvent
 
+pytestmark = pytest.mark.alone
+
 ADDRESSES = {"www.example.org": "10.53.1.1", "alias-1.example.org": "10.53.1.2"}
 DOCUMENT = gzip.compress(b"<!doctype html><title>Test</title>" + b"<p>text" * 500, mtime=0)
 

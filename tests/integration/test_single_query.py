@@ -1,4 +1,4 @@
-"""A small campaign of the study `single-query` with real resolvers: evidence, round-trips and bytes of its rows."""
+"""A small campaign of the study `single-query` by the virtual clock: evidence, round-trips and bytes of its rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ ROUND_TRIPS = {"DoUDP": 0, "DoTCP": 1, "DoQ": 1, "DoH3": 1, "DoT": 2, "DoH": 2}
 
 
 @pytest.fixture(scope="module")
-def campaign(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def campaign(virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("campaign") / "single-query"
     options = ["--study", "single-query", "--links", ",".join(RTT_MS), "--rounds", str(ROUNDS), "--out", str(folder)]
-    done = subprocess.run([*CROSSLAYER, "measure", *options], capture_output=True, text=True, timeout=600, check=False)
+    words = [*CROSSLAYER, "measure", *options, *virtual_clock]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 

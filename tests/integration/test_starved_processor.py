@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from crosslayer.campaign.dataset import Dataset
 from tests.integration.conftest import CROSSLAYER
+
+pytestmark = pytest.mark.alone
 
 PLAN = ["--study", "serialisation", "--links", "dsl", "--rounds", "3", "--clock", "wall"]
 HOG = [sys.executable, "-c", "while True: pass"]

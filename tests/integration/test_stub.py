@@ -1,6 +1,7 @@
 """The stub on an emulated link before the real server: transports, resumptions, resets, restarts, loss, large answers.
 
-The measurements are made once, by this file run as a program in private namespaces; the tests read what it printed.
+The measurements are made once, by this file run as a program in a guest by the virtual clock, in which waiting takes no
+time; the tests read what it printed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import pytest
 from crosslayer import pages, places
 from crosslayer.dns import DEFAULT_PORTS, RESUMPTIONS, Protocol, Resolver, Resumption
 from crosslayer.errors import CrosslayerError
+from crosslayer.guest import inside, run_attached
 from crosslayer.links import Profile
 from crosslayer.stub import Stub, StubSettings
 from crosslayer.stub.settings import SCHEMES
@@ -37,6 +39,7 @@ from crosslayer.testbed import server as testbed_server
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent
 from tests.integration.conftest import Run
 
+WORDS = [sys.executable, "-m", "tests.integration.test_stub"]
 NAME = "www.example.org"
 LARGE = "large.example.org"
 RTT_MS = 20.0
@@ -83,8 +86,7 @@ def measured(stub: Stub, **query: Any) -> Row:
 class Upstream:
     """The server's program, started from what the testbed's server left: the same certificate and zone every time."""
 
-    def __init__(self, testbed: Testbed, server: testbed_server.Server) -> None:
-        self._testbed = testbed
+    def __init__(self, server: testbed_server.Server) -> None:
         self._server = server
         self._process: subprocess.Popen[Any] | None = None
 
@@ -92,8 +94,11 @@ class Upstream:
         corefile = self._server.control_path.with_name("Corefile")
         log = self._server.control_path.with_name("again.log").open("ab")
         with log:
-            self._process = self._testbed.spawn_server(
-                [str(places.find("server").path), "-conf", str(corefile)], stdout=log, stderr=subprocess.STDOUT
+            self._process = network.spawn(
+                network.SERVER,
+                [str(places.find("server").path), "-conf", str(corefile)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         until = time.monotonic() + 20
         while time.monotonic() < until:
@@ -170,7 +175,7 @@ def measure() -> dict[str, Any]:
         server.stop()
         with server.zone.open("a", encoding="utf-8") as zone:
             zone.write(large_record())
-        upstream = Upstream(testbed, server)
+        upstream = Upstream(server)
         for protocol in Protocol:
             upstream.start()
             with stub_for(protocol, timeout_s=4, udp_retransmit_s=0.2) as stub:
@@ -215,15 +220,14 @@ def other_clients() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def results(testbed_machine: None) -> dict[str, Any]:
+def results(virtual_clock: list[str]) -> dict[str, Any]:
     try:
         places.find("stub")
     except CrosslayerError as error:
         pytest.skip(str(error))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.test_stub"],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+        WORDS, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=900, check=False
+    )
     assert done.returncode == 0, done.stderr
     measured_in_there: dict[str, Any] = json.loads(done.stdout)
     return measured_in_there
@@ -400,5 +404,8 @@ def test_a_bad_call_is_one_line(arguments: list[str], message: str, command: lis
 
 
 if __name__ == "__main__":
-    private.enter([sys.executable, "-m", "tests.integration.test_stub"])
-    print(json.dumps(measure()))
+    if inside():
+        private.enter(WORDS)
+        print(json.dumps(measure()))
+    else:
+        sys.exit(run_attached(WORDS, clock="virtual"))

@@ -24,6 +24,8 @@ from crosslayer.testbed import Testbed, network, private
 from crosslayer.testbed.errors import TestbedError
 from tests.integration.conftest import CROSSLAYER
 
+pytestmark = pytest.mark.alone
+
 
 def died(call: Callable[[], object]) -> dict[str, Any]:
     """How a call failed, and how long it took to."""

@@ -96,6 +96,33 @@ def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], 
     assert (machine["round"], machine["link"], machine["page"]) == (3, FIBER.name, "example.org")
 
 
+@pytest.mark.parametrize(
+    ("said", "failures"),
+    [
+        (["pass", "pass"], 0),
+        (["pass", "slow", "slow", "slow", "pass", "pass"], 0),
+        (["slow", "slow", "slow", "slow", "pass", "slow", "pass"], 0),
+        (["pass", "slow", "slow", "slow", "slow", "slow", "slow", "pass", "slow", "slow", "slow"], 1),
+    ],
+)
+def test_a_round_whose_link_proves_wrong_is_measured_again(
+    verdicts: deque[str], said: list[str], failures: int
+) -> None:
+    plan = sized("coalescing", "smoke")
+    job: Any = SimpleNamespace(plan=plan, campaign="c", profiles={FIBER.name: FIBER})
+    captures, told = Captures(plan, Path("not written to")), []
+    verdicts.extend(said)
+    cell, measuring = Cell(FIBER.name, "example.org"), Measuring()
+    rows, failed = rounds._proved_round(job, a_testbed(), measuring, captures, 3, cell, told.append)  # type: ignore[arg-type]
+    assert [row["verdict"] for row in rows["link_checks"]] == said
+    assert not verdicts
+    assert failed == failures
+    assert len(rows["tcp_rtts"]) == len(rows["machine"]) == 1
+    assert bool(rows["tcp_rtts"][0]["error"]) == bool(failures)
+    assert len(told) == min(said.count("slow") // 3, 2)
+    assert all(line.startswith("Round 3 of fiber, example.org is measured again: ") for line in told)
+
+
 def test_a_clock_that_is_set_costs_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
     unix_ns = time.time_ns
     with rounds._clock_unset():
