@@ -28,12 +28,13 @@ class Inputs:
     """Pages with observations, by name."""
     paced_queries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     resolved_loads: pl.LazyFrame = field(default_factory=pl.LazyFrame)
+    rests: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     machine: pl.LazyFrame = field(default_factory=partial(pl.LazyFrame, schema=TABLES["machine"].polars_schema()))
 
     @classmethod
     def of(cls, dataset: Dataset, published: Published) -> Inputs:
         """Inputs from an opened dataset."""
-        observations = ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads")
+        observations = ("dns_exchanges", "tcp_rtts", "page_loads", "resolved_loads", "rests")
         tables = {name: dataset.table(name) for name in (*observations, "link_checks")}
         observed = pl.concat(tables[name].select("link", "page") for name in observations)
         cells = observed.unique().collect(engine="streaming")

@@ -26,7 +26,7 @@ from crosslayer.claims.checks import (
     claim,
     descending,
 )
-from crosslayer.claims.measures import Asked, Derived, Measure, Of, Share, greatest, least, mean, median, middle
+from crosslayer.claims.measures import Asked, Derived, Measure, Of, greatest, least, mean, median, middle
 from crosslayer.claims.observed import NotMeasured, Observed
 from crosslayer.claims.rules import (
     ABSOLUTE,
@@ -79,11 +79,6 @@ def observed(
         *(_rows(exchanges, pl.format(f"{{}} {name}", "protocol"), column) for name, column in parts.items()),
         _rows(metrics.tcp_rtts(tcp_rtts).filter(of_paper), pl.lit("TCP RTT"), "rtt_ms"),
         *(_rows(loads, pl.format(f"H3 {{}} {name}", h3), column) for name, column in of_loads.items()),
-        _rows(
-            loads.with_columns(document_ms=pl.col("response_end_ms") - pl.col("response_start_ms")),
-            pl.format("H3 {} document", h3),
-            "document_ms",
-        ),
         _rows(
             loads.filter(pl.col("netlog_handshake_ms").is_not_null()).with_columns(
                 beyond_ms=pl.col("connect_duration_ms") - pl.col("netlog_handshake_ms")
@@ -328,18 +323,6 @@ EARLY = Cause(
 )
 
 
-def stalled(h3: str) -> Measure:
-    """Loads of wikipedia.org whose document takes more than half a round-trip, percent."""
-    return median(f"H3 {h3} document", WIKIPEDIA, in_rtts=True).by(_HALF_A_ROUND_TRIP)
-
-
-_HALF_A_ROUND_TRIP = Share(lambda rtts: rtts > 0.5)
-_STALLED = (
-    "{0} % of our 0-RTT loads of wikipedia.org, and {1} % of the 1-RTT loads, wait a round-trip inside the document. A "
-    "guess: QUIC's amplification limit (RFC 9000, section 8.1), which its 18 kB meet where the server has not "
-    "validated the client's address."
-)
-STALL = Cause(_STALLED, (stalled("0-RTT"), stalled("1-RTT")))
 PUBLISHED_MS = {
     (WIKIPEDIA, "fiber", 0.25): 615.5,
     (WIKIPEDIA, "fiber", 0.5): 630.4,
@@ -388,7 +371,7 @@ CABLE = Cause(
     (TCP_RTT.on("cable"), least(over_links(TCP_RTT, _NOT_CABLE)), greatest(over_links(TCP_RTT, _NOT_CABLE))),
 )
 TIE = "A guess: more rounds would decide it; the published differences are within what our rounds scatter by."
-NOISE = "A guess: the long upper tail is our host's, a virtual machine of two cores."
+NOISE = "A guess: the long upper tail is our host's, a virtual machine of two cores, and its wire's (docs/measure.md)."
 AGAIN = "the load is the same, so it is the difference of the DNS exchanges again ({})"
 
 FIG_8 = {
@@ -444,15 +427,9 @@ def _fiber_over_4g(series: Mapping[str, Of]) -> Margins:
 
 _WIDER_ON_FIBER = ordering("RTT", "P5 to P95 longer on fiber, 95 % interval of the difference excludes 0")
 
-_COALESCING_ON_4G = [increase(COALESCING, page).on("4g") for page in (EXAMPLE, WIKIPEDIA)]
-_EXAMPLE_NOT_HIGHEST = Cause(
-    f"{_STALLED} On 4G this leaves it {{2}} % above the baseline, where early data brings example.org down to {{3}} %.",
-    (*STALL.numbers, *reversed(_COALESCING_ON_4G)),
-)
 CAUSES: dict[Cause | str, str] = {
-    TIE: "T005 T097 T133 T137 T147 T160 T178 T211 T229 T234",
-    _EXAMPLE_NOT_HIGHEST: "T124 S006",
-    EARLY: "T058 T148 T149 T169 T172 T188 T190 T193 T195 T203 T205 T206 T216 T224 T236 T237",
+    TIE: "T005 T097 T124 T133 T137 T139 T147 T160 T163 T167 T168 T178 T179 T211 T215 T228 T229 T234 S006",
+    EARLY: "T058 T148 T149 T169 T172 T188 T190 T193 T195 T203 T205 T206 T216 T224 T231 T232 T236 T237",
     NOISE: "T078 T081 T084 T102 T113 T114 T208",
     "A guess: on fiber 0.1 RTT is 1.5 ms, what our client and server take to process a query.": "T104",
     CABLE: "T109 T110 T111 T112 T115",
@@ -471,7 +448,6 @@ CAUSES: dict[Cause | str, str] = {
         "The paper's Fig. 8 has example.org first as well: by {0} points before wikipedia.org here.",
         (_OF_DOH[EXAMPLE] - _OF_DOH[WIKIPEDIA],),
     ): "S007",
-    STALL: "T139 T163 T167 T168 T179 T215 T228",
     shorter(WIKIPEDIA, "fiber"): "T155",
     shorter(WIKIPEDIA, "fiber", 0.25): "T158",
     shorter(WIKIPEDIA, "fiber", 0.75): "T159",
