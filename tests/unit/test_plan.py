@@ -117,6 +117,8 @@ def test_a_bad_value_is_named(values: dict[str, object], what: str, key: str) ->
 def test_the_words_of_an_option_are_named() -> None:
     with pytest.raises(CampaignError, match="crosslayer, dnsproxy"):
         changed(sized("authoritative", "quick"), {"options": {"proxy": "squid"}})
+    with pytest.raises(CampaignError, match=r"no kind of record is called broken; there are .*whole"):
+        changed(sized("https-records", "quick"), {"options": {"kinds": ["broken"]}})
 
 
 def test_a_plan_file(tmp_path: Path) -> None:

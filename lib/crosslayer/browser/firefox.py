@@ -20,6 +20,7 @@ from crosslayer.browser.bidi import Bidi, BidiError
 from crosslayer.browser.browser import COLLECT, PAINT_WAIT_MS, WARM_UP_HOST, Browser, first_line
 from crosslayer.browser.programs import BrowserError, BrowserPrograms
 from crosslayer.process import Process
+from crosslayer.testbed import private
 from crosslayer.testbed.certificates import Certificates
 
 _NO_RACE_MS = 600_000
@@ -46,9 +47,15 @@ _PREFERENCES: Mapping[str, object] = {
     "toolkit.telemetry.unified": False,
 }
 _FORCED: Mapping[str, object] = {
-    # No second connection beside it over TCP, where the first takes its time.
+    # Nothing on the network tells it of HTTP/3. No second connection beside it where it takes its time.
     "network.dns.httpssvc.http3_fast_fallback_timeout": _NO_RACE_MS,
     "network.http.http3.backup_timer_delay": _NO_RACE_MS,
+}
+_TOLD: Mapping[str, object] = {
+    # It asks the resolver of resolv.conf for HTTPS records, whatever became of its own question to Mozilla's name.
+    "network.dns.native_https_query": True,
+    "network.dns.native_https_query_in_automation": True,
+    "network.dns.force_use_https_rr": True,
 }
 _MAPPING = "network.http.http3.alt-svc-mapping-for-testing"
 
@@ -60,14 +67,19 @@ _ENVIRONMENT = {
 }
 
 _TRUST = """
-told => {
-  const {ca, addresses} = JSON.parse(told);
-  Cc["@mozilla.org/security/x509certdb;1"].getService(Ci.nsIX509CertDB).addCertFromBase64(ca, "CT,,");
-  const names = Cc["@mozilla.org/network/native-dns-override;1"].getService(Ci.nsINativeDNSResolverOverride);
-  for (const [host, address] of Object.entries(addresses)) names.addIPOverride(host, address);
+ca => {
+  Cc["@mozilla.org/security/x509certdb;1"].getService(Ci.nsIX509CertDB).addCertFromBase64(JSON.parse(ca), "CT,,");
 }
 """
-"""JavaScript of the browser's own: the CA it trusts, the addresses it is told."""
+"""JavaScript of the browser's own: the CA it trusts."""
+
+_ADDRESSES = """
+told => {
+  const names = Cc["@mozilla.org/network/native-dns-override;1"].getService(Ci.nsINativeDNSResolverOverride);
+  for (const [host, address] of Object.entries(JSON.parse(told))) names.addIPOverride(host, address);
+}
+"""
+"""JavaScript of the browser's own: the addresses it is told. Once told any, it asks nobody for HTTPS records."""
 
 _FORGOTTEN = """
 told => new Promise(done => {
@@ -75,7 +87,8 @@ told => new Promise(done => {
   const dashboard = Cc["@mozilla.org/network/dashboard;1"].getService(Ci.nsIDashboard);
   (function again() {
     dashboard.requestHttpConnections(({connections}) => {
-      const left = connections.filter(each => each.host !== but && each.active.length + each.idle.length);
+      const left = connections.filter(({host, active, idle}) =>
+        host !== but && [...active, ...idle].some(each => each.protocolVersion === "h3"));
       if (!left.length || Date.now() > limit) done(left.length); else setTimeout(again, 5);
     });
   })();
@@ -126,7 +139,8 @@ class Firefox(Browser):
         for place in (profile, home):
             place.mkdir(parents=True, exist_ok=True)
         over_h3 = [*addresses, *(resolves if force_h3 else ())]
-        preferences = {**_PREFERENCES, **_FORCED, _MAPPING: ",".join(f"{host};h3=:443" for host in over_h3)}
+        preferences = {**_PREFERENCES, _MAPPING: ",".join(f"{host};h3=:443" for host in over_h3)}
+        preferences |= _FORCED if force_h3 else _TOLD
         preferences["dom.ipc.processPrelaunch.enabled"] = spare_processes
         lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in preferences.items())
         (profile / "user.js").write_text("".join(lines), encoding="utf-8")
@@ -146,7 +160,11 @@ class Firefox(Browser):
             self._bidi = Bidi(f"{self._program.listens()}/session", page_timeout_s)
             own = self._bidi.call("browsingContext.getTree", **{"moz:scope": "chrome"})["contexts"][0]["context"]
             ca = "".join(certificates.ca_file.read_text(encoding="ascii").strip().splitlines()[1:-1])
-            self._bidi.run(_TRUST, {"ca": ca, "addresses": dict(addresses)}, context=own)
+            self._bidi.run(_TRUST, ca, context=own)
+            if force_h3:
+                self._bidi.run(_ADDRESSES, dict(addresses), context=own)
+            else:
+                private.use_hosts(addresses)
             self._own = own
             if WARM_UP_HOST in addresses:
                 self._ask_over_h3()

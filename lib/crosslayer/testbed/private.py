@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from crosslayer.testbed.errors import TestbedError
@@ -98,20 +98,30 @@ def mount(source: str, target: str, kind: str | None = None, *, bind: bool = Fal
 
 def use_resolver(address: str) -> None:
     """Point this mount namespace's resolv.conf and name-service switch at `address`."""
-    for name, text in (
-        ("resolv.conf", f"nameserver {address}\noptions timeout:2 attempts:2\n"),
-        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
-    ):
-        ours = ROOT / name
-        ours.write_text(text, encoding="utf-8")
-        theirs = Path("/etc", name)
-        if theirs.is_symlink() and not theirs.exists():
-            # Often a link into /run, which is private and empty here: give it something to point at.
-            real = Path(os.path.realpath(theirs))
-            real.parent.mkdir(parents=True, exist_ok=True)
-            real.touch()
-        if theirs.exists():
-            mount(str(ours), str(theirs), bind=True)
+    _instead("resolv.conf", f"nameserver {address}\noptions timeout:2 attempts:2\n")
+    _instead("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
+
+
+def use_hosts(addresses: Mapping[str, str]) -> None:
+    """Give this mount namespace names that its resolver need not be asked for, in the place of those it had."""
+    told = {"localhost": "127.0.0.1", **addresses}
+    _instead("hosts", "".join(f"{address} {host}\n" for host, address in told.items()))
+
+
+def _instead(name: str, text: str) -> None:
+    """Put a file of ours over one of /etc."""
+    ours, theirs = ROOT / name, Path("/etc", name)
+    there = ours.exists()
+    ours.write_text(text, encoding="utf-8")
+    if there:
+        return
+    if theirs.is_symlink() and not theirs.exists():
+        # Often a link into /run, which is private and empty here: give it something to point at.
+        real = Path(os.path.realpath(theirs))
+        real.parent.mkdir(parents=True, exist_ok=True)
+        real.touch()
+    if theirs.exists():
+        mount(str(ours), str(theirs), bind=True)
 
 
 def set_namespace(name: str) -> None:

@@ -45,8 +45,8 @@ class HttpsRecords(Measurer):
         self._kept.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every kind of record."""
-        return list(KINDS)
+        """The plan's kinds of records, or every one."""
+        return list(self.bench.plan.options.kinds or KINDS)
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
