@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-import synthetic
 from crosslayer.studies import STUDIES
+from tests.notebooks.conftest import WholeRun, run_all
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
@@ -25,13 +24,17 @@ OF_STUDIES = {section.notebook: study for study in STUDIES.values() for section 
 ALL = ("run_all", *OF_STUDIES, "clocks", "server_cost", "cluster")
 
 
-def read(name: str) -> Any:
-    return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+
+
+def cells_of(name: str) -> list[Any]:
+    return [cell for cell in read(FOLDER / f"{name}.ipynb").cells if cell.cell_type == "code"]
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_notebook_holds_imports_parameters_and_calls(name: str) -> None:
-    cells = [cell for cell in read(name).cells if cell.cell_type == "code"]
+    cells = cells_of(name)
     tagged = [cell for cell in cells if "parameters" in cell.metadata.get("tags", [])]
     assert len(tagged) == 1
     for cell in cells:
@@ -52,8 +55,7 @@ def test_exploring_takes_twenty_lines() -> None:
     """From the import to the figure, as one would write them."""
     statements = [
         statement
-        for cell in read("explore").cells
-        if cell.cell_type == "code"
+        for cell in cells_of("explore")
         for statement in ast.parse(cell.source).body
     ]
     assert len(statements) <= 20
@@ -61,7 +63,7 @@ def test_exploring_takes_twenty_lines() -> None:
 
 @pytest.mark.parametrize("name", OF_STUDIES)
 def test_a_notebook_shows_the_figures_that_belong_to_it(name: str) -> None:
-    source = "\n".join(cell.source for cell in read(name).cells if cell.cell_type == "code")
+    source = "\n".join(cell.source for cell in cells_of(name))
     shown = re.findall(r'study\.figure\("([^"]+)"\)', source)
     own = {figure.name: figure for figure in OF_STUDIES[name].figures if figure.notebook == name}
     assert sorted(shown) == sorted(own)
@@ -69,27 +71,15 @@ def test_a_notebook_shows_the_figures_that_belong_to_it(name: str) -> None:
     assert set(re.findall(r'study\.verdict\("([^"]+)"\)', source)) == {name for name in shown if own[name].verdict}
 
 
-def run_all(tmp_path: Path, **parameters: Any) -> Any:
-    return papermill.execute_notebook(
-        str(FOLDER / "run_all.ipynb"),
-        str(tmp_path / "out.ipynb"),
-        parameters=parameters,
-        cwd=str(FOLDER),
-        progress_bar=False,
-        extra_arguments=["--log-level=ERROR"],
-    )
-
-
-def test_run_all_makes_every_figure_and_the_page(tmp_path: Path) -> None:
-    dataset = synthetic.write(tmp_path / "dataset", rounds=7, failures=0.02)
-    executed = run_all(tmp_path, campaign=str(dataset), figures=str(tmp_path / "figures"))
-    page = (tmp_path / "figures" / "index.html").read_text()
+def test_run_all_makes_every_figure_and_the_page(whole_run: WholeRun) -> None:
+    executed, figures = read(whole_run.notebook), whole_run.figures
+    page = (figures / "index.html").read_text()
     for name, (study, _) in FIGURES.items():
         for ending in ("svg", "png", "json", "csv"):
-            assert (tmp_path / "figures" / study / f"{name}.{ending}").stat().st_size > 0
+            assert (figures / study / f"{name}.{ending}").stat().st_size > 0
         assert f'<figure id="{name}"' in page
     assert '<tr id="T079"' in page
-    assert (tmp_path / "figures" / "coalescing" / "claims.parquet").stat().st_size > 0
+    assert (figures / "coalescing" / "claims.parquet").stat().st_size > 0
     pictures = [out for cell in executed.cells for out in cell.get("outputs", []) if "image/png" in out.get("data", {})]
     assert len(pictures) == len(FIGURES)
     errors = [out for cell in executed.cells for out in cell.get("outputs", []) if out.get("name") == "stderr"]
