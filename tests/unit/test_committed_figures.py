@@ -78,8 +78,7 @@ def test_rows_are_those_that_are_committed(study: str, name: str) -> None:
     if "campaign" in committed.columns:
         assert all(f"Campaign {of}," in dataset(study).caption for of in set(committed["campaign"]))
         committed = committed.drop("campaign")
-    # The last digits of a sum depend on the processor.
-    assert_frame_equal(now, committed, rel_tol=1e-12, abs_tol=1e-12)
+    assert_frame_equal(now, committed, check_exact=True)
 
 
 def _committed(study: str, name: str) -> Path:

@@ -17,7 +17,7 @@ import synthetic
 from charts import valid
 from crosslayer import metrics, published
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.figures import MAX_ROWS, FigureError, Inputs, cdf, draw
+from crosslayer.figures import MAX_ROWS, Drawing, FigureError, Inputs, cdf, draw
 from crosslayer.figures import figure as figure_module
 from crosslayer.figures.style import LOOKS, TRANSPORTS
 from crosslayer.studies import STUDIES
@@ -130,6 +130,19 @@ def test_bad_data_is_a_figure_error_with_its_cause(whole: Inputs) -> None:
     ) as told:
         draw(FIGURES["fig05-dns-exchange"], broken, "")
     assert isinstance(told.value.__cause__, pl.exceptions.ColumnNotFoundError)
+
+
+def test_the_last_digits_of_a_sum_are_not_drawn(whole: Inputs) -> None:
+    failures = FIGURES["failures"]
+
+    def drawn(of: float) -> Drawing:
+        data = lambda inputs: failures.data(inputs).with_columns(measured=pl.lit(of))  # noqa: E731
+        return draw(replace(failures, data=data), whole, "")
+
+    assert drawn(0.1 + 0.2).rows["measured"][0] == 0.3
+    assert drawn(0.1 + 0.2).svg() == drawn(0.3).svg()
+    assert drawn(-1e-14).vega_lite() == drawn(0.0).vega_lite()
+    assert drawn(-1e-14).rows.write_csv() == drawn(0.0).rows.write_csv()
 
 
 def test_a_drawing_shows_itself_with_tooltips_and_as_a_picture(whole: Inputs) -> None:
