@@ -53,11 +53,7 @@ def test_every_notebook_is_known() -> None:
 
 def test_exploring_takes_twenty_lines() -> None:
     """From the import to the figure, as one would write them."""
-    statements = [
-        statement
-        for cell in cells_of("explore")
-        for statement in ast.parse(cell.source).body
-    ]
+    statements = [statement for cell in cells_of("explore") for statement in ast.parse(cell.source).body]
     assert len(statements) <= 20
 
 
