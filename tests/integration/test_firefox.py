@@ -84,6 +84,13 @@ def test_rows_and_campaign_name_the_browser(campaign: Path) -> None:
     assert "chromium" not in about["versions"]
 
 
+def test_no_early_load_waits_for_the_connection_before_it(measured: tuple[Path, Watch]) -> None:
+    """neqo keeps a closed connection for three PTOs: what is asked of its host before that comes later than in full."""
+    rows = loads(measured[0])
+    full, early = (rows.filter(h3=kind)["response_start_ms"] for kind in ("1-rtt", "0-rtt"))
+    assert early.max() < full.min()  # type: ignore[operator]
+
+
 def test_nothing_gets_out_and_no_profile_is_read(measured: tuple[Path, Watch]) -> None:
     watch = measured[1]
     assert watch.escaped == []

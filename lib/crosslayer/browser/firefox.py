@@ -88,13 +88,15 @@ told => new Promise(done => {
   (function again() {
     dashboard.requestHttpConnections(({connections}) => {
       const left = connections.filter(({host, active, idle}) =>
-        host !== but && [...active, ...idle].some(each => each.protocolVersion === "h3"));
+        host !== but && [...active, ...idle].some(each => each.protocolVersion !== "h2"));
       if (!left.length || Date.now() > limit) done(left.length); else setTimeout(again, 5);
     });
   })();
 })
 """
 """JavaScript of the browser's own: waits until it has no connection but those to one host, as about:networking has it.
+
+Those over HTTP/2 are in nobody's way; of one that drains it no longer says that it is of HTTP/3.
 
 Promises how many hosts it still has one to.
 """
