@@ -12,21 +12,14 @@ from crosslayer.campaign.dataset import Dataset
 from crosslayer.studies.https_records.records import KINDS
 from tests.integration.conftest import CROSSLAYER
 
-GOOD = ("whole", "whole-0-rtt", "ech", "ech-0-rtt")
-AS_NONE = ("cut-short", "keys-unordered", "key-twice", "no-default-alone", "protocol-unknown", "servfail")
-ASKED = ("none", *GOOD, *AS_NONE)
+MEASURE = ["measure", "--study", "https-records", "--size", "smoke"]
 
 
 @pytest.fixture(scope="module")
 def loads(browser_machine: None, virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
     folder: Path = tmp_path_factory.mktemp("records") / "data"
-    plan = folder.with_name("plan.toml")
-    plan.write_text(
-        'study = "https-records"\nlinks = ["4g"]\npages = ["example.org"]\nrounds = 1\n'
-        f"[options]\nkinds = {list(ASKED)}\n"
-    )
     done = subprocess.run(
-        [*CROSSLAYER, "measure", "--plan", str(plan), *virtual_clock, "--out", str(folder)],
+        [*CROSSLAYER, *MEASURE, *virtual_clock, "--out", str(folder)],
         capture_output=True,
         text=True,
         timeout=900,
@@ -40,18 +33,18 @@ def of(loads: pl.DataFrame, kind: str) -> dict[str, object]:
     return loads.filter(variant=kind).row(0, named=True)
 
 
-def test_every_kind_that_was_asked_for_is_there_once(loads: pl.DataFrame) -> None:
-    assert sorted(loads["variant"]) == sorted(ASKED)
+def test_every_kind_is_there_once(loads: pl.DataFrame) -> None:
+    assert sorted(loads["variant"]) == sorted(KINDS)
 
 
 def test_only_a_good_record_tells_of_http3(loads: pl.DataFrame) -> None:
     assert of(loads, "none")["document_protocol"] == "h2"
-    for kind in GOOD:
+    for kind in ("whole", "whole-0-rtt", "ech", "ech-0-rtt"):
         assert (of(loads, kind)["document_protocol"], of(loads, kind)["error"]) == ("h3", None)
 
 
 def test_malformed_records_are_as_none(loads: pl.DataFrame) -> None:
-    for kind in AS_NONE:
+    for kind in ("cut-short", "keys-unordered", "key-twice", "no-default-alone", "protocol-unknown", "servfail"):
         assert (kind, of(loads, kind)["document_protocol"], of(loads, kind)["error"]) == (kind, "h2", None)
 
 

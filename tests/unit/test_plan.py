@@ -119,6 +119,8 @@ def test_the_words_of_an_option_are_named() -> None:
         changed(sized("authoritative", "quick"), {"options": {"proxy": "squid"}})
     with pytest.raises(CampaignError, match=r"no kind of record is called broken; there are .*whole"):
         changed(sized("https-records", "quick"), {"options": {"kinds": ["broken"]}})
+    with pytest.raises(CampaignError, match="twice"):
+        changed(sized("https-records", "quick"), {"options": {"kinds": ["ech", "ech"]}})
 
 
 def test_a_plan_file(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ class Options:
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.kinds) - set(KINDS)):
             raise ValueError(f"no kind of record is called {', '.join(unknown)}; there are {', '.join(KINDS)}")
+        if len(set(self.kinds)) < len(self.kinds):
+            raise ValueError("a kind of record is named twice")
 
 
 _WHOLE = Plan(study="https-records", links=("fiber", "4g"), pages=("example.org",), options=Options())
