@@ -41,7 +41,7 @@ def measure() -> dict[str, Any]:
     spec_dir = pages.find_spec_dir()
     specs, fiber = pages.load_pages(spec_dir), load_profiles()["fiber"]
     results: dict[str, Any] = {"checks": []}
-    for victim in ("guest", "server", None):
+    for victim in ("guest", "heartbeat", "server", None):
         with Testbed() as testbed, testbed.serve(specs.values(), spec_dir=spec_dir) as (server, _):
             results["backend"] = testbed.backend.name
             results["checks"].append(testbed.set_link(fiber).verdict)
@@ -50,6 +50,10 @@ def measure() -> dict[str, Any]:
                 time.sleep(0.1)
                 results["guest, check"] = died(testbed.check_link)
                 results["guest, set"] = died(lambda: testbed.set_link(load_profiles()["dsl"]))
+            if victim == "heartbeat" and results["backend"] == "uml":
+                os.kill(testbed.backend._heartbeat.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+                time.sleep(0.1)
+                results["heartbeat, check"] = died(testbed.check_link)
             if victim == "server":
                 os.kill(server.pid, signal.SIGKILL)
                 results["server, command"] = died(lambda: server.close_connections("h3"))
@@ -92,17 +96,19 @@ def test_tcp_uses_what_it_is_told_at_both_ends(results: dict[str, Any]) -> None:
     assert "modprobe tcp_nonesuch" in found["nonesuch"]
 
 
-@pytest.mark.parametrize("call", ["guest, check", "guest, set", "server, command", "server, check"])
+@pytest.mark.parametrize("call", ["guest, check", "guest, set", "heartbeat, check", "server, command", "server, check"])
 def test_a_killed_program_is_noticed_at_once(results: dict[str, Any], call: str) -> None:
-    if call.startswith("guest") and results["backend"] != "uml":
+    victim = call.partition(",")[0]
+    if victim != "server" and results["backend"] != "uml":
         pytest.skip("the link is this kernel's own here")
-    program = "the server" if call.startswith("server") else "the User-Mode Linux guest"
+    names = {"guest": "the User-Mode Linux guest", "heartbeat": "the heartbeat of the wire", "server": "the server"}
+    program = names[victim]
     assert (results[call]["program"], results[call]["status"]) == (program, -signal.SIGKILL)
     assert results[call]["elapsed_s"] < 1
 
 
 def test_a_testbed_can_be_opened_after_another(results: dict[str, Any]) -> None:
-    assert results["checks"] == ["pass"] * 3
+    assert results["checks"] == ["pass"] * 4
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

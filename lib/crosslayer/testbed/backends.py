@@ -120,6 +120,7 @@ _LOOK_S = 0.1
 _POWER_OFF_S = 5.0
 _PLAYED = "br-trace"
 _PLAYER = Path(__file__).with_name("player.py")
+_HEARTBEAT = Path(__file__).with_name("heartbeat.py")
 _MODULES = ("bridge", "veth", "sch_netem", "sch_tbf", "sch_fq_codel", "sch_cake")
 
 
@@ -158,6 +159,7 @@ class Uml(Backend):
             self._guest.stop()
             way = "Run `crosslayer doctor`; a kernel with sch_netem does without it."
             raise TestbedError(died.what, where="uml backend", next_step=f"{died.next_step} {way}") from died
+        self._heartbeat = _Heartbeat(self._guest.pid)
 
     def _add_hop(self) -> None:
         number = len(self._hops)
@@ -179,8 +181,10 @@ class Uml(Backend):
 
     def raise_if_dead(self) -> None:
         self._guest.raise_if_dead()
+        self._heartbeat.raise_if_dead()
 
     def close(self) -> None:
+        self._heartbeat.stop()
         self._guest.stop()
 
 
@@ -242,6 +246,19 @@ class _Guest(Process):
                 self._process.wait(_POWER_OFF_S)
             os.close(self._console)
         super().stop()
+
+
+class _Heartbeat(Process):
+    """Wakes the guest every millisecond, so that no packet waits for it longer."""
+
+    name = "the heartbeat of the wire"
+    fault = TestbedError
+
+    def __init__(self, guest: int) -> None:
+        pidfd = os.pidfd_open(guest)
+        words = [sys.executable, "-I", str(_HEARTBEAT), str(pidfd)]
+        super().__init__(subprocess.Popen, words, private.ROOT / "heartbeat.log", pass_fds=[pidfd])
+        os.close(pidfd)
 
 
 class Player(Process):
