@@ -78,15 +78,19 @@ class Connection(StrEnum):
     """Closed after every query, and the query is early data."""
 
 
-class Forwarder(StrEnum):
-    """Who asks the server for its clients, on a connection that it keeps."""
+class Keeper(StrEnum):
+    """Who asks the server, on a connection that it keeps."""
 
     STUB = "stub"
-    """Ours: of a connection that has rested it doubts the path."""
+    """Our forwarder: of a connection that has rested it doubts the path."""
     PATIENT_STUB = "patient-stub"
-    """Ours, told to doubt none (`--rested-after 0`)."""
+    """The same, told to doubt none (`--rested-after 0`)."""
     DNSPROXY = "dnsproxy"
-    """AdGuard's."""
+    """AdGuard's forwarder."""
+    LIBRARY = "library"
+    """A program with a client of `crosslayer.dns`, which waits 5 s for an answer and then makes a new connection."""
+    CHROMIUM = "chromium"
+    """The browser's own DoH, and nobody else (secure mode)."""
 
 
 class Mishap(StrEnum):

@@ -10,28 +10,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from unittest import mock
 
 from crosslayer import pages
-from crosslayer.browser import WARM_UP_HOST, firefox, launch
-from crosslayer.browser.programs import find_browser
+from crosslayer.browser import WARM_UP_HOST, SecureDns, find_browser, launch
 from crosslayer.links import load_profiles
 from crosslayer.testbed import Testbed, private
-from crosslayer.testbed.server import QueryEvent, RequestEvent, Server
+from crosslayer.testbed.server import QueryEvent, RequestEvent
 
 PAGE = "social-network"
-
-
-def preferences(server: Server, page: pages.PageSpec, transport: str) -> dict[str, object]:
-    """Of a Firefox whose only resolver is the page's server."""
-    return {
-        "network.trr.mode": 3,
-        "network.trr.uri": f"https://{page.host}/dns-query",
-        "network.trr.bootstrapAddr": server.addresses[page.host],
-        "network.trr.force_http3_first": transport == "doh3",
-        "network.trr.allow-rfc1918": True,
-        "network.trr.confirmationNS": "skip",
-    }
 
 
 def main() -> None:
@@ -43,15 +29,15 @@ def main() -> None:
     page = specs[PAGE]
     with Testbed("plain") as testbed, testbed.serve([page, specs["warmup"]], spec_dir=spec_dir) as (server, addresses):
         testbed.set_link(load_profiles()["local"])
-        told = {**firefox._PREFERENCES, **preferences(server, page, transport)}
+        asks = SecureDns(page.host, server.addresses[page.host], over_h3=transport == "doh3")
         with (
-            mock.patch.object(firefox, "_PREFERENCES", told),
             launch(
                 find_browser("firefox"),
                 folder=testbed.folder / "browser",
                 addresses={},
                 certificates=server.certificates,
                 resolves=addresses,
+                secure_dns=asks,
             ) as browser,
             browser._context(),
         ):

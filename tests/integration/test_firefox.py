@@ -18,6 +18,7 @@ from crosslayer.campaign.dataset import Dataset
 from crosslayer.dns import Protocol
 from crosslayer.links import load_profiles
 from tests.integration.conftest import CROSSLAYER
+from tests.integration.test_web_loads import itself
 from tests.integration.watching import Watch
 
 pytestmark = pytest.mark.alone
@@ -132,6 +133,12 @@ def test_it_resolves_by_itself_over_every_transport(firefox_machine: None, tmp_p
     subprocess.run(command, check=True, capture_output=True, timeout=600)
     rows = Dataset.open(tmp_path / "web", every_round=True).table("page_loads").collect()
     assert sorted(rows["dns_protocol"]) == sorted(Protocol)
+    assert rows["error"].null_count() == rows.height
+
+
+def test_it_asks_by_itself_over_what_it_is_told_to(firefox_machine: None, tmp_path: Path) -> None:
+    rows = itself(tmp_path, "--browser", "firefox")
+    assert sorted(rows["dns_protocol"]) == ["DoH", "DoH", "DoH3", "DoH3"]
     assert rows["error"].null_count() == rows.height
 
 

@@ -45,6 +45,17 @@ def dataset(
     return Dataset.open(folder / "data", every_round=True)
 
 
+def itself(folder: Path, *words: str) -> pl.DataFrame:
+    """Loads in a browser that asks by itself: two rounds of a cell."""
+    plan = folder / "plan.toml"
+    plan.write_text(
+        f'study = "web"\nlinks = ["fiber"]\npages = ["{PAGE.name}"]\nrounds = 2\n[options]\nresolver = "browser"\n'
+    )
+    command = [*CROSSLAYER, "measure", "--plan", str(plan), *words, "--out", str(folder / "itself")]
+    subprocess.run(command, check=True, capture_output=True, timeout=900)
+    return loads(Dataset.open(folder / "itself", every_round=True))
+
+
 def loads(dataset: Dataset) -> pl.DataFrame:
     return dataset.table("page_loads").collect()
 
@@ -73,6 +84,17 @@ def test_a_page_with_aliases_loads_as_well(browser_machine: None, virtual_clock:
     rows = loads(Dataset.open(tmp_path / "web", every_round=True))
     assert rows["error"].to_list() == [None] * len(Protocol)
     assert set(rows["lookup_count"]) == {1}
+
+
+def test_a_browser_that_asks_by_itself_asks_over_what_it_is_told_to(
+    browser_machine: None, virtual_clock: list[str], tmp_path: Path
+) -> None:
+    """By the server's word, or a load is an error; a lookup on the connection that stands takes a round-trip."""
+    rows = itself(tmp_path, *virtual_clock)
+    assert sorted(rows["dns_protocol"]) == ["DoH", "DoH", "DoH3", "DoH3"]
+    assert rows["error"].null_count() == rows.height
+    took = rows["domain_lookup_end_ms"] - rows["domain_lookup_start_ms"]
+    assert took.to_list() == pytest.approx([RTT_MS] * rows.height, abs=0.4)
 
 
 def test_every_lookup_is_accounted_for(dataset: Dataset) -> None:

@@ -134,7 +134,7 @@ class Primed(Browser):
     def _open(self, url: str) -> None:
         """A page."""
 
-    def _timings(self) -> str:
+    def _run(self, function: str, argument: object) -> str:
         return ""
 
     @contextmanager

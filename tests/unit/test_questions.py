@@ -396,10 +396,10 @@ def rests(beyond_rtt: float) -> Inputs:
     took = {"stub": 200 + beyond_rtt * RTT_MS["4g"], "patient-stub": 2500.0}
     rows = [
         row("rest", "4g", number)
-        | {"protocol": "DoQ", "forwarder": forwarder, "mishap": mishap, "rest_s": rest_s, "asked": 1}
-        | {"silence_ms": 200.0 if (forwarder, mishap) == ("stub", "forgotten") else 0.0}
-        | {"answer_ms": took[forwarder] if mishap == "forgotten" else RTT_MS["4g"]}
-        for forwarder in ("stub", "patient-stub")
+        | {"protocol": "DoQ", "keeper": keeper, "mishap": mishap, "rest_s": rest_s, "asked": 1}
+        | {"silence_ms": 200.0 if (keeper, mishap) == ("stub", "forgotten") else 0.0}
+        | {"answer_ms": took[keeper] if mishap == "forgotten" else RTT_MS["4g"]}
+        for keeper in ("stub", "patient-stub")
         for mishap in ("nothing", "forgotten")
         for rest_s in (2.0, 1800.0)
         for number in range(50)
@@ -411,7 +411,7 @@ def test_what_a_rest_costs_is_told_beside_its_limit() -> None:
     frame = FIGURES["rest-next-answer"].data(rests(1.1))
     assert frame["rest"].unique(maintain_order=True).drop_nulls().to_list() == ["2 s", "30 min"]
     beyond = frame.filter(measure="beyond the wait (RTT)")
-    assert beyond.select("protocol", "forwarder", "n").rows() == [("DoQ", "stub", 100)]
+    assert beyond.select("protocol", "keeper", "n").rows() == [("DoQ", "stub", 100)]
     assert beyond["median"].item() == pytest.approx(1.1)
     said = str(draw(FIGURES["rest-next-answer"], rests(1.1), "").verdict)
     assert "path forgot it: DoQ 1.10 RTT" in said
@@ -424,7 +424,7 @@ def test_what_a_rest_costs_is_told_beside_its_limit() -> None:
 
 def test_a_rest_without_an_answer_is_told() -> None:
     of = rests(1.1)
-    broken = pl.when(pl.col("forwarder") == "patient-stub", pl.col("mishap") == "forgotten")
+    broken = pl.when(pl.col("keeper") == "patient-stub", pl.col("mishap") == "forgotten")
     error = broken.then(pl.lit("no answer")).otherwise("error")
     of = replace(of, rests=of.rests.with_columns(error=error))
     said = str(draw(FIGURES["rest-next-answer"], of, "").verdict)

@@ -47,6 +47,15 @@ wait => new Promise(done => {
 })
 """
 """JavaScript: a function that is called in the page and promises its timing entries as JSON."""
+_RESOLVE = """
+host => {
+  const at = () => performance.timeOrigin + performance.now(), begin = at();
+  const both = () => JSON.stringify([begin, at()]);
+  return fetch(`https://${host}/`, {mode: 'no-cors'}).then(both, both);
+}
+"""
+"""JavaScript: asks for a page and promises when it began and when it came or failed, ms since the Unix epoch, JSON."""
+_NOWHERE = "about:blank"
 PAINT_WAIT_MS = 1500
 """What `COLLECT` is called with: how long a page may take to paint after its load event."""
 _SETTLE_WINDOW_S = 0.04
@@ -74,6 +83,22 @@ class PageLoad:
     """The navigation and paint entries, JSON."""
 
 
+@dataclass(frozen=True, slots=True)
+class SecureDns:
+    """The only resolver of a browser: it asks over HTTPS (RFC 8484) by itself, and nobody where that fails."""
+
+    host: str
+    address: str
+    """Where that host is."""
+    over_h3: bool
+    """HTTP/3 from the first query on (DoH3); else HTTP/2 (DoH)."""
+
+    @property
+    def url(self) -> str:
+        """Of its resource, without the query."""
+        return f"https://{self.host}/dns-query"
+
+
 class Browser(ABC):
     """A browser in the client's namespace; a context manager that ends it. `BrowserError` where it does not start.
 
@@ -88,8 +113,8 @@ class Browser(ABC):
     certificates
         Of the server, the ones that are accepted.
     resolves
-        Host names that the browser resolves by itself (coupled loads). Every name but these and those of `addresses`,
-        its own background lookups among them, comes to nothing.
+        Host names that the browser resolves by itself (coupled loads); `*.example.org`: all below that name. Every name
+        but these and those of `addresses`, its own background lookups among them, comes to nothing.
     force_h3
         Speak QUIC to the hosts it resolves too, whatever DNS says of them. False leaves it to their HTTPS records (RFC
         9460): where there are none, it stays with HTTP/2.
@@ -97,7 +122,9 @@ class Browser(ABC):
         Processes for pages are started before a page needs them, as they are for its users. Where computing takes no
         time they save none, and are a third of what a load of Chromium's computes.
     page_timeout_s
-        How long a page may take.
+        How long a page or a lookup may take.
+    secure_dns
+        Whom it asks by itself; None: the resolver of resolv.conf.
     """
 
     title: ClassVar[str]
@@ -132,8 +159,12 @@ class Browser(ABC):
         """Load a page in the tab, to the end of its load event."""
 
     @abstractmethod
+    def _run(self, function: str, argument: object) -> str:
+        """What a function of JavaScript, called with an argument in the tab, promises."""
+
     def _timings(self) -> str:
         """What `COLLECT` promises in the tab."""
+        return self._run(COLLECT, PAINT_WAIT_MS)
 
     def load(
         self,
@@ -186,6 +217,25 @@ class Browser(ABC):
             reset_sessions()
             with self._context():
                 return self._measured(host, begin, close_connections)
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[Callable[[str], tuple[float, float]]]:
+        """A user context whose lookups share what its resolver keeps between them, as those of a user do.
+
+        What is given looks a name up, one that has no address: when it was asked for and when that was known, ms since
+        the Unix epoch. `BrowserError` where the browser fails; the browser should then be made anew.
+        """
+        with contextlib.ExitStack() as stack:
+            with self._failing(_NOWHERE):
+                stack.enter_context(self._context())
+                self._open(_NOWHERE)
+            self.loads += 1
+            yield self._looked_up
+
+    def _looked_up(self, host: str) -> tuple[float, float]:
+        with self._failing(host):
+            begin, end = json.loads(self._run(_RESOLVE, host))
+        return float(begin), float(end)
 
     def _measured(self, host: str, begin: float, close_connections: Callable[[], object]) -> PageLoad:
         """The warm-up page, then the page, measured; `begin` is when the procedure began."""

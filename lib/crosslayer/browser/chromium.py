@@ -16,7 +16,7 @@ from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-from crosslayer.browser.browser import COLLECT, PAINT_WAIT_MS, Browser, first_line
+from crosslayer.browser.browser import Browser, SecureDns, first_line
 from crosslayer.browser.programs import BrowserError, BrowserPrograms
 from crosslayer.testbed.certificates import Certificates
 
@@ -47,7 +47,7 @@ _QUIC_PORT, _UNUSED_PORT = 443, 1
 _ANSWER_INTERVAL_S = 0.001
 _ANSWER_TIMEOUT_S = 5.0
 _END_MOST_S, _END_POLL_S = 2.0, 0.01
-_COLLECTED = f"({COLLECT})(arguments[0]).then(arguments[arguments.length - 1])"
+_CALLED = "({})(arguments[0]).then(arguments[arguments.length - 1])"
 
 
 class Chromium(Browser):
@@ -69,6 +69,7 @@ class Chromium(Browser):
         force_h3: bool = True,
         spare_processes: bool = True,
         page_timeout_s: float = 60.0,
+        secure_dns: SecureDns | None = None,
     ) -> None:
         super().__init__()
         self._profile = folder / "profile"
@@ -79,7 +80,10 @@ class Chromium(Browser):
         # Over QUIC, Chromium takes the certificate of a private CA only for hosts named here, on whatever port; it is
         # forced to speak QUIC only on the port named.
         quic = [f"{host}:{_QUIC_PORT}" for host in addresses]
-        quic += [f"{host}:{_QUIC_PORT if force_h3 else _UNUSED_PORT}" for host in resolves]
+        quic += [f"{host}:{_QUIC_PORT if force_h3 else _UNUSED_PORT}" for host in resolves if not host.startswith("*")]
+        if secure_dns is not None:
+            rules.insert(0, f"MAP {secure_dns.host}:443 {secure_dns.address}:443")
+            quic += [f"{secure_dns.host}:{_QUIC_PORT}"] if secure_dns.over_h3 else []
         options = Options()
         options.binary_location = programs.browser
         options.enable_bidi = True
@@ -95,6 +99,9 @@ class Chromium(Browser):
             options.add_argument(flag)
         # No speculative preconnect: the handshake then lies within the navigation, where its timing is reported.
         options.add_experimental_option("prefs", {"net.network_prediction_options": 2})
+        if secure_dns is not None:
+            asked = {"dns_over_https.mode": "secure", "dns_over_https.templates": f"{secure_dns.url}{{?dns}}"}
+            options.add_experimental_option("localState", asked)
         service = Service(
             programs.driver, env={**os.environ, "HOME": str(home)}, log_output=str(folder / "chromedriver.log")
         )
@@ -143,8 +150,8 @@ class Chromium(Browser):
     def _open(self, url: str) -> None:
         self._driver.get(url)
 
-    def _timings(self) -> str:
-        return str(self._driver.execute_async_script(_COLLECTED, PAINT_WAIT_MS))
+    def _run(self, function: str, argument: object) -> str:
+        return str(self._driver.execute_async_script(_CALLED.format(function), argument))
 
 
 def _netlog(folder: Path) -> tuple[str, ...]:

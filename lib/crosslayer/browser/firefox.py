@@ -17,7 +17,7 @@ from pathlib import Path
 import websocket
 
 from crosslayer.browser.bidi import Bidi, BidiError
-from crosslayer.browser.browser import COLLECT, PAINT_WAIT_MS, WARM_UP_HOST, Browser, first_line
+from crosslayer.browser.browser import WARM_UP_HOST, Browser, SecureDns, first_line
 from crosslayer.browser.programs import BrowserError, BrowserPrograms
 from crosslayer.process import Process
 from crosslayer.testbed import private
@@ -88,15 +88,15 @@ told => new Promise(done => {
   (function again() {
     dashboard.requestHttpConnections(({connections}) => {
       const left = connections.filter(({host, active, idle}) =>
-        host !== but && [...active, ...idle].some(each => each.protocolVersion !== "h2"));
+        !but.includes(host) && [...active, ...idle].some(each => !each.protocolVersion.endsWith("2")));
       if (!left.length || Date.now() > limit) done(left.length); else setTimeout(again, 5);
     });
   })();
 })
 """
-"""JavaScript of the browser's own: waits until it has no connection but those to one host, as about:networking has it.
+"""JavaScript of the browser's own: waits until it has connections to some hosts alone, as about:networking has it.
 
-Those over HTTP/2 are in nobody's way; of one that drains it no longer says that it is of HTTP/3.
+Those over HTTP/2 (`h2`, `http/2`) are in nobody's way; of one that drains it no longer says that it is of HTTP/3.
 
 Promises how many hosts it still has one to.
 """
@@ -135,14 +135,17 @@ class Firefox(Browser):
         force_h3: bool = True,
         spare_processes: bool = True,
         page_timeout_s: float = 60.0,
+        secure_dns: SecureDns | None = None,
     ) -> None:
         super().__init__()
+        self._in_use = [WARM_UP_HOST, *([secure_dns.host] if secure_dns is not None else [])]
         profile, home = folder / "profile", folder / "home"
         for place in (profile, home):
             place.mkdir(parents=True, exist_ok=True)
-        over_h3 = [*addresses, *(resolves if force_h3 else ())]
+        over_h3 = [*addresses, *(host for host in resolves if force_h3 and not host.startswith("*"))]
         preferences = {**_PREFERENCES, _MAPPING: ",".join(f"{host};h3=:443" for host in over_h3)}
         preferences |= _FORCED if force_h3 else _TOLD
+        preferences |= _secure(secure_dns) if secure_dns is not None else {}
         preferences["dom.ipc.processPrelaunch.enabled"] = spare_processes
         lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in preferences.items())
         (profile / "user.js").write_text("".join(lines), encoding="utf-8")
@@ -219,8 +222,20 @@ class Firefox(Browser):
         neqo keeps a connection that the server closed for three PTOs (RFC 9000, section 10.2), and Firefox gives it
         what is asked of that host until then: half a second on 4G, which no user comes back within.
         """
-        left = self._bidi.run(_FORGOTTEN, {"but": WARM_UP_HOST, "wait_ms": _FORGOTTEN_MS}, context=self._own)
+        left = self._bidi.run(_FORGOTTEN, {"but": self._in_use, "wait_ms": _FORGOTTEN_MS}, context=self._own)
         return super()._rests() and not left
 
-    def _timings(self) -> str:
-        return str(self._bidi.run(COLLECT, PAINT_WAIT_MS, context=self._tab))
+    def _run(self, function: str, argument: object) -> str:
+        return str(self._bidi.run(function, argument, context=self._tab))
+
+
+def _secure(told: SecureDns) -> dict[str, object]:
+    """Preferences of a Firefox that asks nobody else (TRR only), and asks at once."""
+    return {
+        "network.trr.mode": 3,
+        "network.trr.uri": told.url,
+        "network.trr.bootstrapAddr": told.address,
+        "network.trr.force_http3_first": told.over_h3,
+        "network.trr.allow-rfc1918": True,
+        "network.trr.confirmationNS": "skip",
+    }

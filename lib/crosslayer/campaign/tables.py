@@ -17,8 +17,8 @@ from crosslayer.words import (
     Clock,
     Connection,
     Coupling,
-    Forwarder,
     Http3,
+    Keeper,
     Mishap,
     Protocol,
     Resumption,
@@ -456,18 +456,20 @@ class PacedQueries(_OfStudy, table="paced_queries"):
 
 
 class Rests(_OfStudy, table="rests"):
-    """The next answer that a client gets through a forwarder whose connection has rested."""
+    """The next answer to a client, over a connection that has rested."""
 
     page = Column(str, "name of the page whose host is asked for", required=True, key=True)
     protocol = Column(Protocol, "DNS transport", required=True, key=True)
-    forwarder = Column(Forwarder, "who keeps the connection", required=True, key=True)
+    keeper = Column(Keeper, "who keeps the connection", required=True, key=True)
     mishap = Column(Mishap, "what befell the connection, half-way through the rest", required=True, key=True)
     rest_s = Column(float, "how long nothing was asked", required=True, key=True)
     position = _POSITION
     started_s = _STARTED
     answer_ms = Column(float, "first query of the client to a good answer, its repeats included", success=True)
-    asked = Column(int, "queries of the client until then: again at once after SERVFAIL, after 5 s without an answer")
-    silence_ms = Column(float, "how long the stub waited for anything before it asked over a new connection too", STUB)
+    asked = Column(int, "queries of the client until then: again at once after a failure, after 5 s without an answer")
+    silence_ms = Column(
+        float, "how long the stub waited for anything before it asked over a new connection too; null for others", STUB
+    )
     new_connection = Column(bool, "the answer came on a connection set up after the rest; null for dnsproxy", STUB)
     session_resumed = Column(bool, "its TLS session was resumed; null where there is none", _RESUMED)
     early_data_accepted = Column(bool, "the server, by its own word, got the query before the handshake's end")

@@ -96,6 +96,9 @@ class QuicClient(Client):
 
     def _ask(self, query: Query) -> bytes:
         asked, self._asked = self._asked, None
+        # A connection that rested may have timed out while nobody looked: what is sent on it comes to nothing.
+        if (timer := self._core.timer()) is not None and (now := time.monotonic()) >= timer:
+            self._core.handle_timer(now)
         stream = asked[1] if asked is not None and asked[0] is query else self._core.ask(query)
         try:
             self._run_until(lambda: self._core.answer(stream) is not None)

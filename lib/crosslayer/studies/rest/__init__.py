@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -21,8 +21,18 @@ class Options:
     The mishap is in the middle. At 10 and 30 s, when the server lets connections go, it would be a matter of chance
     which comes first.
     """
-    dnsproxy: bool = False
-    """Beside our stub, AdGuard's dnsproxy (`make servers`)."""
+    keepers: Annotated[
+        tuple[Literal["stub", "patient-stub", "dnsproxy", "library", "chromium"], ...], Meta(min_length=1)
+    ] = (
+        "stub",
+        "patient-stub",
+        "library",
+        "chromium",
+    )
+    """Who keeps the connection: see `crosslayer.words.Keeper`.
+
+    `chromium` asks over DoH and DoH3 by itself; `dnsproxy` is AdGuard's (`make servers`).
+    """
 
 
 _WHOLE = Plan(study="rest", links=("fiber", "4g"), pages=("example.org",), options=Options())
@@ -44,6 +54,9 @@ STUDY = Study(
         # 25 rounds of two links and two rests that a connection outlives: a 99th percentile
         "quick": _WHOLE.resized(rounds=25),
         # Nobody has published it; as many rounds as 99th percentiles take.
-        "paper": _WHOLE.resized(rounds=100, options=Options(rests_s=(2, 24, 90, 300, 1800), dnsproxy=True)),
+        "paper": _WHOLE.resized(
+            rounds=100,
+            options=Options((2, 24, 90, 300, 1800), ("stub", "patient-stub", "dnsproxy", "library", "chromium")),
+        ),
     },
 )

@@ -9,15 +9,31 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
-from crosslayer.figures.style import BLUE, BROWN, CHAIN, RED, SHORT, SOLID, TEXT_WIDTH, AnyChart, Look
-from crosslayer.words import Forwarder, Mishap, Protocol
+from crosslayer.figures.style import (
+    BLUE,
+    BROWN,
+    CHAIN,
+    GREEN,
+    LONG,
+    PURPLE,
+    RED,
+    SHORT,
+    SOLID,
+    TEXT_WIDTH,
+    WIDE,
+    AnyChart,
+    Look,
+)
+from crosslayer.words import Keeper, Mishap, Protocol
 
 _LOOKS = {
     "stub": Look(BLUE, "circle", SOLID),
     "stub that doubts no path": Look(RED, "diamond", SHORT),
     "dnsproxy": Look(BROWN, "square", CHAIN),
+    "program": Look(PURPLE, "triangle-up", LONG),
+    "Chromium": Look(GREEN, "cross", WIDE),
 }
-_NAMES = dict(zip(map(str, (Forwarder.STUB, Forwarder.PATIENT_STUB, Forwarder.DNSPROXY)), _LOOKS, strict=True))
+_NAMES = dict(zip(map(str, Keeper), _LOOKS, strict=True))
 _MISHAPS = {
     Mishap.NOTHING: "nothing happened",
     Mishap.FORGOTTEN: "path forgot it",
@@ -48,15 +64,15 @@ def _written(rest_s: float) -> str:
 def rest_data(inputs: Inputs) -> pl.DataFrame:
     """The next answer after a rest.
 
-    Columns link, measure, protocol, forwarder, mishap, rest_s, rest, n, rounds, median, low, high. Measures: `answer
+    Columns link, measure, protocol, keeper, mishap, rest_s, rest, n, rounds, median, low, high. Measures: `answer
     (ms)`; `without an answer (%)`, where there are such; `beyond the wait (RTT)`, P99 over all links and rests of what
     the answer took beyond the silence that the stub waited through, in multiples of each link's nominal RTT.
     """
     every = inputs.rests.with_columns(
-        forwarder=pl.col("forwarder").replace_strict(_NAMES, return_dtype=pl.String),
+        keeper=pl.col("keeper").replace_strict(_NAMES, return_dtype=pl.String),
         mishap=pl.col("mishap").replace_strict({str(k): v for k, v in _MISHAPS.items()}, return_dtype=pl.String),
     )
-    by = ["link", "protocol", "forwarder", "mishap", "rest_s"]
+    by = ["link", "protocol", "keeper", "mishap", "rest_s"]
     named = every.filter(pl.col("error").is_null())
     answers = metrics.medians(named, "answer_ms", by).with_columns(measure=pl.lit(_ANSWER))
     failed = every.with_columns(failed=pl.col("error").is_not_null().cast(pl.Float64) * 100)
@@ -67,7 +83,7 @@ def rest_data(inputs: Inputs) -> pl.DataFrame:
         inputs.rtts,
         ["beyond_ms"],
     )
-    beyond = metrics.medians(waited, "beyond_rtt", ["protocol", "forwarder", "mishap"], level=_P99)
+    beyond = metrics.medians(waited, "beyond_rtt", ["protocol", "keeper", "mishap"], level=_P99)
     beyond = beyond.with_columns(measure=pl.lit(_BEYOND), link=pl.lit("all")).filter(pl.col("n") >= _OF_P99)
     frame = pl.concat([answers, unanswered, beyond], how="diagonal")
     rests = {rest: _written(rest) for rest in sorted(frame["rest_s"].drop_nulls().unique())}
@@ -77,7 +93,7 @@ def rest_data(inputs: Inputs) -> pl.DataFrame:
             "measure",
             *(pl.col(name).replace_strict(places, return_dtype=pl.Int64) for name in ("protocol", "mishap")),
             "rest_s",
-            pl.col("forwarder").replace_strict(places, return_dtype=pl.Int64),
+            pl.col("keeper").replace_strict(places, return_dtype=pl.Int64),
         )
     )
 
@@ -91,7 +107,7 @@ def rests(frame: pl.DataFrame) -> AnyChart:
     shown = answers.filter(pl.col("link") == link)
     mishaps = [name for name in _MISHAPS.values() if name in set(shown["mishap"])]
     protocols = [str(name) for name in Protocol if name in set(shown["protocol"])]
-    known = {name: look for name, look in _LOOKS.items() if name in set(shown["forwarder"])}
+    known = {name: look for name, look in _LOOKS.items() if name in set(shown["keeper"])}
     low, high = shown["median"].min(), shown["median"].max()
     scale = alt.Scale(type="log", domain=[float(low) * 0.7, float(high) * 1.4], nice=False)  # type: ignore[arg-type]
     x = alt.X(
@@ -101,8 +117,8 @@ def rests(frame: pl.DataFrame) -> AnyChart:
         axis=alt.Axis(values=[100, 300, 1000, 3000, 10000], grid=True, format="~s"),
     )
     y = marks.rows("rest", list(shown.sort("rest_s")["rest"].unique(maintain_order=True)))
-    look = marks.by("forwarder", known, "color", "shape", "offset", columns=len(known))
-    tooltip = marks.tips("forwarder", "protocol", "mishap", "rest", value="ms", digits=".1f", counted="rests")
+    look = marks.by("keeper", known, "color", "shape", "offset", columns=len(known))
+    tooltip = marks.tips("keeper", "protocol", "mishap", "rest", value="ms", digits=".1f", counted="rests")
     base = alt.Chart(width=(TEXT_WIDTH - 150) // len(mishaps), height=alt.Step(7))
     layers = marks.intervals(base, x, y, tooltip, look, size=26)
     chart: AnyChart = marks.multiples(
@@ -113,8 +129,8 @@ def rests(frame: pl.DataFrame) -> AnyChart:
 
 
 def rest_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """measure, link, protocol, mishap, rest, forwarder, n, median, low, high; ms, or multiples of the RTT."""
-    return frame.select("measure", "link", "protocol", "mishap", "rest", "forwarder", "n", "median", "low", "high")
+    """measure, link, protocol, mishap, rest, keeper, n, median, low, high; ms, or multiples of the RTT."""
+    return frame.select("measure", "link", "protocol", "mishap", "rest", "keeper", "n", "median", "low", "high")
 
 
 def _ms(value: float) -> str:
@@ -126,9 +142,9 @@ def rest_verdict(frame: pl.DataFrame) -> str:
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
         return "Not answered: this dataset has no rests."
-    stub = _NAMES[Forwarder.STUB]
+    stub = _NAMES[Keeper.STUB]
     said = []
-    beyond = frame.filter(pl.col("measure") == _BEYOND, pl.col("forwarder") == stub)
+    beyond = frame.filter(pl.col("measure") == _BEYOND, pl.col("keeper") == stub)
     for (event,), some in beyond.group_by(["mishap"], maintain_order=True):
         worst = ", ".join(f"{found['protocol']} {found['median']:.2f} RTT" for found in some.iter_rows(named=True))
         said.append(f"{event}: {worst}")
@@ -145,17 +161,17 @@ def rest_verdict(frame: pl.DataFrame) -> str:
         verdict += f"It may be {_LIMIT_RTT:g} RTT with early data, and is {', '.join(ends)}. "
     stalls = []
     late = answers.filter(pl.col("median") >= _STALL_MS)
-    for mishap, forwarder in product(_MISHAPS.values(), _LOOKS):
-        some = late.filter(mishap=mishap, forwarder=forwarder)
+    for mishap, keeper in product(_MISHAPS.values(), _LOOKS):
+        some = late.filter(mishap=mishap, keeper=keeper)
         if not some.is_empty():
             least, most = float(some["median"].min()), float(some["median"].max())  # type: ignore[arg-type]
             names = ", ".join(some["protocol"].unique(maintain_order=True))
-            stalls.append(f"{mishap}, {forwarder}: {names}, {_ms(least)} to {_ms(most)}")
+            stalls.append(f"{mishap}, {keeper}: {names}, {_ms(least)} to {_ms(most)}")
     stalled = f"Stalls of a second or more: {'; '.join(stalls) or 'none'}"
     never = [
-        f"{mishap}, {forwarder}: {', '.join(some['protocol'].unique(maintain_order=True))}"
-        for (mishap, forwarder), some in frame.filter(pl.col("measure") == _UNANSWERED).group_by(
-            ["mishap", "forwarder"], maintain_order=True
+        f"{mishap}, {keeper}: {', '.join(some['protocol'].unique(maintain_order=True))}"
+        for (mishap, keeper), some in frame.filter(pl.col("measure") == _UNANSWERED).group_by(
+            ["mishap", "keeper"], maintain_order=True
         )
     ]
     return f"{verdict}{stalled}." + (f" No answer in as many as 20 queries: {'; '.join(never)}." if never else "")
@@ -169,7 +185,7 @@ FIGURES = (
         caption="Query to good answer, the client's repeats included, on the link with the longest RTT, after a rest "
         "in whose middle something befell the connection; a row for each length of the rest.",
         note="Bars: 95 % intervals (rounds resampled). A client asks again at once after SERVFAIL, and after 5 s of "
-        "silence; no mark: no answer in 20 queries.",
+        "silence; no mark: no answer in 20 queries. Chromium asks by itself, over DoH and DoH3 only.",
         data=rest_data,
         chart=rests,
         table=rest_table,

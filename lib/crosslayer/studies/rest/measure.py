@@ -1,7 +1,6 @@
-"""A query through a forwarder, a rest of its connection in which something befalls it, and the next query.
+"""Two queries on a connection that is kept, a rest in which something befalls it, and the next query.
 
 The far end is a server of its own, on a machine beside the usual one: it can be killed, and the path to it can forget.
-The client is one of the operating system: it asks again at once where it is told SERVFAIL, and after 5 s of silence.
 """
 
 from __future__ import annotations
@@ -16,33 +15,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from crosslayer import dns
-from crosslayer.campaign import tables
+from crosslayer.browser import Browser, BrowserError, SecureDns
 from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.observe import KeptBrowser
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
-from crosslayer.campaign.tables import Rests
 from crosslayer.dns import Protocol
-from crosslayer.stub import QueryMetrics, Stub, StubSettings
+from crosslayer.stub import Stub, StubSettings
+from crosslayer.studies.rest.keepers import Browsing, Forwarded, Keeping, Library, once, unanswered
 from crosslayer.testbed import network
 from crosslayer.testbed.dnsproxy import Dnsproxy, dnsproxy_version, near_end
 from crosslayer.testbed.passage import Passage
-from crosslayer.testbed.server import QueryEvent, Server
-from crosslayer.words import Forwarder, Mishap
+from crosslayer.testbed.server import Event, Server
+from crosslayer.words import Keeper, Mishap
 
 _MACHINE = 0
 """Of `network.machine`: where the server is."""
 _NEAR = "127.0.0.2"
-_PATIENCE_S = 5.0
-"""After which a client asks again, as the resolver of the C library does (resolv.conf(5))."""
-_ASKS = 20
-"""Of a client, before it has no answer."""
+_STUBS = (Keeper.STUB, Keeper.PATIENT_STUB)
+_SPEAKS = {Keeper.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
+"""Of a keeper that does not speak all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One way to rest."""
 
-    forwarder: Forwarder
+    keeper: Keeper
     protocol: Protocol
     mishap: Mishap
     rest_s: float
@@ -50,17 +49,18 @@ class Condition:
 
 def conditions(plan: Plan) -> dict[str, Condition]:
     """Every condition of a plan by its name."""
-    forwarders = [kind for kind in Forwarder if kind is not Forwarder.DNSPROXY or plan.options.dnsproxy]
-    made = itertools.starmap(Condition, itertools.product(forwarders, Protocol, Mishap, plan.options.rests_s))
-    return {f"{one.forwarder} {one.protocol} {one.mishap} {one.rest_s:g}": one for one in made}
+    kept = [(keeper, protocol) for keeper in plan.options.keepers for protocol in _SPEAKS.get(keeper, Protocol)]
+    befallen = list(itertools.product(Mishap, plan.options.rests_s))
+    made = [Condition(Keeper(keeper), protocol, *how) for keeper, protocol in kept for how in befallen]
+    return {f"{one.keeper} {one.protocol} {one.mishap} {one.rest_s:g}": one for one in made}
 
 
 class Rest(Measurer):
-    """Forwarders that forget their connections before each observation, or, where they cannot be told, start anew.
+    """Keepers that have neither connections nor tickets before each observation.
 
     Raises
     ------
-    ServerError, StubError, DnsproxyError
+    ServerError, StubError, DnsproxyError, BrowserError
         Where one of them does not start.
     TestbedError
         Where this kernel cannot drop packets of a connection.
@@ -70,7 +70,9 @@ class Rest(Measurer):
         super().__init__(bench)
         self._conditions = conditions(bench.plan)
         self._host = bench.pages[bench.plan.pages[0]].host
-        self._stubs: dict[tuple[Forwarder, Protocol], tuple[dns.Asker, Stub]] = {}
+        self._stubs: dict[tuple[Keeper, Protocol], tuple[dns.Asker, Stub]] = {}
+        self._browsers: dict[Protocol, KeptBrowser] = {}
+        self._names = (f"name-{number}.{self._host}" for number in itertools.count())
         self._stack = contextlib.ExitStack()
         try:
             enter, congestion = self._stack.enter_context, bench.plan.congestion_control
@@ -91,14 +93,16 @@ class Rest(Measurer):
     @staticmethod
     def versions(plan: Plan) -> dict[str, str]:
         """Programs that only this study needs."""
-        return {"dnsproxy": dnsproxy_version()} if plan.options.dnsproxy else {}
+        return {"dnsproxy": dnsproxy_version()} if Keeper.DNSPROXY in plan.options.keepers else {}
 
     def close(self) -> None:
-        """Stop the server and take its machine away."""
+        """End the browsers, stop the server and take its machine away."""
+        for kept in self._browsers.values():
+            kept.close()
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every forwarder, transport, mishap and rest."""
+        """Every keeper, transport, mishap and rest."""
         return list(self._conditions)
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
@@ -106,69 +110,93 @@ class Rest(Measurer):
         chosen = self._conditions[condition]
         return "rests", {
             "protocol": chosen.protocol.value,
-            "forwarder": chosen.forwarder.value,
+            "keeper": chosen.keeper.value,
             "mishap": chosen.mishap.value,
             "rest_s": float(chosen.rest_s),
         }
 
     def warm_up(self) -> None:
-        """A query through each forwarder over each transport."""
-        for chosen in self._conditions.values():
-            if (chosen.forwarder, chosen.protocol) not in self._stubs:
-                with self._forwarding(chosen) as (asker, _stub):
-                    self._asked(asker)
+        """A query by each keeper over each transport."""
+        warm = {(chosen.keeper, chosen.protocol): chosen for chosen in self._conditions.values()}
+        for chosen in warm.values():
+            with self._keeping(chosen) as kept:
+                kept.ask()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One rest, and what came after it."""
         chosen = self._conditions[condition]
-        row = self.row(condition, cell, round_number, position)
+        row, started = self.row(condition, cell, round_number, position), time.time()
         self._passage.restore()
-        with self._forwarding(chosen) as (asker, stub):
-            # The first query sets the connection up; the second finds ticket, token and an RTT.
-            for _ in range(2):
-                self._asked(asker)
-            time.sleep(chosen.rest_s / 2)
-            self._befall(chosen.mishap)
-            time.sleep(chosen.rest_s / 2)
-            self._server.events()
-            if stub is not None:
-                stub.metrics()
-            asked = self._asked(asker)
-            row |= {"started_s": asked[0].sent_ns / 1e9, "asked": len(asked), "error": self._unanswered(asked[-1])}
-            if asked[-1].answered_ns is not None:
-                row["answer_ms"] = (asked[-1].answered_ns - asked[0].sent_ns) / 1e6
-            if stub is not None:
-                row |= self._told(stub.metrics())
+        try:
+            with self._keeping(chosen) as kept:
+                # The first query sets the connection up; the second finds ticket, token and an RTT.
+                for _ in range(2):
+                    kept.ask()
+                time.sleep(chosen.rest_s / 2)
+                self._befall(chosen.mishap)
+                time.sleep(chosen.rest_s / 2)
+                kept.forget()
+                answer = kept.ask()
+                row |= {"started_s": answer.sent_ns / 1e9, "asked": answer.asked, "error": answer.error}
+                if answer.answered_ns is not None:
+                    row |= {"answer_ms": (answer.answered_ns - answer.sent_ns) / 1e6} | kept.told()
+        except BrowserError as error:
+            self._browsers[chosen.protocol].close()
+            return {"rests": [row | {"started_s": started, "error": str(error)}]}
         return {"rests": [row]}
 
     @contextlib.contextmanager
-    def _forwarding(self, chosen: Condition) -> Iterator[tuple[dns.Asker, Stub | None]]:
-        """A forwarder that has neither connections nor tickets, and who asks it."""
-        if chosen.forwarder is not Forwarder.DNSPROXY:
-            asker, stub = self._stubs.get((chosen.forwarder, chosen.protocol)) or self._started(chosen)
+    def _keeping(self, chosen: Condition) -> Iterator[Keeping]:
+        """A keeper that has neither connections nor tickets."""
+        if chosen.keeper in _STUBS:
+            asker, stub = self._stubs.get((chosen.keeper, chosen.protocol)) or self._started(chosen)
             stub.raise_if_dead()
             stub.forget()
-            yield asker, stub
-            return
-        words, log = near_end(_NEAR, chosen.protocol.value, self._address), self.bench.folder / "rest-dnsproxy.log"
-        with (
-            Dnsproxy.start(subprocess.Popen, words, log, ca_file=self._server.ca_file) as proxy,
-            contextlib.closing(dns.Asker((_NEAR, 53))) as asker,
-        ):
-            proxy.wait_until(lambda: self._unanswered(self._once(asker, 1.0)) is None)
-            yield asker, None
+            yield Forwarded(self._events, asker, self._query, stub)
+        elif chosen.keeper is Keeper.LIBRARY:
+            with contextlib.closing(Library(self._events, self._far, chosen.protocol, self._host)) as program:
+                yield program
+        elif chosen.keeper is Keeper.CHROMIUM:
+            with self._browser(chosen.protocol).open().asking() as look_up:
+                yield Browsing(self._events, look_up, self._names.__next__, chosen.protocol)
+        else:
+            words = near_end(_NEAR, chosen.protocol.value, self._address)
+            log = self.bench.folder / "rest-dnsproxy.log"
+            with (
+                Dnsproxy.start(subprocess.Popen, words, log, ca_file=self._server.ca_file) as proxy,
+                contextlib.closing(dns.Asker((_NEAR, 53))) as asker,
+            ):
+                proxy.wait_until(lambda: unanswered(once(asker, self._query, 1.0), self._query) is None)
+                yield Forwarded(self._events, asker, self._query)
 
     def _started(self, chosen: Condition) -> tuple[dns.Asker, Stub]:
-        far = dns.Resolver(self._address, server_name="localhost", ca_file=self._server.ca_file)
         near = f"127.0.0.{len(self._stubs) + 3}"
-        doubts = {} if chosen.forwarder is Forwarder.STUB else {"rested_after_s": 0.0}
+        doubts = {} if chosen.keeper is Keeper.STUB else {"rested_after_s": 0.0}
         most = dns.RESUMPTIONS[chosen.protocol][-1]
-        settings = StubSettings.towards(far, chosen.protocol, most, listen=f"{near}:53", **doubts)
+        settings = StubSettings.towards(self._far, chosen.protocol, most, listen=f"{near}:53", **doubts)
         enter, folder = self._stack.enter_context, self.bench.folder / f"rest-{near}"
         stub = enter(Stub.start(subprocess.Popen, settings, folder))
         asker = enter(contextlib.closing(dns.Asker((near, 53))))
-        self._stubs[chosen.forwarder, chosen.protocol] = asker, stub
+        self._stubs[chosen.keeper, chosen.protocol] = asker, stub
         return asker, stub
+
+    def _browser(self, protocol: Protocol) -> KeptBrowser:
+        """A browser that asks over a transport by itself; its connections go with each user context."""
+        if protocol not in self._browsers:
+            self._browsers[protocol] = KeptBrowser(
+                self.bench,
+                self._warmed,
+                name=f"rest-{protocol.value.lower()}",
+                addresses={},
+                certificates=self._server.certificates,
+                resolves=[f"*.{self._host}"],
+                secure_dns=SecureDns(self._host, self._address, over_h3=protocol is Protocol.DOH3),
+            )
+        return self._browsers[protocol]
+
+    def _warmed(self, browser: Browser) -> None:
+        with browser.asking() as look_up:
+            look_up(next(self._names))
 
     def _befall(self, mishap: Mishap) -> None:
         if mishap is Mishap.FORGOTTEN:
@@ -182,36 +210,13 @@ class Rest(Measurer):
     def _query(self) -> dns.Query:
         return dns.build_query(dns.Question(self._host), Protocol.DOUDP, dns.ClientSettings())
 
-    def _once(self, asker: dns.Asker, timeout_s: float) -> dns.Asked:
-        (asked,) = dns.ask_at_pace([asker], [dns.Due(0.0, 0)], self._query.wire, timeout_s=timeout_s)
-        return asked
+    @property
+    def _far(self) -> dns.Resolver:
+        return dns.Resolver(self._address, server_name="localhost", ca_file=self._server.ca_file)
 
-    def _asked(self, asker: dns.Asker) -> list[dns.Asked]:
-        """Every query of a client until it has a good answer."""
-        asked = [self._once(asker, _PATIENCE_S)]
-        while self._unanswered(asked[-1]) is not None and len(asked) < _ASKS:
-            asked.append(self._once(asker, _PATIENCE_S))
-        return asked
-
-    def _unanswered(self, asked: dns.Asked) -> str | None:
-        """What is wrong with an answer; None where it is good."""
-        if asked.answered_ns is None:
-            return "no answer"
-        return dns.check_answer(self._query.wire[:2] + asked.answer[2:], self._query).error
-
-    def _told(self, told: list[QueryMetrics]) -> dict[str, Any]:
-        """What the stub, and of early data the server, say of the query that was answered."""
-        if not told:
-            return {}
-        last = told[-1]
-        came = {
-            event.remote: not event.handshake_complete
-            for event in self._server.events()
-            if isinstance(event, QueryEvent) and event.listener == last.protocol.value.lower()
-        }
-        ports = {int(remote.rpartition(":")[2]): early for remote, early in came.items()}
-        found = Rests.taken(tables.STUB, last)
-        return found | {"early_data_accepted": ports.get(last.local_port) if last.early_data else None}
+    def _events(self) -> list[Event]:
+        """Of the server as it is now."""
+        return self._server.events()
 
 
 MEASURER = Rest

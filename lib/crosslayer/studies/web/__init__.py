@@ -14,6 +14,9 @@ class Options:
 
     https_records: bool = False
     """Tell the browser of HTTP/3 by HTTPS records (RFC 9460) instead of a switch."""
+    resolver: Literal["stub", "browser"] = "stub"
+    """Who asks: the stub that resolv.conf names; or the browser by itself, over DoH and DoH3 alone. Its connection
+    stands when the page is asked for, as a user's does."""
     connections: Literal["one", "paper"] = "one"
     """The stub's towards the resolver: one, or as the proxy of the paper had them, over DoTCP one for each query and
     over DoT an idle one or another (dnsproxy of 2022, `upstream_pool.go`)."""

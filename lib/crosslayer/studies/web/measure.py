@@ -3,6 +3,9 @@
 The browser asks the stub on 127.0.0.1, which the namespace's resolv.conf names, and the stub asks the far end over the
 transport under test. Each load has a stub of its own, started without any session: the cache-warming load makes it set
 one up, the reset closes its connection, and the measured load resumes (`Browser.load_resolving`).
+
+Or the browser asks by itself (option `resolver`), over a connection for DNS that the measured load's context sets up
+for the warm-up page.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from crosslayer import dns
-from crosslayer.browser import Browser, BrowserError, PageLoad
+from crosslayer.browser import WARM_UP_HOST, Browser, BrowserError, PageLoad, SecureDns
 from crosslayer.campaign import tables
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.observe import KeptBrowser, load_columns, load_evidence, resolving, resource_rows
@@ -25,8 +28,11 @@ from crosslayer.dns.model import ENCRYPTED
 from crosslayer.pages import PageSpec
 from crosslayer.stub import QueryMetrics, Stub, StubError, StubSettings
 from crosslayer.testbed import network, private
+from crosslayer.testbed.server import Event, QueryEvent
 
 _LISTEN = "127.0.0.1"
+_OF_BROWSERS = (dns.Protocol.DOH, dns.Protocol.DOH3)
+"""What browsers ask over by themselves."""
 _OF_PAPER: Mapping[dns.Protocol, Literal["pool", "query"]] = {dns.Protocol.DOTCP: "query", dns.Protocol.DOT: "pool"}
 """How the paper's proxy used connections where it did not have one."""
 
@@ -36,19 +42,15 @@ class Web(Measurer):
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
+        self._itself = bench.plan.options.resolver == "browser"
         private.use_resolver(_LISTEN)
         self._upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
-        first = bench.pages[bench.plan.pages[0]]
-        self._kept = KeptBrowser(
-            bench,
-            lambda browser: self._load(browser, first, dns.Protocol.DOUDP),
-            force_h3=not bench.plan.options.https_records,
-            **resolving(bench),
-        )
+        self._kept: dict[dns.Protocol | None, KeptBrowser] = {}
 
     def close(self) -> None:
-        """End the browser."""
-        self._kept.close()
+        """End the browsers."""
+        for kept in self._kept.values():
+            kept.close()
 
     @staticmethod
     def server_options(plan: Plan) -> dict[str, Any]:
@@ -56,16 +58,17 @@ class Web(Measurer):
         return {"https_records": plan.options.https_records}
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every DNS transport."""
-        return [protocol.value for protocol in dns.Protocol]
+        """Every DNS transport of who asks."""
+        return [protocol.value for protocol in (_OF_BROWSERS if self._itself else dns.Protocol)]
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         return "page_loads", {"h3": "1-rtt", "coupling": "coupled", "dns_protocol": condition, "variant": "main"}
 
     def warm_up(self) -> None:
-        """One load."""
-        self._kept.open()
+        """One load in each browser."""
+        for protocol in _OF_BROWSERS if self._itself else (dns.Protocol.DOUDP,):
+            self._browser(protocol)
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One load: its row, those of its resources and those of its lookups."""
@@ -73,7 +76,7 @@ class Web(Measurer):
         page, protocol = self.bench.pages[cell.page], dns.Protocol(condition)
         started, server = time.time(), self.bench.server
         try:
-            browser = self._kept.open()
+            browser = self._browser(protocol)
             server.events()  # what came before is not evidence for this load
             load, queries = self._load(browser, page, protocol)
         except (BrowserError, StubError) as error:
@@ -81,7 +84,7 @@ class Web(Measurer):
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
         events = server.events()
         evidence = load_evidence(events, page, early_data=False, resumed=False, validated=False)
-        fault = unaccounted(queries, page, protocol)
+        fault = unproved(events, page, protocol) if self._itself else unaccounted(queries, page, protocol)
         row = row | load_columns(load) | lookup_summary(queries, page) | ({"error": fault} if fault else {}) | evidence
         return {
             "page_loads": [row],
@@ -89,8 +92,37 @@ class Web(Measurer):
             "lookups": [Lookups.place(row) | columns for columns in lookup_columns(queries)],
         }
 
+    def _browser(self, protocol: dns.Protocol) -> Browser:
+        """The browser of the next load: one for all transports of the stub, one for each of its own."""
+        asks = protocol if self._itself else None
+        if asks not in self._kept:
+            bench = self.bench
+            told = resolving(bench)
+            if asks is not None:
+                # The warm-up page is looked up too, so that the connection stands when the page is asked for. The
+                # resolver is named by its address, since a host may be spoken to over HTTP/3 alone.
+                told = {"addresses": {}, "resolves": [*told["resolves"], WARM_UP_HOST]}
+                far = network.SERVER_ADDRESS
+                told["secure_dns"] = SecureDns(far, far, over_h3=asks is dns.Protocol.DOH3)
+            first = bench.pages[bench.plan.pages[0]]
+            self._kept[asks] = KeptBrowser(
+                bench,
+                lambda browser: self._load(browser, first, protocol),
+                name=f"browser-{asks.value.lower()}" if asks else "browser",
+                force_h3=not bench.plan.options.https_records,
+                **told,
+            )
+        return self._kept[asks].open()
+
     def _load(self, browser: Browser, page: PageSpec, protocol: dns.Protocol) -> tuple[PageLoad, list[QueryMetrics]]:
-        """The measured load, and every query the stub got from the session reset on."""
+        """The measured load, and every query the stub got from the session reset on; none where it was not asked."""
+        if self._itself:
+            load = browser.load_resolving(
+                page.host,
+                reset_sessions=self.bench.server.events,  # those before it are no evidence
+                close_connections=lambda: self.bench.server.close_connections("h3"),
+            )
+            return load, []
         shared = _OF_PAPER.get(protocol, "one") if self.bench.plan.options.connections == "paper" else "one"
         settings = StubSettings.towards(self._upstream, protocol, listen=f"{_LISTEN}:53", connections=shared)
         with Stub.start(subprocess.Popen, settings, self.bench.folder / "stub") as stub:
@@ -133,6 +165,21 @@ def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.P
     if protocol in ENCRYPTED and not (opened and all(query.resumed for query in opened)):
         return "the stub's connection did not resume the session of the cache-warming load"
     return None
+
+
+def unproved(events: Iterable[Event], page: PageSpec, protocol: dns.Protocol) -> str | None:
+    """What is wrong with the queries of a browser that asks by itself, by the server's word; None where nothing is.
+
+    Each host name that the page is fetched from must have been asked for, and none of them over another transport.
+    Other names are the browser's own affair: Chromium tries its resolver with one of Google's.
+    """
+    expected = set(page.looked_up)
+    queries = [event for event in events if isinstance(event, QueryEvent) and event.name.rstrip(".") in expected]
+    missing = expected - {query.name.rstrip(".") for query in queries if query.type == "A"}
+    if missing:
+        return f"the server was not asked for {', '.join(sorted(missing))}"
+    others = {query.listener for query in queries} - {protocol.value.lower()}
+    return f"the browser asked over {', '.join(sorted(others))}" if others else None
 
 
 def lookup_summary(queries: Sequence[QueryMetrics], page: PageSpec) -> dict[str, Any]:

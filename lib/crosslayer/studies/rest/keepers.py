@@ -1,0 +1,223 @@
+"""Who keeps a connection that rests: a forwarder, a program with a client of our own, a browser."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from crosslayer import dns
+from crosslayer.campaign import tables
+from crosslayer.campaign.tables import Rests
+from crosslayer.dns import Client, DnsError, Protocol, Query, Resolver, Resumption
+from crosslayer.stub import Stub
+from crosslayer.testbed.server import ConnectionEvent, Event, QueryEvent
+
+PATIENCE_S = 5.0
+"""After which a client asks again, as the resolver of the C library does (resolv.conf(5))."""
+_ASKS = 20
+"""Of a client, before it has no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A good answer to a client, or none."""
+
+    asked: int
+    """Queries of the client until then."""
+    sent_ns: int
+    """The first of them, Unix time in nanoseconds."""
+    answered_ns: int | None = None
+    """Unix time in nanoseconds; None without a good answer."""
+    error: str | None = None
+
+
+class Keeping(ABC):
+    """A connection that is kept, and who asks on it."""
+
+    def __init__(self, events: Callable[[], list[Event]]) -> None:
+        self._events = events
+
+    @abstractmethod
+    def ask(self) -> Answer:
+        """Ask until there is a good answer, 20 times at most."""
+
+    @abstractmethod
+    def told(self) -> dict[str, Any]:
+        """Columns of `rests` on the answer: what the keeper knows, and of early data the server's word."""
+
+    def forget(self) -> None:
+        """What the server said so far is not of the next answer."""
+        self._events()
+
+    def _queries(self, protocol: Protocol) -> list[QueryEvent]:
+        """By the server's word, those that came over a transport since the last call."""
+        listener = protocol.value.lower()
+        return [event for event in self._events() if isinstance(event, QueryEvent) and event.listener == listener]
+
+
+def unanswered(asked: dns.Asked, query: Query) -> str | None:
+    """What is wrong with an answer; None where it is good."""
+    if asked.answered_ns is None:
+        return "no answer"
+    return dns.check_answer(query.wire[:2] + asked.answer[2:], query).error
+
+
+def once(asker: dns.Asker, query: Query, timeout_s: float) -> dns.Asked:
+    """One query to a forwarder."""
+    (asked,) = dns.ask_at_pace([asker], [dns.Due(0.0, 0)], query.wire, timeout_s=timeout_s)
+    return asked
+
+
+class Forwarded(Keeping):
+    """A forwarder keeps it; its client asks again at once where it is told SERVFAIL, and after 5 s of silence.
+
+    `stub` is None where it is not ours, and tells nothing.
+    """
+
+    def __init__(
+        self, events: Callable[[], list[Event]], asker: dns.Asker, query: Query, stub: Stub | None = None
+    ) -> None:
+        super().__init__(events)
+        self._asker, self._query, self._stub = asker, query, stub
+
+    def ask(self) -> Answer:
+        """By the kernel's time of the answer."""
+        asked = [once(self._asker, self._query, PATIENCE_S)]
+        while unanswered(asked[-1], self._query) is not None and len(asked) < _ASKS:
+            asked.append(once(self._asker, self._query, PATIENCE_S))
+        error = unanswered(asked[-1], self._query)
+        return Answer(len(asked), asked[0].sent_ns, None if error else asked[-1].answered_ns, error)
+
+    def forget(self) -> None:
+        """The stub's word too."""
+        super().forget()
+        if self._stub is not None:
+            self._stub.metrics()
+
+    def told(self) -> dict[str, Any]:
+        """The stub's word on the last query; nothing of another forwarder."""
+        told = self._stub.metrics() if self._stub is not None else []
+        if not told:
+            return {}
+        last = told[-1]
+        came = {int(event.remote.rpartition(":")[2]): event for event in self._queries(last.protocol)}
+        found = came.get(last.local_port) if last.early_data else None
+        early = None if found is None else not found.handshake_complete
+        return Rests.taken(tables.STUB, last) | {"early_data_accepted": early}
+
+
+class Library(Keeping):
+    """A program that has a client of ours: a query has 5 s on the connection there is, and the next one a new one.
+
+    Between its queries it does not look at the connection. A new one is resumed, with early data where the transport
+    has that.
+    """
+
+    def __init__(self, events: Callable[[], list[Event]], server: Resolver, protocol: Protocol, host: str) -> None:
+        super().__init__(events)
+        self._server, self._protocol = server, protocol
+        self._settings = dns.ClientSettings(timeout_s=PATIENCE_S, udp_retransmit_s=PATIENCE_S)
+        self._query = dns.build_query(dns.Question(host), protocol, self._settings)
+        self._client: Client | None = None
+        self._sessions = dns.SessionStore()
+        self._new = False
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def ask(self) -> Answer:
+        """By the program's own clock."""
+        sent_ns, error, self._new = time.time_ns(), None, False
+        for asked in range(1, _ASKS + 1):
+            try:
+                client = self._client or self._connected()
+                found = dns.check_answer(client.query(self._query), self._query)
+                error = found.error
+            except DnsError as fault:
+                error = fault.what
+            answered_ns = time.time_ns()
+            if error is None:
+                self._sessions.put(self._server, self._protocol, client.session)
+                return Answer(asked, sent_ns, answered_ns)
+            self.close()
+        return Answer(_ASKS, sent_ns, error=error)
+
+    def _connected(self) -> Client:
+        most = dns.RESUMPTIONS[self._protocol][-1]
+        session = self._sessions.take(self._server, self._protocol)
+        early = most is Resumption.EARLY_DATA and session.ticket is not None
+        self._client = dns.client_for(self._protocol, self._server, self._settings, session=session, early_data=early)
+        self._new = True
+        self._client.connect(self._query)
+        return self._client
+
+    def told(self) -> dict[str, Any]:
+        """Of the connection that the answer came on."""
+        if self._client is None:
+            return {}
+        came = {int(event.remote.rpartition(":")[2]): event for event in self._queries(self._protocol)}
+        found = came.get(self._client.local_port or 0)
+        return {
+            "new_connection": self._new,
+            "session_resumed": self._client.handshake.session_resumed,
+            "early_data_accepted": not found.handshake_complete if found and self._new else None,
+        }
+
+
+class Browsing(Keeping):
+    """A browser's own resolver keeps it; each query is for a name that nobody has, so that none is in a cache.
+
+    Where the lookup fails without the server having got a query, a page asks again at once.
+    """
+
+    def __init__(
+        self,
+        events: Callable[[], list[Event]],
+        look_up: Callable[[str], tuple[float, float]],
+        names: Callable[[], str],
+        protocol: Protocol,
+    ) -> None:
+        super().__init__(events)
+        self._look_up, self._names, self._listener = look_up, names, protocol.value.lower()
+        self._opened: set[str] = set()
+        self._last: QueryEvent | None = None
+
+    def forget(self) -> None:
+        """Connections that were set up by now are not new."""
+        super().forget()
+        self._opened.clear()
+
+    def ask(self) -> Answer:
+        """By the browser's clock."""
+        first_ns: int | None = None
+        for asked in range(1, _ASKS + 1):
+            name = self._names()
+            begin_ns, end_ns = (round(ms * 1e6) for ms in self._look_up(name))
+            first_ns = begin_ns if first_ns is None else first_ns
+            for event in self._events():
+                if isinstance(event, ConnectionEvent) and not event.error:
+                    self._opened.add(event.remote)
+                elif isinstance(event, QueryEvent) and event.name.rstrip(".") == name:
+                    self._last = event
+            if self._last is not None and self._last.name.rstrip(".") == name:
+                error = None if self._last.listener == self._listener else f"it asked over {self._last.listener}"
+                return Answer(asked, first_ns, None if error else end_ns, error)
+        return Answer(_ASKS, first_ns or 0, error="no answer")
+
+    def told(self) -> dict[str, Any]:
+        """The server's word. A connection that moved to another port with its client is no new one."""
+        if self._last is None:
+            return {}
+        early = not self._last.handshake_complete  # its connection is told of when that is complete
+        new = early or self._last.remote in self._opened
+        return {
+            "new_connection": new,
+            "session_resumed": self._last.resumed,
+            "early_data_accepted": early if new else None,
+        }
