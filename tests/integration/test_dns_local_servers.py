@@ -723,6 +723,22 @@ def test_early_data_needs_not_know_its_query_before(folder: Path, told_before: b
             assert client.handshake.early_data_accepted
 
 
+def test_nothing_is_asked_on_a_connection_that_timed_out_while_nobody_looked(folder: Path) -> None:
+    heard: list[int] = []
+    query = build_query(QUESTION, Protocol.DOQ, QUICK)
+    with (
+        doq_server(folder, overhear=lambda number: bool(heard.append(number))) as port,  # type: ignore[func-returns-value]
+        client_for(Protocol.DOQ, at(port, folder), QUICK) as client,
+    ):
+        client.connect(query)
+        client.query(query)
+        time.sleep(2 * QUICK.timeout_s)  # what it told the server as its idle timeout
+        before = len(heard)
+        with pytest.raises(DnsError, match="timeout"):
+            client.query(query)
+        assert len(heard) == before
+
+
 def test_a_lost_hello_costs_a_second(folder: Path) -> None:
     with doq_server(folder, overhear=lambda number: number == 1) as port:
         row = exchange(at(port, folder), QUESTION, Protocol.DOQ)
