@@ -1,6 +1,6 @@
 """Simulated scale: 100 workers whose testbed sleeps, 345,000 loads, one who keeps it all.
 
-    python -m tests.benchmarks.bench_cluster [--workers 100] [--loads 345000] [--round-s 1]
+    python -m tests.benchmarks.bench_cluster [--write] [--workers 100] [--loads 345000] [--round-s 1]
 
 Says how many rounds a second the starter kept and what it computed for each, its memory at a tenth of the plan, at the
 end and with the export, and what it takes to resume. Workers are threads of a few processes: they only sleep.
@@ -9,7 +9,6 @@ end and with the export, and what it takes to resume. Workers are threads of a f
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import shutil
@@ -24,6 +23,7 @@ from crosslayer.campaign.plan import Plan
 from crosslayer.campaign.store import Store
 from crosslayer.links import load_profiles
 from tests import sleeping
+from tests.benchmarks._common import report
 from tests.cluster import Cluster
 
 LOADS_OF_A_ROUND = 15
@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--loads", type=int, default=345_000)
     parser.add_argument("--round-s", type=float, default=1.0)
+    parser.add_argument("--write", action="store_true", help="keep the result")
     options = parser.parse_args()
     os.environ |= {sleeping.ROUND_S: str(options.round_s), sleeping.LOADS: str(LOADS_OF_A_ROUND)}
     cells = len(LINKS) * len(PAGES)
@@ -118,7 +119,7 @@ def main() -> None:
         found["resume_cpu_s"] = round(time.process_time() - begin_s, 2)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps(found, indent=2))
+    report("cluster", found)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ _NEAR = "127.0.0.2"
 _STUBS = (Keeper.STUB, Keeper.PATIENT_STUB)
 _SPEAKS = {Keeper.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
 """Of a keeper that does not speak all."""
+_RESTS_AT_MOST_S = {Keeper.CHROMIUM: 60.0}
+"""Of a keeper that computes while it rests; its connections are gone by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,11 @@ def conditions(plan: Plan) -> dict[str, Condition]:
     """Every condition of a plan by its name."""
     kept = [(keeper, protocol) for keeper in plan.options.keepers for protocol in _SPEAKS.get(keeper, Protocol)]
     befallen = list(itertools.product(Mishap, plan.options.rests_s))
-    made = [Condition(Keeper(keeper), protocol, *how) for keeper, protocol in kept for how in befallen]
+    made = [
+        Condition(Keeper(keeper), protocol, mishap, rest_s)
+        for (keeper, protocol), (mishap, rest_s) in itertools.product(kept, befallen)
+        if rest_s <= _RESTS_AT_MOST_S.get(keeper, rest_s)
+    ]
     return {f"{one.keeper} {one.protocol} {one.mishap} {one.rest_s:g}": one for one in made}
 
 
