@@ -65,7 +65,7 @@ class Measuring:
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
-    def self_checks(self, cell: Cell, number: int) -> list[str]:
+    def not_every_round(self, cell: Cell, number: int) -> list[str]:
         return []
 
     def conditions(self, cell: Cell) -> list[str]:

@@ -60,8 +60,9 @@ class Measurer(ABC):
     def conditions(self, cell: Cell) -> list[str]:
         """What a round of this cell measures, in no particular order."""
 
-    def self_checks(self, cell: Cell, round_number: int) -> list[str]:
-        """What this round of the cell measures beside them to try the procedure itself; placed as conditions are."""
+    def not_every_round(self, cell: Cell, round_number: int) -> list[str]:
+        """What this round of the cell measures beside them: what tries the procedure itself, or takes long. Placed as
+        conditions are."""
         return []
 
     @abstractmethod

@@ -249,7 +249,7 @@ def _round(
     checks = _check_rows(testbed, job.campaign, number, cell.page)
     rows: dict[str, list[Any]] = {"link_checks": checks}
     failures, before = 0, network.carrier_changes() if result.passed else 0
-    conditions = [*measuring.conditions(cell), *measuring.self_checks(cell, number)]
+    conditions = [*measuring.conditions(cell), *measuring.not_every_round(cell, number)]
     with testbed.cross_traffic() as cross:
         for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
             if result.passed:

@@ -43,7 +43,7 @@ class Coalescing(Measurer):
         """DNS exchanges, the TCP RTT and loads."""
         return [*_DNS, _TCP_RTT, *possible(self.bench.plan, _LOADS)]
 
-    def self_checks(self, cell: Cell, round_number: int) -> list[str]:
+    def not_every_round(self, cell: Cell, round_number: int) -> list[str]:
         """One in turn."""
         return self_check_of(self.bench.plan, cell, round_number, possible(self.bench.plan, _CHECKS))
 

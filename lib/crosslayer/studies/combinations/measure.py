@@ -58,7 +58,7 @@ class Combinations(Measurer):
         """Every exchange and every load; and exchanges by another implementation, to see what ours adds."""
         return [*_EXCHANGES, *_BY_STUB, *_LOADS]
 
-    def self_checks(self, cell: Cell, round_number: int) -> list[str]:
+    def not_every_round(self, cell: Cell, round_number: int) -> list[str]:
         """One in turn."""
         return self_check_of(self.bench.plan, cell, round_number, _CHECKS)
 

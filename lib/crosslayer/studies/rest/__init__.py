@@ -31,8 +31,8 @@ class Options:
     )
     """Who keeps the connection: see `crosslayer.words.Keeper`.
 
-    `chromium` asks over DoH and DoH3 by itself, and rests 60 s at most: half an hour of its timers takes 12 s of
-    computing. `dnsproxy` is AdGuard's (`make servers`).
+    `chromium` asks over DoH and DoH3 by itself, in every fifth round, and rests 60 s at most: half an hour of its
+    timers takes 12 s of computing. `dnsproxy` is AdGuard's (`make servers`).
     """
 
 

@@ -37,6 +37,8 @@ _SPEAKS = {Keeper.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
 """Of a keeper that does not speak all."""
 _RESTS_AT_MOST_S = {Keeper.CHROMIUM: 60.0}
 """Of a keeper that computes while it rests; its connections are gone by then."""
+_EVERY = 5
+"""Rounds of which one has what takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,14 @@ class Rest(Measurer):
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every keeper, transport, mishap and rest."""
-        return list(self._conditions)
+        """Every keeper, transport, mishap and rest, but those of a browser."""
+        return [name for name, chosen in self._conditions.items() if chosen.keeper is not Keeper.CHROMIUM]
+
+    def not_every_round(self, cell: Cell, round_number: int) -> list[str]:
+        """A browser in every fifth round: its rests compute as much as all others together."""
+        if round_number % _EVERY:
+            return []
+        return [name for name, chosen in self._conditions.items() if chosen.keeper is Keeper.CHROMIUM]
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
