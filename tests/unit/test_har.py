@@ -125,7 +125,7 @@ def test_code_of_the_har_keeps_what_it_says_but_its_urls(tmp_path: Path) -> None
     body = (tmp_path / "shop" / "0.html").read_text()
     assert body == text.replace("/a.png?user=s3cr3t", "/a.png").replace('"b.png"', '"/home/b.png"')
     assert (tmp_path / "shop" / "1.bin").read_bytes() == b"hello"
-    assert "HAR's own" in result.code
+    assert "recording's own" in result.code
     again = from_har(write(tmp_path, entries), tmp_path / "again", made=True)
     assert "Hello" not in (tmp_path / "again" / "0.html").read_text()
     assert again.code == "made anew, as asked"
@@ -186,6 +186,12 @@ def test_a_page_is_told_from_its_recording() -> None:
     swapped = likeness(recorded, [request("/", 0, 600), request("/a", 90, 300), request("/b", 60, 100)], 90.0)
     assert swapped.like
     assert swapped.swapped == pytest.approx(1 / 3)
+    icon = [request("/", 5, 600), request("/favicon.ico", 6, 10), request("/a", 40, 300), request("/b", 65, 100)]
+    assert likeness(recorded, icon, 90.0).like
+    untimed = Recorded(tuple(Request(f"https://a.example{path}", None, size) for path, _, size in wanted))
+    told = likeness(untimed, icon, 90.0)
+    assert told.like
+    assert "order      the recording has no times\nwaterfall  load event 90 ms" in str(told)
     for events in (
         [request("/", 0, 600), request("/a", 30, 300)],
         [request("/", 0, 600), request("/a", 30, 300), request("/b", 60, 100), request("/c", 70, 1)],

@@ -20,6 +20,7 @@ from crosslayer.testbed.server import RequestEvent
 
 BYTES_TOLERANCE = 0.01
 """Share that the bytes of a page may be off."""
+_ICON = "/favicon.ico"
 _TIE_MS = 1.0
 """Requests closer to each other in the recording have no order."""
 
@@ -29,8 +30,8 @@ class Request:
     """A request of a recorded page."""
 
     url: str
-    start_ms: float
-    """After the page's first request."""
+    start_ms: float | None
+    """After the page's first request; None where the recording has no times."""
     wire_bytes: int
     """Of the body, as the recording says."""
 
@@ -55,12 +56,12 @@ class Likeness:
     recorded_bytes: int
     bytes: int
     """Of the bodies that the server sent."""
-    swapped: float
-    """Share of the pairs of requests that came in the other order, ties left out."""
+    swapped: float | None
+    """Share of the pairs of requests that came in the other order, ties left out; None where no times were recorded."""
     recorded_ms: float | None
     load_ms: float
-    apart_ms: float
-    """Median of how far a request's start is from the recorded one."""
+    apart_ms: float | None
+    """Median of how far a request's start is from the recorded one; None likewise."""
 
     @property
     def like(self) -> bool:
@@ -71,14 +72,20 @@ class Likeness:
     def __str__(self) -> str:
         requests = "the same" if not self.missing and not self.extra else "not the same"
         before = "" if self.recorded_ms is None else f", recorded {self.recorded_ms:.0f} ms"
+        order, apart = "the recording has no times", ""
+        if self.swapped is not None and self.apart_ms is not None:
+            order, apart = (
+                f"{self.swapped:.1%} of the pairs the other way round",
+                f"starts {self.apart_ms:.0f} ms apart (median); ",
+            )
         return "\n".join(
             [
                 f"requests   {requests}",
                 *(f"  missing  {url}" for url in self.missing),
                 *(f"  extra    {url}" for url in self.extra),
                 f"bytes      {self.bytes:,} of {self.recorded_bytes:,} ({self.bytes / self.recorded_bytes - 1:+.2%})",
-                f"order      {self.swapped:.1%} of the pairs the other way round",
-                f"waterfall  starts {self.apart_ms:.0f} ms apart (median); load event {self.load_ms:.0f} ms{before}",
+                f"order      {order}",
+                f"waterfall  {apart}load event {self.load_ms:.0f} ms{before}",
             ]
         )
 
@@ -87,7 +94,7 @@ def read_recorded(folder: Path) -> Recorded:
     """What the recording of a page says; `PageError` where the folder has none."""
     file = folder / RECORDED
     return checked(
-        read_json(file, PageError, "Name a folder that `crosslayer page from-har` made."),
+        read_json(file, PageError, "Name a folder that `crosslayer page` made."),
         Recorded,
         where=str(file),
         error=PageError,
@@ -131,23 +138,24 @@ def _beside_warm_up(folder: Path, specs: Path) -> dict[str, pages.PageSpec]:
 
 def likeness(recorded: Recorded, events: Sequence[RequestEvent], load_ms: float) -> Likeness:
     """A load of a page, as the server saw it, beside the page's recording; `load_ms` is its load event."""
-    came = {f"https://{event.host}{event.path}": event for event in reversed(events)}
-    begin_ns = min((event.time_ns for event in events), default=0)
-    there = [request for request in recorded.requests if request.url in came]
-    starts_ms = {request.url: (came[request.url].time_ns - begin_ns) / 1e6 for request in there}
-    pairs = [
-        starts_ms[one.url] > starts_ms[other.url]
-        for one, other in combinations(sorted(there, key=lambda request: request.start_ms), 2)
-        if other.start_ms - one.start_ms > _TIE_MS
-    ]
     urls = {request.url for request in recorded.requests}
+    came = {f"https://{event.host}{event.path}": event for event in reversed(events)}
+    # Of a document that names no icon the browser asks for one by itself, and no recording has that.
+    came = {url: event for url, event in came.items() if url in urls or event.path != _ICON}
+    begin_ns = min((event.time_ns for event in events), default=0)
+    there = sorted(
+        (request.start_ms, (came[request.url].time_ns - begin_ns) / 1e6)
+        for request in recorded.requests
+        if request.url in came and request.start_ms is not None
+    )
+    pairs = [here > now for (begin, here), (then, now) in combinations(there, 2) if then - begin > _TIE_MS]
     return Likeness(
         missing=tuple(request.url for request in recorded.requests if request.url not in came),
         extra=tuple(url for url in came if url not in urls),
         recorded_bytes=sum(request.wire_bytes for request in recorded.requests),
         bytes=sum(event.bytes for event in came.values()),
-        swapped=sum(pairs) / max(len(pairs), 1),
+        swapped=sum(pairs) / max(len(pairs), 1) if there else None,
         recorded_ms=recorded.load_ms,
         load_ms=load_ms,
-        apart_ms=statistics.median([abs(starts_ms[request.url] - request.start_ms) for request in there] or [0.0]),
+        apart_ms=statistics.median([abs(here - begin) for begin, here in there]) if there else None,
     )

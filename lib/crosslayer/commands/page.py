@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from crosslayer.commands.common import BACKEND, CLOCK, enter
+
+if TYPE_CHECKING:
+    from crosslayer.pages import FromHar
 
 
 @click.group("page")
@@ -15,16 +19,24 @@ def command() -> None:
 
     \b
     crosslayer page from-har site.har --out pages/mine
+    crosslayer page from-warc site.warc.gz --out pages/mine
+    crosslayer page from-folder saved --out pages/mine
     crosslayer page check pages/mine
     """
 
 
-@command.command("from-har")
-@click.argument("har", type=click.Path(path_type=Path))
-@click.option(
+_OUT = click.option(
     "--out", required=True, type=click.Path(path_type=Path), help="Folder of the page; its name is the page's."
 )
-@click.option("--made", is_flag=True, help="Make documents, style sheets and scripts anew, also where HAR has them.")
+_MADE = click.option(
+    "--made", is_flag=True, help="Make documents, style sheets and scripts anew, also where they are there."
+)
+
+
+@command.command("from-har")
+@click.argument("har", type=click.Path(path_type=Path))
+@_OUT
+@_MADE
 def from_har(har: Path, out: Path, made: bool) -> None:
     """Make a page from HAR, a recording that a browser exported.
 
@@ -36,8 +48,43 @@ def from_har(har: Path, out: Path, made: bool) -> None:
     """
     from crosslayer import pages
 
-    click.echo(str(pages.from_har(har, out, made=made)))
-    click.echo(f"How like the recorded page it is: crosslayer page check {out}", err=True)
+    _say(pages.from_har(har, out, made=made))
+
+
+@command.command("from-warc")
+@click.argument("warc", type=click.Path(path_type=Path))
+@_OUT
+@_MADE
+def from_warc(warc: Path, out: Path, made: bool) -> None:
+    """Make a page from WARC, a web archive of one page.
+
+    As from-har. An archive says what was fetched, from where and on whose account, but not when a browser would have
+    asked for it: `wget --page-requisites --span-hosts --warc-file site https://www.example.org/` makes one.
+    """
+    from crosslayer import pages
+
+    _say(pages.from_warc(warc, out, made=made))
+
+
+@command.command("from-folder")
+@click.argument("saved", type=click.Path(path_type=Path))
+@_OUT
+@_MADE
+@click.option("--host", default="", metavar="NAME", help="The page's host, where the document does not say it.")
+def from_folder(saved: Path, out: Path, made: bool, host: str) -> None:
+    """Make a page from SAVED, a folder in which a browser saved one with all its files.
+
+    As from-har, but all from one host and uncompressed: what was saved does not say what went over the network. Save
+    the document into the folder as well.
+    """
+    from crosslayer import pages
+
+    _say(pages.from_folder(saved, out, host=host, made=made))
+
+
+def _say(what: FromHar) -> None:
+    click.echo(str(what))
+    click.echo(f"How like the recorded page it is: crosslayer page check {what.folder}", err=True)
 
 
 @command.command("check")

@@ -9,6 +9,7 @@ compressed it. Nothing here knows a study, a server, a browser, a clock or a net
 from crosslayer.pages._build import BuiltPage, BuiltResource, build
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._har import RECORDED, FromHar, from_har
+from crosslayer.pages._kept import from_folder, from_warc
 from crosslayer.pages._spec import SPEC_FILE, PageSpec, ResourceSpec, find_spec_dir, load_pages, own_pages
 from crosslayer.pages._wire import fitted
 
@@ -24,7 +25,9 @@ __all__ = [
     "build",
     "find_spec_dir",
     "fitted",
+    "from_folder",
     "from_har",
+    "from_warc",
     "load_pages",
     "own_pages",
 ]

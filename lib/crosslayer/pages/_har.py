@@ -30,7 +30,8 @@ from crosslayer.pages._spec import HOST, SPEC_FILE
 from crosslayer.pages._wire import GZIP_PADDING, PADDING_LEAST, PADDING_SHARE, gzip_compress
 
 RECORDED = "recorded.json"
-"""File of the page's folder that says when the recorded page asked for what; times in ms after its first request."""
+"""File of the page's folder that says when the recorded page asked for what; times in ms after its first request, null
+where the recording has none."""
 
 _CODE = {"document": ".html", "style": ".css", "script": ".js"}
 _KINDS = (
@@ -191,11 +192,28 @@ def from_har(har: Path, folder: Path, *, made: bool = False) -> FromHar:
     PageError
         For a file that is no HAR, one without a document, and a folder that is there or cannot be written.
     """
-    log = checked(read_json(har, PageError), _Har, where=str(har), error=PageError, foreign_keys=True).log
+    return page_of(read_json(har, PageError), har, folder, made=made)
+
+
+def page_of(
+    har: Any,
+    source: Path,
+    folder: Path,
+    *,
+    made: bool,
+    timed: bool = True,
+    left_out: Mapping[str, int] | None = None,
+) -> FromHar:
+    """As `from_har`, of a HAR as a value.
+
+    `source` is what it was made from, and `left_out` what was left out by then; unless `timed`, its times tell the
+    order alone.
+    """
+    log = checked(har, _Har, where=str(source), error=PageError, foreign_keys=True).log
     if folder.exists():
         raise PageError("is there already", where=str(folder), next_step="Name a folder that is not.")
-    left_out: Counter[str] = Counter()
-    fetches = _fetches(log, left_out, har)
+    left_out = Counter(left_out or {})
+    fetches = _fetches(log, left_out, source)
     document = fetches[0]
     _place(fetches)
     reason = "made anew, as asked" if made else _take_over(fetches)
@@ -210,8 +228,8 @@ def from_har(har: Path, folder: Path, *, made: bool = False) -> FromHar:
         folder.mkdir(parents=True)
         for fetch in fetches:
             (folder / fetch.name).write_bytes(fetch.body)
-        (folder / SPEC_FILE).write_text(_toml(fetches, har), encoding="utf-8")
-        (folder / RECORDED).write_text(_recorded(fetches, log), encoding="utf-8")
+        (folder / SPEC_FILE).write_text(_toml(fetches, source), encoding="utf-8")
+        (folder / RECORDED).write_text(_recorded(fetches, log, timed), encoding="utf-8")
     except OSError as error:
         raise PageError(
             f"cannot be written ({error.strerror})", where=str(folder), next_step="Name another folder."
@@ -221,13 +239,13 @@ def from_har(har: Path, folder: Path, *, made: bool = False) -> FromHar:
         resources=len(fetches),
         hosts=len({fetch.host for fetch in fetches}),
         wire_bytes=sum(fetch.wire_bytes for fetch in fetches),
-        code=reason or "the HAR's own, URLs rewritten; it may hold what its user saw (--made makes it anew)",
+        code=reason or "the recording's own, URLs rewritten; it may hold what its user saw (--made makes it anew)",
         left_out=dict(left_out),
         private=_private(fetches),
     )
 
 
-def _fetches(log: _Log, left_out: Counter[str], har: Path) -> list[_Fetch]:
+def _fetches(log: _Log, left_out: Counter[str], source: Path) -> list[_Fetch]:
     """What the copy asks for, in the order it was asked for, the document first."""
     until = _load_event(log)
     found: dict[str, _Fetch] = {}
@@ -245,7 +263,9 @@ def _fetches(log: _Log, left_out: Counter[str], har: Path) -> list[_Fetch]:
             left_out["before the document"] += 1
     if not found:
         raise PageError(
-            "has no document that was fetched", where=str(har), next_step="Record the load of a page, from its start."
+            "has no document that was fetched",
+            where=str(source),
+            next_step="Record the load of a page, from its start.",
         )
     return list(found.values())
 
@@ -340,7 +360,7 @@ def _take_over(fetches: list[_Fetch]) -> str:
             continue
         body = _text(fetch.entry.response.content)
         if body is None:
-            return f"made anew, since the HAR has no body of {fetch.host}{fetch.url.path}"
+            return f"made anew, since the recording has no body of {fetch.host}{fetch.url.path}"
         rewritten = _rewritten(body.decode("utf-8", "replace"), fetch, known, fetches[0]).encode()
         weight = len(rewritten)
         if fetch.encoding == "gzip":
@@ -497,13 +517,13 @@ def _text(content: _Content) -> bytes | None:
     return content.text.encode("utf-8", "surrogatepass")
 
 
-def _toml(fetches: list[_Fetch], har: Path) -> str:
+def _toml(fetches: list[_Fetch], source: Path) -> str:
     document = fetches[0]
     origins = list(dict.fromkeys(fetch.host for fetch in fetches if fetch.host != document.host))
     # An alias is primed for H3 1-RTT, which only pages of one origin can have measured.
     aliases = [] if origins else [f"alias-{n}.{document.host}" for n in (1, 2)]
     lines = [
-        f"# Made from {har.name} by `crosslayer page from-har`.",
+        f"# Made from {source.name} by `crosslayer page`.",
         f"title = {json.dumps(f'A recorded page of {document.host}')}",
         f"host = {json.dumps(document.host)}",
         f"aliases = {json.dumps(aliases)}",
@@ -527,13 +547,13 @@ def _toml(fetches: list[_Fetch], har: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _recorded(fetches: list[_Fetch], log: _Log) -> str:
+def _recorded(fetches: list[_Fetch], log: _Log, timed: bool) -> str:
     begin = fetches[0].entry.started
     until = _load_event(log)
     requests = [
         {
             "url": f"https://{fetch.host}{fetch.path}",
-            "start_ms": round((fetch.entry.started - begin).total_seconds() * 1e3, 3),
+            "start_ms": round((fetch.entry.started - begin).total_seconds() * 1e3, 3) if timed else None,
             "wire_bytes": _weight(fetch.entry.response),
         }
         for fetch in fetches
