@@ -233,12 +233,10 @@ class KeptBrowser:
             folder = bench.folder / f"{self._name}-{self._processes}"
             self._browser = launch(
                 self._programs or bench.programs,
-                **{
-                    "folder": folder,
-                    "certificates": bench.server.certificates,
-                    "spare_processes": bench.plan.clock != "virtual",
-                    **self._options,
-                },
+                folder=folder,
+                certificates=bench.server.certificates,
+                spare_processes=bench.plan.clock != "virtual",
+                **self._options,
             )
             self._warm_up(self._browser)
         return self._browser

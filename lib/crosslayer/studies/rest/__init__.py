@@ -31,7 +31,7 @@ class Options:
     )
     """Who keeps the connection: see `crosslayer.words.Keeper`.
 
-    `chromium` asks over DoH and DoH3 by itself, in every fifth round, and rests 60 s at most: half an hour of its
+    `chromium` asks over DoH and DoH3 by itself, in every twelfth round, and rests 60 s at most: half an hour of its
     timers takes 12 s of computing. `dnsproxy` is AdGuard's (`make servers`).
     """
 

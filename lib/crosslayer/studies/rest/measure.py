@@ -10,14 +10,13 @@ import functools
 import itertools
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from crosslayer import dns
-from crosslayer.browser import Browser, BrowserError, SecureDns
+from crosslayer.browser import BrowserError, SecureDns, launch
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import KeptBrowser
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol
@@ -37,7 +36,7 @@ _SPEAKS = {Keeper.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
 """Of a keeper that does not speak all."""
 _RESTS_AT_MOST_S = {Keeper.CHROMIUM: 60.0}
 """Of a keeper that computes while it rests; its connections are gone by then."""
-_EVERY = 5
+_EVERY = 12
 """Rounds of which one has what takes long."""
 
 
@@ -79,7 +78,7 @@ class Rest(Measurer):
         self._conditions = conditions(bench.plan)
         self._host = bench.pages[bench.plan.pages[0]].host
         self._stubs: dict[tuple[Keeper, Protocol], tuple[dns.Asker, Stub]] = {}
-        self._browsers: dict[Protocol, KeptBrowser] = {}
+        self._browsers = itertools.count()
         self._names = (f"name-{number}.{self._host}" for number in itertools.count())
         self._stack = contextlib.ExitStack()
         try:
@@ -104,9 +103,7 @@ class Rest(Measurer):
         return {"dnsproxy": dnsproxy_version()} if Keeper.DNSPROXY in plan.options.keepers else {}
 
     def close(self) -> None:
-        """End the browsers, stop the server and take its machine away."""
-        for kept in self._browsers.values():
-            kept.close()
+        """Stop the server and take its machine away."""
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
@@ -114,7 +111,7 @@ class Rest(Measurer):
         return [name for name, chosen in self._conditions.items() if chosen.keeper is not Keeper.CHROMIUM]
 
     def not_every_round(self, cell: Cell, round_number: int) -> list[str]:
-        """A browser in every fifth round: its rests compute as much as all others together."""
+        """A browser in every twelfth round, since it is started for each rest."""
         if round_number % _EVERY:
             return []
         return [name for name, chosen in self._conditions.items() if chosen.keeper is Keeper.CHROMIUM]
@@ -155,7 +152,6 @@ class Rest(Measurer):
                 if answer.answered_ns is not None:
                     row |= {"answer_ms": (answer.answered_ns - answer.sent_ns) / 1e6} | kept.told()
         except BrowserError as error:
-            self._browsers[chosen.protocol].close()
             return {"rests": [row | {"started_s": started, "error": str(error)}]}
         return {"rests": [row]}
 
@@ -171,7 +167,7 @@ class Rest(Measurer):
             with contextlib.closing(Library(self._events, self._far, chosen.protocol, self._host)) as program:
                 yield program
         elif chosen.keeper is Keeper.CHROMIUM:
-            with self._browser(chosen.protocol).open().asking() as look_up:
+            with self._looking_up(chosen.protocol) as look_up:
                 yield Browsing(self._events, look_up, self._names.__next__, chosen.protocol)
         else:
             words = near_end(_NEAR, chosen.protocol.value, self._address)
@@ -194,23 +190,23 @@ class Rest(Measurer):
         self._stubs[chosen.keeper, chosen.protocol] = asker, stub
         return asker, stub
 
-    def _browser(self, protocol: Protocol) -> KeptBrowser:
-        """A browser that asks over a transport by itself; its connections go with each user context."""
-        if protocol not in self._browsers:
-            self._browsers[protocol] = KeptBrowser(
-                self.bench,
-                self._warmed,
-                name=f"rest-{protocol.value.lower()}",
+    @contextlib.contextmanager
+    def _looking_up(self, protocol: Protocol) -> Iterator[Callable[[str], tuple[float, float]]]:
+        """Chromium, new each time: by the virtual clock it would compute through the rests of all others."""
+        asks = SecureDns(self._host, self._address, over_h3=protocol is Protocol.DOH3)
+        with (
+            launch(
+                self.bench.programs,
+                folder=self.bench.folder / f"rest-browser-{next(self._browsers)}",
                 addresses={},
                 certificates=self._server.certificates,
                 resolves=[f"*.{self._host}"],
-                secure_dns=SecureDns(self._host, self._address, over_h3=protocol is Protocol.DOH3),
-            )
-        return self._browsers[protocol]
-
-    def _warmed(self, browser: Browser) -> None:
-        with browser.asking() as look_up:
-            look_up(next(self._names))
+                spare_processes=self.bench.plan.clock != "virtual",
+                secure_dns=asks,
+            ) as browser,
+            browser.asking() as look_up,
+        ):
+            yield look_up
 
     def _befall(self, mishap: Mishap) -> None:
         if mishap is Mishap.FORGOTTEN:
