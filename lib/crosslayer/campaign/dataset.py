@@ -48,6 +48,13 @@ _UNTOLD = {
 """What rows have that are older than the column."""
 
 
+def _told(value: Any) -> str:
+    """An option as a caption has it."""
+    if isinstance(value, list | tuple):
+        return " and ".join(str(part) for part in value)
+    return {"True": "on", "False": "off"}.get(str(value), str(value))
+
+
 class DatasetError(CrosslayerError):
     """A dataset folder that cannot be analysed."""
 
@@ -299,8 +306,7 @@ class Dataset:
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
         options = "".join(
-            f"{name.replace('_', ' ')} {'on' if value is True else 'off' if value is False else value}, "
-            for name, value in self.campaign.options_changed.items()
+            f"{name.replace('_', ' ')} {_told(value)}, " for name, value in self.campaign.options_changed.items()
         )
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         if len(self.campaign.hosts) > 1:
