@@ -93,6 +93,7 @@ def test_a_browser_that_asks_by_itself_asks_over_what_it_is_told_to(
     rows = itself(tmp_path, *virtual_clock)
     assert sorted(rows["dns_protocol"]) == ["DoH", "DoH", "DoH3", "DoH3"]
     assert rows["error"].null_count() == rows.height
+    assert set(rows["lookup_count"]) == {PAGE.lookups}
     took = rows["domain_lookup_end_ms"] - rows["domain_lookup_start_ms"]
     assert took.to_list() == pytest.approx([RTT_MS] * rows.height, abs=0.4)
 

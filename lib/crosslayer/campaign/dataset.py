@@ -52,7 +52,9 @@ def _told(value: Any) -> str:
     """An option as a caption has it."""
     if isinstance(value, list | tuple):
         return " and ".join(str(part) for part in value)
-    return {"True": "on", "False": "off"}.get(str(value), str(value))
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
 
 
 class DatasetError(CrosslayerError):

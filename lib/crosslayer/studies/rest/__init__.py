@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
 from crosslayer.campaign.plan import Plan
 from crosslayer.study import Section, Study
+from crosslayer.words import Keeper
 
 
 @dataclass(frozen=True)
@@ -21,13 +22,11 @@ class Options:
     The mishap is in the middle. At 10 and 30 s, when the server lets connections go, it would be a matter of chance
     which comes first.
     """
-    keepers: Annotated[
-        tuple[Literal["stub", "patient-stub", "dnsproxy", "library", "chromium"], ...], Meta(min_length=1)
-    ] = (
-        "stub",
-        "patient-stub",
-        "library",
-        "chromium",
+    keepers: Annotated[tuple[Keeper, ...], Meta(min_length=1)] = (
+        Keeper.STUB,
+        Keeper.PATIENT_STUB,
+        Keeper.LIBRARY,
+        Keeper.CHROMIUM,
     )
     """Who keeps the connection: see `crosslayer.words.Keeper`.
 
@@ -57,7 +56,7 @@ STUDY = Study(
         # Nobody has published it; as many rounds as 99th percentiles take.
         "paper": _WHOLE.resized(
             rounds=100,
-            options=Options((2, 24, 90, 300, 1800), ("stub", "patient-stub", "dnsproxy", "library", "chromium")),
+            options=Options((2, 24, 90, 300, 1800), tuple(Keeper)),
         ),
     },
 )

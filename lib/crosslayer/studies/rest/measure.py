@@ -55,7 +55,7 @@ def conditions(plan: Plan) -> dict[str, Condition]:
     kept = [(keeper, protocol) for keeper in plan.options.keepers for protocol in _SPEAKS.get(keeper, Protocol)]
     befallen = list(itertools.product(Mishap, plan.options.rests_s))
     made = [
-        Condition(Keeper(keeper), protocol, mishap, rest_s)
+        Condition(keeper, protocol, mishap, rest_s)
         for (keeper, protocol), (mishap, rest_s) in itertools.product(kept, befallen)
         if rest_s <= _RESTS_AT_MOST_S.get(keeper, rest_s)
     ]

@@ -85,7 +85,9 @@ class Web(Measurer):
         events = server.events()
         evidence = load_evidence(events, page, early_data=False, resumed=False, validated=False)
         fault = unproved(events, page, protocol) if self._itself else unaccounted(queries, page, protocol)
-        row = row | load_columns(load) | lookup_summary(queries, page) | ({"error": fault} if fault else {}) | evidence
+        asked = {event.name for event in of_page(events, page)}
+        summary = {"lookup_count": len(asked)} if self._itself else lookup_summary(queries, page)
+        row = row | load_columns(load) | summary | ({"error": fault} if fault else {}) | evidence
         return {
             "page_loads": [row],
             "resources": resource_rows(row, load, events),
@@ -167,15 +169,19 @@ def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.P
     return None
 
 
+def of_page(events: Iterable[Event], page: PageSpec) -> list[QueryEvent]:
+    """By the server's word, the queries for names of a page."""
+    return [event for event in events if isinstance(event, QueryEvent) and event.name.rstrip(".") in page.looked_up]
+
+
 def unproved(events: Iterable[Event], page: PageSpec, protocol: dns.Protocol) -> str | None:
     """What is wrong with the queries of a browser that asks by itself, by the server's word; None where nothing is.
 
     Each host name that the page is fetched from must have been asked for, and none of them over another transport.
     Other names are the browser's own affair: Chromium tries its resolver with one of Google's.
     """
-    expected = set(page.looked_up)
-    queries = [event for event in events if isinstance(event, QueryEvent) and event.name.rstrip(".") in expected]
-    missing = expected - {query.name.rstrip(".") for query in queries if query.type == "A"}
+    queries = of_page(events, page)
+    missing = set(page.looked_up) - {query.name.rstrip(".") for query in queries if query.type == "A"}
     if missing:
         return f"the server was not asked for {', '.join(sorted(missing))}"
     others = {query.listener for query in queries} - {protocol.value.lower()}
