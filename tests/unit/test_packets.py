@@ -8,6 +8,8 @@ import os
 import re
 import socket
 import struct
+import tracemalloc
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -247,9 +249,28 @@ def test_a_part_of_a_netlog_is_one() -> None:
     cut = len(head + b"".join(events[:99_990]))
     ended = whole.removesuffix(b",\n") + b'],\n"polledData": [{"a": 2},\n{}]}\n'
     for log in (whole, whole + b'{"n": 10', ended):  # Chromium may be writing
-        assert json.loads(netlog_part(log, cut))["events"] == [{"n": n} for n in range(99_990, 100_000)]
-    last = json.loads(part := netlog_part(whole, 0))
+        assert json.loads(netlog_part(BytesIO(log), cut))["events"] == [{"n": n} for n in range(99_990, 100_000)]
+    last = json.loads(part := netlog_part(BytesIO(whole), 0))
     assert last["constants"] == {"a": 1}
     assert last["events"][-1] == {"n": 99_999}
     assert 700_000 < len(part) < MOST_BYTES
-    assert netlog_part(whole, len(whole)) == netlog_part(head, 0) == netlog_part(b"", 0) == b""
+    for log, start in ((whole, len(whole)), (head, 0), (b"", 0)):
+        assert netlog_part(BytesIO(log), start) == b""
+
+
+def test_of_a_long_netlog_the_part_alone_is_read(tmp_path: Path) -> None:
+    """What a browser did in a hundred loads is 100 MB, and a process of a guest cannot have that several times."""
+    log = tmp_path / "a.netlog"
+    with log.open("wb") as file:
+        file.write(b'{"constants": {"a": 1},\n"events": [\n')
+        for _ in range(64):
+            file.write(b'{"n": 0},\n' * 100_000)
+        size = file.tell()
+        file.write(b'{"n": 1},\n' * 10)
+    tracemalloc.start()
+    with log.open("rb") as file:
+        part = netlog_part(file, size)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert json.loads(part)["events"] == [{"n": 1}] * 10
+    assert most < 1_000_000 < size

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.measurer import Measurer
@@ -30,6 +30,8 @@ FOLDER = "captures"
 _VARIABLES = {"pcap": "SSLKEYLOGFILE", "qlog": "QLOGDIR", "netlog": "NETLOGDIR"}
 _NETLOG_BYTES = 800_000
 """Of a load, besides what Chromium calls constants."""
+_EVENTS = b'"events": [\n'
+_CHUNK_BYTES = 65_536
 _BEFORE_NS = 5_000_000
 """Chromium begins a connection up to 3 ms before its navigation."""
 
@@ -117,7 +119,9 @@ class Captures:
         load.keys, load.events = (_from(file, size) for file, size in begun.items())
         load.qlogs = set(self._qlogs.iterdir()) - known
         for file in self._netlogs.iterdir():
-            if more := netlog_part(file.read_bytes(), said.get(file, 0)):
+            with file.open("rb") as log:
+                more = netlog_part(log, said.get(file, 0))
+            if more:
                 load.netlogs[f".{file.name}"] = more
                 told = [
                     {**row, "netlog_handshake_ms": handshake_ms(more, measuring.bench.pages[row["page"]].host)}
@@ -151,17 +155,24 @@ class Captures:
         return logs | load.netlogs | kept_files(about, frames, load.keys)
 
 
-def netlog_part(log: bytes, start: int) -> bytes:
+def netlog_part(file: BinaryIO, start: int) -> bytes:
     """What Chromium's log has from a place on, as a log of its own; empty where that is nothing.
 
-    Of more than `_NETLOG_BYTES` the end: there the measured load is, behind what primed it.
+    Of more than `_NETLOG_BYTES` the end: there the measured load is, behind what primed it. Nothing is read but the
+    constants and that part: the log of all that a browser did grows to more than a guest's process can have.
     """
-    log, ended, _ = log.partition(b'],\n"polledData"')  # of a Chromium that has ended
+    head = b""
+    while _EVENTS not in head and (more := file.read(_CHUNK_BYTES)):
+        head += more
+    head, events, _ = head.partition(_EVENTS)
+    if not events:
+        return b""
+    file.seek(max(start, len(head) + len(events)) - 1)
+    log, ended, _ = file.read().partition(b'],\n"polledData"')  # of a Chromium that has ended
     log += b",\n" if ended else b""
-    head, events, _ = log.partition(b'"events": [\n')
-    start = max(start, len(head) + len(events), len(log) - _NETLOG_BYTES)
-    begin = start if log[start - 1 : start] == b"\n" else log.find(b"\n", start) + 1
-    whole = log[begin : log.rfind(b",\n")] if events and begin else b""
+    first = max(1, len(log) - _NETLOG_BYTES)
+    begin = first if log[first - 1 : first] == b"\n" else log.find(b"\n", first) + 1
+    whole = log[begin : max(0, log.rfind(b",\n"))] if begin else b""
     return head + events + whole + b"\n]}\n" if whole else b""
 
 
