@@ -260,6 +260,19 @@ def _measure_until(
     return process.returncode, said
 
 
+def test_a_program_that_has_all_mappings_ends_the_guest_and_it_is_said() -> None:
+    """Every other page of much memory: User-Mode Linux has a mapping of the host for each, and would try for ever."""
+    allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
+    size = min(3 << 30, 16384 * allowed)
+    if size < 8192 * allowed:
+        pytest.skip(f"this machine allows a process {allowed} mappings: a guest has not got the memory to use them up")
+    pieces = f"import mmap\nm = mmap.mmap(-1, {size})\nfor i in range(0, {size}, 8192): m[i] = 1"
+    process = virtual("link", "fiber", "--", sys.executable, "-c", pieces)
+    assert process.returncode == 3
+    assert f"has {allowed} mappings" in process.stderr
+    assert "vm.max_map_count" in process.stderr
+
+
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small campaign by two guests: killed when the first round is safe, and gone on with; then a guest is killed."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import pickle
 import selectors
+import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from itertools import groupby
@@ -14,7 +15,7 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.rounds import Job, Part, Source
 from crosslayer.campaign.worker import WORDS, from_json
-from crosslayer.guest import Clock, GuestDied, Machine, check_mappings, find_kernel
+from crosslayer.guest import LOOK_S, Clock, GuestDied, Machine, check_mappings, find_kernel
 
 _CHUNK_BYTES = 1 << 15
 
@@ -69,15 +70,21 @@ def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -
     cores = sorted(os.sched_getaffinity(0))
     checked: set[str] = set()
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as ready:
+        workers: list[_Worker] = []
         for place, todo in enumerate(shares(job.todo, guests)):
             core = cores[place % len(cores)] if clock == "virtual" else None
-            worker = _Worker(replace(job, todo=todo), clock, core, ready)
-            stack.callback(worker.close)
+            workers.append(_Worker(replace(job, todo=todo), clock, core, ready))
+            stack.callback(workers[-1].close)
+        look = time.monotonic() + LOOK_S
         while ready.get_map():
-            key, _events = ready.select()[0]  # one at a time: what is done for it may close others
-            for part in key.data(say):
-                if part.cell is not None or news(part, checked):
-                    yield replace(part, versions=part.versions | kernel)
+            if time.monotonic() >= look:
+                for worker in workers:
+                    worker.check(say)
+                look = time.monotonic() + LOOK_S
+            for key, _events in ready.select(LOOK_S)[:1]:  # one at a time: what is done for it may close others
+                for part in key.data(say):
+                    if part.cell is not None or news(part, checked):
+                        yield replace(part, versions=part.versions | kernel)
 
 
 class _Worker:
@@ -131,6 +138,15 @@ class _Worker:
             self.close()
             self._again(str(died), say, died)
         return parts
+
+    def check(self, say: Callable[[str], None]) -> None:
+        """Another guest, where this one would never end."""
+        if self._todo:
+            try:
+                self._machine.check_programs()
+            except GuestDied as died:
+                self.close()
+                self._again(str(died), say, died)
 
     def _again(self, why: str, say: Callable[[str], None], fault: GuestDied | None) -> None:
         """Another guest for what is left, if this one got something done, or was killed as the first that did not."""

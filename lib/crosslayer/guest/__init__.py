@@ -7,9 +7,10 @@ See docs/clocks.md.
 from crosslayer.guest.attached import run_attached
 from crosslayer.guest.errors import GuestDied, GuestError
 from crosslayer.guest.kernel import Kernel, find_kernel
-from crosslayer.guest.machine import Clock, Machine, check_mappings, inside
+from crosslayer.guest.machine import LOOK_S, Clock, Machine, check_mappings, inside
 
 __all__ = [
+    "LOOK_S",
     "Clock",
     "GuestDied",
     "GuestError",

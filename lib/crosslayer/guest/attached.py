@@ -11,11 +11,12 @@ import socket
 import struct
 import sys
 import termios
+import time
 import tty
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from crosslayer.guest.machine import Clock, Machine
+from crosslayer.guest.machine import LOOK_S, Clock, Machine
 
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGWINCH)
 
@@ -50,9 +51,12 @@ def run_attached(words: Sequence[str], *, clock: Clock, writable: Iterable[Path]
     ):
         for source in (machine.out, machine.log, signals):
             ready.register(source, selectors.EVENT_READ)
-        running = False
+        running, look = False, time.monotonic() + LOOK_S
         while True:
-            for key, _events in ready.select():
+            if time.monotonic() >= look:
+                machine.check_programs()
+                look = time.monotonic() + LOOK_S
+            for key, _events in ready.select(LOOK_S):
                 if key.fileobj == machine.out:
                     for kind, payload in machine.frames():
                         if kind == b"X":

@@ -36,6 +36,10 @@ _MAPPINGS_TOO_FEW: Final = 65_530
 """With so many of the host's mappings Firefox dies in a guest, each stretch of whose pages is one."""
 
 
+LOOK_S: Final = 10.0
+"""How often whoever waits for a guest calls `Machine.check_programs`, s."""
+
+
 def check_mappings() -> None:
     """`GuestError` where the host allows a process too few mappings for Firefox in a guest."""
     allowed = int(_MAPPINGS_FILE.read_text(encoding="ascii"))
@@ -184,6 +188,37 @@ class Machine:
         part = os.read(self.log, 1 << 16)
         self._log = (self._log + part)[-_LOG_BYTES:]
         return bool(part)
+
+    def check_programs(self) -> None:
+        """Whether each of its programs can have more memory; one that cannot tries again for ever, and nothing ends.
+
+        Raises
+        ------
+        GuestDied
+            Where one has all the mappings that the host allows a process. The guest is killed.
+        """
+        allowed = int(_MAPPINGS_FILE.read_text(encoding="ascii"))
+        for pid in self._programs():
+            with contextlib.suppress(OSError):  # one that ended meanwhile
+                _, resident, *_ = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
+                if int(resident) < allowed // 2:  # each mapping has a page: spares counting those of most
+                    continue
+                if Path(f"/proc/{pid}/maps").read_bytes().count(b"\n") >= allowed:
+                    self._process.kill()
+                    raise GuestDied(
+                        f"a program in the guest has {allowed} mappings, as many as this machine allows a process",
+                        where=str(_MAPPINGS_FILE),
+                        next_step="It needs too much memory in pieces: spare it some, or have this machine's "
+                        "administrator raise vm.max_map_count.",
+                    )
+
+    def _programs(self) -> list[str]:
+        """Processes of the host that are its programs, by number."""
+        found: list[str] = []
+        for file in Path(f"/proc/{self.pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                found += file.read_text(encoding="ascii").split()
+        return found
 
     def died(self) -> GuestDied:
         """The fault of a guest that ended by itself, with its last words."""
