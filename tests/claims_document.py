@@ -17,7 +17,9 @@ _ROW = re.compile(r"^\| ([A-Z]\d{3}) \| (.*) \| ([^|]*) \|$", re.MULTILINE)
 
 
 def verdicts() -> dict[str, str]:
-    """Verdict of every claim by the committed campaign of its study; where the virtual clock has another, that too."""
+    """Verdict of every claim by the committed campaign of its study; where the virtual clock measured it and has
+    another, that too.
+    """
     found: dict[str, str] = {}
     for name, study in STUDIES.items():
         if study.claims:
@@ -26,9 +28,10 @@ def verdicts() -> dict[str, str]:
             of_study = table.filter(pl.col("claim_id").is_in(list(study.claims.checks)))
             found.update(of_study.select("claim_id", "verdict").iter_rows())
             for virtual in found_beside(dataset)[:1]:
-                changed = claims.compared(table, report.check_claims(virtual)).filter("changed")
-                for claim, verdict in changed.select("claim_id", "verdict_beside").iter_rows():
-                    found[claim] += f"; by the virtual clock {verdict}"
+                other = report.check_claims(virtual).filter(pl.col("claim_id").is_in(list(study.claims.checks)))
+                for claim, verdict in other.select("claim_id", "verdict").iter_rows():
+                    if verdict not in (found[claim], claims.Verdict.NOT_MEASURED):
+                        found[claim] += f"; by the virtual clock {verdict}"
     return found
 
 

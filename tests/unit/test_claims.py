@@ -23,6 +23,7 @@ from crosslayer.metrics.resampling import Estimate, Sample
 from crosslayer.report import ReportError
 from crosslayer.studies import STUDIES
 from crosslayer.studies.coalescing import claims as tnsm24
+from crosslayer.studies.one_connection import claims as one_connection
 
 TABLES = ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks")
 OURS = ("TNSM24", "TNSM24 talk")
@@ -81,7 +82,9 @@ def test_every_result_of_the_paper_and_its_talk_has_a_check_and_no_check_is_with
     results: pl.DataFrame,
 ) -> None:
     wanted = results.filter(pl.col("paper").is_in(OURS))["claim_id"].to_list()
-    assert sorted(wanted) == sorted(tnsm24.CHECKS)
+    elsewhere = set(one_connection.CHECKS) & set(wanted)  # what takes coalescing itself
+    assert elsewhere == {"T222"}
+    assert sorted(wanted) == sorted([*tnsm24.CHECKS, *elsewhere])
 
 
 def test_every_result_of_every_paper_is_listed_once_and_in_order(results: pl.DataFrame, verdicts: pl.DataFrame) -> None:
@@ -493,6 +496,8 @@ def test_share_of_the_first_mode() -> None:
     assert shapes.first_mode_percent(sample(both)).value == pytest.approx(60, abs=2)
     assert shapes.first_mode_percent(sample(draw.normal(20, 2, 500))).value == 100
     assert shapes.places_of_modes(sample([5.0] * 10)) == [5.0]
+    assert shapes.modes(sample([30.2] * 3 + [30.3] * 5)).value == 1  # two steps of Chromium's clock
+    assert shapes.modes(sample([30.2] * 3 + [31.2] * 5)).value == 2
     assert shapes.places_of_modes(sample([67.5178675] * 5 + [67.51786750000001])) == [67.5178675]
 
 
@@ -542,7 +547,7 @@ def test_what_follows_from_others_is_marked_and_counted_apart(verdicts: pl.DataF
 
 
 def test_the_version_of_the_rules_and_what_the_first_said_are_kept(verdicts: pl.DataFrame) -> None:
-    assert verdicts["rules"].unique().to_list() == [rules.VERSION] == [3]
+    assert verdicts["rules"].unique().to_list() == [rules.VERSION] == [4]
     assert set(verdicts["verdict_before"]) <= {"reproduced", "direction only", "not reproduced", "not measured"}
     assert all(text[:4] == "2026" for text in rules.RULES.values())
 

@@ -192,10 +192,11 @@ def verdicts(of: Inputs) -> dict[str, str]:
 
 
 def test_claims_hold_where_modes_take_their_round_trips() -> None:
-    assert set(verdicts(made()).values()) == {"reproduced"}
+    emulation = Mode(Protocol.DOQ, h3=Http3.ZERO_RTT)
+    assert set(verdicts(made(**{emulation.name: 0.01})).values()) == {"reproduced"}
 
 
 def test_claims_fail_where_one_connection_is_slow() -> None:
     found = verdicts(made(**{FIRST_VISIT.name: 0.08}))
     refuted = {name for name, verdict in found.items() if verdict == "not reproduced"}
-    assert refuted == {"CONN1", "CONN6"}
+    assert refuted == {"CONN1", "CONN6", "T222"}

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from crosslayer.claims.rules import MODE_HEIGHT, MODE_VALLEY, STEP_RISE_RTT
+from crosslayer.claims.rules import MODE_HEIGHT, MODE_VALLEY, MODE_WIDTH_MS, STEP_RISE_RTT
 from crosslayer.metrics.resampling import Counts, Estimate, Sample
 
 _GRID = 1024
@@ -34,9 +34,9 @@ def modes(sample: Sample, weights: Counts | None = None) -> Estimate:
 
 
 def places_of_modes(sample: Sample) -> list[float]:
-    """Where the modes are, ascending: maxima of a Gaussian density estimate with Silverman's bandwidth.
+    """Where the modes of durations in ms are, ascending: maxima of a Gaussian density with Silverman's bandwidth.
 
-    A maximum counts where it is high enough and a valley parts it from the next one.
+    It is `MODE_WIDTH_MS` at the least. A maximum counts where it is high enough and a valley parts it from the next.
     """
     return [x for x, _ in _modes(sample.values)[0]]
 
@@ -63,7 +63,7 @@ def _modes(values: NDArray[np.float64]) -> tuple[list[tuple[float, float]], list
     spread = min(float(np.std(central)), float(p75 - p25) / 1.349) or float(np.std(central))
     if spread <= _SAME * max(abs(first), abs(last)):
         return [(float(np.median(values)), 1.0)], []
-    width = 0.9 * spread * len(values) ** -0.2
+    width = max(MODE_WIDTH_MS, 0.9 * spread * len(values) ** -0.2)
     grid = np.linspace(first - 3 * width, last + 3 * width, _GRID)
     # Binned: a density of any number of observations costs the same.
     counts, edges = np.histogram(central, bins=_GRID)

@@ -1004,11 +1004,6 @@ CHECKS = by_id(
         ordering("points", "saving of 0-RTT, mean over the links, falls with complexity; 95 % intervals exclude 0"),
     ),
     claim("T221", "On fiber PLTs of example.org have two central values", _MODES, counted("modes")),
-    claim(
-        "T222",
-        "The emulation is a lower bound of what coalescing saves",
-        "this study emulates coalescing, as the paper does; it has nothing to hold the bound against",
-    ),
     *fig_8(),
     claim("S006", "The talk: the increase is highest on example.org", _EXAMPLE_HIGHEST, ordering("points")),
     causes=CAUSES,
