@@ -20,6 +20,7 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 MIN_ROUNDS = 6
@@ -34,13 +35,15 @@ ROUNDS_OF_MOMENTS = 16
 RESAMPLES = 1000
 LEVEL = 0.95
 
-MOST_BLOCKS = 16_000
+MOST_BLOCKS = 2_000
 """Of more rounds, so many blocks of neighbouring ones are drawn, each whole, as Carlstein (1986) has it: an interval's
-width is then known to 0.6 %, far better than from the resamples, and no campaign is too large."""
+width is then known to 1.6 %, better than from the resamples, and no campaign is too large."""
 
 _CELLS_IN_MEMORY = 4_000_000
 _CELLS_KEPT = MOST_BLOCKS * RESAMPLES
 _CELLS_IN_CACHE = 64_000
+_SORTED_BY_ALL_CORES = 100_000
+"""Observations from which on polars sorts them, which takes half as long; numpy uses one core."""
 
 _THREADS = ThreadPoolExecutor(os.cpu_count())
 
@@ -125,7 +128,8 @@ class Sample:
     """
 
     def __init__(self, values: Reals, clusters: Clusters, blocks: Clusters | None = None) -> None:
-        order = np.argsort(values)
+        large = len(values) >= _SORTED_BY_ALL_CORES
+        order = pl.Series(values).arg_sort().to_numpy() if large else np.argsort(values)
         self.values: Reals = values[order]
         self.clusters: Clusters = (clusters if blocks is None else blocks[clusters])[order]
         self.size = len(values)
