@@ -445,6 +445,18 @@ def test_host_of_two_pages(tmp_path: Path) -> None:
         pages.load_pages(tmp_path)
 
 
+def test_a_page_that_has_a_host_of_the_users_own_gives_way(tmp_path: Path) -> None:
+    """A recording of www.wikipedia.org would have none of its names otherwise."""
+    sites, mine = tmp_path / "sites", tmp_path / "mine" / "mine"
+    for name in ("one", "warmup"):
+        write_page(sites, name, page_text().replace("one.test", f"{name}.test"))
+    write_page(mine.parent, mine.name, page_text())
+    assert set(pages.load_pages(sites, mine)) == {"warmup", "mine"}
+    write_page(mine.parent, "other", page_text().replace("one.test", "warmup.test"))
+    with pytest.raises(PageError, match="already used by page warmup"):
+        pages.load_pages(sites, mine.with_name("other"))
+
+
 def test_folder_without_specification(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     with pytest.raises(PageError, match=r"one: the page has no page\.toml"):

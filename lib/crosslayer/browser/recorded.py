@@ -131,7 +131,7 @@ def compare(folder: Path, recorded: Recorded, profile: Profile, *, backend: str 
 def _beside_warm_up(folder: Path, specs: Path) -> dict[str, pages.PageSpec]:
     """The page of a folder and the one that is loaded before it, as specifications of one folder."""
     specs.mkdir()
-    for source in (folder, pages.find_spec_dir() / "warmup"):
+    for source in (folder, pages.find_spec_dir() / pages.WARMUP):
         (specs / source.name).symlink_to(source)
     return pages.load_pages(specs)
 

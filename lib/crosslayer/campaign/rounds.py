@@ -106,7 +106,7 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
     specs = pages.load_pages(spec_dir, *job.own_pages)
     programs = find_browser(job.plan.browser)
     versions = versions_here(job, programs)
-    served = [specs[name] for name in (*job.plan.pages, "warmup")]
+    served = [specs[name] for name in (*job.plan.pages, pages.WARMUP)]
     todo = deque(job.todo)
     measured = False
     while todo:

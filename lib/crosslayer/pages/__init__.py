@@ -10,12 +10,13 @@ from crosslayer.pages._build import BuiltPage, BuiltResource, build
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._har import RECORDED, FromHar, from_har
 from crosslayer.pages._kept import from_folder, from_warc
-from crosslayer.pages._spec import SPEC_FILE, PageSpec, ResourceSpec, find_spec_dir, load_pages, own_pages
+from crosslayer.pages._spec import SPEC_FILE, WARMUP, PageSpec, ResourceSpec, find_spec_dir, load_pages, own_pages
 from crosslayer.pages._wire import fitted
 
 __all__ = [
     "RECORDED",
     "SPEC_FILE",
+    "WARMUP",
     "BuiltPage",
     "BuiltResource",
     "FromHar",

@@ -16,6 +16,8 @@ from crosslayer.checked import FieldError, checked, read_toml
 from crosslayer.pages._errors import PageError
 
 SPEC_FILE = "page.toml"
+WARMUP = "warmup"
+"""The page that is loaded before others are."""
 
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -185,7 +187,8 @@ def load_pages(spec_dir: Path, *own: Path) -> dict[str, PageSpec]:
     spec_dir
         Folder with one folder per page, each holding a `page.toml`; names with a dot or underscore before are no pages.
     *own
-        Folders of further pages, one each.
+        Folders of further pages, one each. A page of `spec_dir` that has a host name of theirs gives way, since a name
+        has one server; `warmup`, which is loaded beside every page, does not.
 
     Returns
     -------
@@ -214,8 +217,13 @@ def load_pages(spec_dir: Path, *own: Path) -> dict[str, PageSpec]:
         if folder.name in pages:
             raise PageError("is the name of another page", where=str(folder), next_step="Rename the folder")
         pages[folder.name] = _load_page(folder)
-    _check_hosts(pages.values())
-    return pages
+    ours = {folder.name for folder in own}
+    taken = {host for name in ours for host in pages[name].hosts}
+    left = {
+        name: page for name, page in pages.items() if name in ours or name == WARMUP or taken.isdisjoint(page.hosts)
+    }
+    _check_hosts(left.values())
+    return left
 
 
 def _check_hosts(pages: Iterable[PageSpec]) -> None:
