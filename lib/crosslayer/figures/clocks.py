@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import altair as alt
@@ -40,7 +41,12 @@ NOTEBOOK = "clocks"
 """That explains these figures."""
 
 _LOOKS = {**TRANSPORTS, "H3 1-RTT": Look(GREY, "square", CHAIN), "H3 0-RTT": EARLY_DATA}
-_FURTHER = (Look(RED, "triangle-down", LONG), Look(PURPLE, "cross", WIDE), Look(BROWN, "diamond", SOLID))
+_FURTHER = (
+    Look(RED, "triangle-down", LONG),
+    Look(PURPLE, "cross", WIDE),
+    Look(BROWN, "diamond", SOLID),
+    Look(GREY, "circle", LONG),
+)
 _MAIN = {"kind": "full handshake", "variant": "main"}
 """What an empty word means."""
 _COLUMNS = 2
@@ -214,7 +220,7 @@ def differences(frame: pl.DataFrame) -> AnyChart:
 def _look(frame: pl.DataFrame, *channels: Any) -> tuple[list[str], marks.Encodings]:
     """Series in the order of the looks, and how they are told apart."""
     found = set(frame["series"])
-    further = dict(zip(sorted(found - set(_LOOKS)), _FURTHER, strict=False))
+    further = dict(zip(sorted(found - set(_LOOKS)), cycle(_FURTHER), strict=False))
     looks = {name: look for name, look in (_LOOKS | further).items() if name in found}
     return list(looks), marks.by("series", looks, *channels, columns=len(looks))
 
