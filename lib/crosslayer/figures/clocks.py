@@ -199,7 +199,7 @@ def differences(frame: pl.DataFrame) -> AnyChart:
         *_interval_tips(),
         alt.Tooltip("agrees:N", title="agree within their intervals"),
     ]
-    x = alt.X("wall:Q", title="ms", axis=alt.Axis(tickCount=5))
+    x = alt.X("wall:Q", title="ms", axis=alt.Axis(tickCount=5), scale=alt.Scale(padding=6))
 
     def plot(base: alt.Chart, y: alt.Y) -> list[alt.Chart]:
         bars, dots = marks.intervals(base, x, y, tooltip, look, ends=("wall_low", "wall_high"))
@@ -220,7 +220,9 @@ def differences(frame: pl.DataFrame) -> AnyChart:
 def _look(frame: pl.DataFrame, *channels: Any) -> tuple[list[str], marks.Encodings]:
     """Series in the order of the looks, and how they are told apart."""
     found = set(frame["series"])
-    further = dict(zip(sorted(found - set(_LOOKS)), cycle(_FURTHER), strict=False))
+    taken = {(look.color, look.shape) for name, look in _LOOKS.items() if name in found}
+    free = [look for look in _FURTHER if (look.color, look.shape) not in taken]
+    further = dict(zip(sorted(found - set(_LOOKS)), cycle(free), strict=False))
     looks = {name: look for name, look in (_LOOKS | further).items() if name in found}
     return list(looks), marks.by("series", looks, *channels, columns=len(looks))
 
