@@ -341,8 +341,8 @@ def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdict
     page = report.write_index(dataset, folder).read_text()
     said = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
     assert said.count("<li>") == 3
-    assert "1.5 % [1.25, 1.75] longer over DoH" in said
-    assert "gives back 1.5 % [1.25, 1.75] of each load" in said
+    assert "1.50 % [1.25, 1.75] longer over DoH" in said
+    assert "gives back 1.50 % [1.25, 1.75] of each load" in said
     measured = numbered.filter(pl.col("verdict") != "not measured")
     assert f"of the {measured.height} published results that were measured again" in said
     assert "In brackets: 95 % intervals, 7 rounds of each link and page resampled" in said
@@ -358,6 +358,11 @@ def test_a_clause_without_its_numbers_is_left_out(dataset: Dataset, verdicts: pl
     assert second.endswith("is left.")
     (certainty,) = answer.answer(dataset, verdicts.with_columns(low=None, high=None))
     assert certainty.startswith("In brackets")
+
+
+def test_numbers_of_the_answer_have_three_digits_each(dataset: Dataset, verdicts: pl.DataFrame) -> None:
+    known = with_numbers(verdicts).with_columns(ours=pl.lit(21.0), low=pl.lit(1.1), high=pl.lit(100.0))
+    assert "takes 21.0 % [1.10, 100] longer over DoQ" in answer.answer(dataset, known)[0]
 
 
 def test_the_answer_of_a_question_is_that_of_its_figures(dataset: Dataset, verdicts: pl.DataFrame) -> None:

@@ -26,6 +26,7 @@ from crosslayer.figures.style import (
     LONG,
     PURPLE,
     RED,
+    SKY,
     SOLID,
     TEXT_WIDTH,
     TRANSPORTS,
@@ -45,6 +46,7 @@ _FURTHER = (
     Look(RED, "triangle-down", LONG),
     Look(PURPLE, "cross", WIDE),
     Look(BROWN, "diamond", SOLID),
+    Look(SKY, "square", SOLID),
     Look(GREY, "circle", LONG),
 )
 _MAIN = {"kind": "full handshake", "variant": "main"}
@@ -199,7 +201,7 @@ def differences(frame: pl.DataFrame) -> AnyChart:
         *_interval_tips(),
         alt.Tooltip("agrees:N", title="agree within their intervals"),
     ]
-    x = alt.X("wall:Q", title="ms", axis=alt.Axis(tickCount=5), scale=alt.Scale(padding=6))
+    x = alt.X("wall:Q", title="ms", axis=alt.Axis(tickCount=5, labelSeparation=4), scale=alt.Scale(padding=6))
 
     def plot(base: alt.Chart, y: alt.Y) -> list[alt.Chart]:
         bars, dots = marks.intervals(base, x, y, tooltip, look, ends=("wall_low", "wall_high"))

@@ -46,7 +46,7 @@ def _sentence(template: str, numbers: Mapping[str, Mapping[str, Any]]) -> str:
 
     def said(claim: re.Match[str]) -> str:
         row = numbers[claim[1]]
-        value, low, high = (f"{row[name]:.3g}" for name in ("ours", "low", "high"))
+        value, low, high = (f"{row[name]:#.3g}".rstrip(".") for name in ("ours", "low", "high"))
         return f"{value} {row['unit']} [{low}, {high}]"
 
     known = {claim for claim, row in numbers.items() if row["low"] is not None}
