@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests import sleeping
 
 from crosslayer.campaign import cluster, run, task
-from crosslayer.campaign.cluster import batches, measured_on
+from crosslayer.campaign.cluster import batches, ending_together, measured_on
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.rounds import Job
@@ -65,6 +65,15 @@ def test_batches_are_rounds_of_one_cell_in_the_order_of_their_first() -> None:
         [(4, one)],
         [(4, other)],
     ]
+
+
+@pytest.mark.parametrize(("cells", "testbeds", "sizes"), [(3, 2, [8, 8, 4, 4]), (2, 2, [8, 8]), (1, 3, [3, 3, 2])])
+def test_no_testbed_waits_long_for_the_last_batch(cells: int, testbeds: int, sizes: list[int]) -> None:
+    todo = [(number, Cell("fiber", f"page-{cell}")) for number in range(8) for cell in range(cells)]
+    work = list(batches(todo, 8))
+    spread = ending_together(work, testbeds)
+    assert [len(batch) for batch in spread] == sizes
+    assert [entry for batch in spread for entry in batch] == [entry for batch in work for entry in batch]
 
 
 def test_every_round_is_there_once_with_its_host(lent: Any, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def connected(
     kind
         `local`, `ssh` or `slurm`.
     workers
-        How many: processes here, jobs of SLURM, testbeds on each machine by SSH; None for one, by the virtual clock
+        How many: threads here, jobs of SLURM, testbeds on each machine by SSH; None for one, by the virtual clock
         here one for each core.
     hosts
         Machines for `ssh`, separated by commas.
@@ -145,7 +145,10 @@ def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> An
     cores = len(os.sched_getaffinity(0))
     if kind == "local":
         number = (workers or cores) if clock == "virtual" else 1
-        return distributed.LocalCluster(n_workers=number, threads_per_worker=1, resources={RESOURCE: 1})
+        # Threads of this process: what measures are processes in any case, and Python would start once more for each.
+        return distributed.LocalCluster(
+            n_workers=number, threads_per_worker=1, processes=False, resources={RESOURCE: 1}
+        )
     number = workers or 1
     if kind == "ssh":
         if not hosts:
@@ -177,6 +180,13 @@ def batches(todo: Batch, size: int) -> Iterator[Batch]:
     yield from open_.values()
 
 
+def ending_together(work: list[Batch], testbeds: int) -> list[Batch]:
+    """The same rounds; of batches that do not go round among the testbeds each gets a part."""
+    whole = len(work) - len(work) % testbeds
+    left = [entry for batch in work[whole:] for entry in batch]
+    return work[:whole] + list(batches(left, max(1, -(-len(left) // testbeds))))
+
+
 class _Campaign:
     """What the one who started it keeps: which batches are away, who was left out."""
 
@@ -194,7 +204,7 @@ class _Campaign:
         testbeds = self._prepare()
         job = self._request.job
         size = size or min(MOST_ROUNDS, max(1, -(-len(job.todo) // testbeds)))
-        self._todo.extend(batches(job.todo, size))
+        self._todo.extend(ending_together(list(batches(job.todo, size)), testbeds))
         self._say(
             f"Measuring on a cluster of {testbeds} testbeds: {len(self._todo)} tasks of up to {size} rounds of a cell. "
             f"Dashboard: {self._client.dashboard_link}"

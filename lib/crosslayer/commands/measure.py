@@ -67,7 +67,7 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 @click.option(
     "--cluster",
     type=click.Choice(["local", "ssh", "slurm"]),
-    help="Measure on a Dask cluster made for this campaign: of processes here, over SSH, of SLURM jobs.",
+    help="Measure on a Dask cluster made for this campaign: on this machine, over SSH, of SLURM jobs.",
 )
 @click.option("--hosts", help="For --cluster ssh: machines separated by commas; the first has the scheduler too.")
 @click.option(
