@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,6 +19,14 @@ from crosslayer.campaign.store import FILE_NAME, Store
 from tests import sleeping
 
 ROOT = Path(__file__).parents[1]
+
+
+def free_port(host: str) -> int:
+    """A port that no system gives away by itself: it stays free while the scheduler that had it is dead."""
+    for port in random.sample(range(20_000, 30_000), 100):
+        with contextlib.suppress(OSError), socket.create_server((host, port)):
+            return port
+    raise OSError("a hundred ports are in use")
 
 
 class Cluster:
@@ -40,8 +49,7 @@ class Cluster:
     ) -> None:
         self.folder, self._rounds, self._batch = folder, rounds, batch
         self._environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "lib"), str(ROOT)])} | environment
-        with socket.create_server((host, 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = free_port(host)
         self._host, self.address = host, f"tcp://{host}:{self._port}"
         self.dataset = folder / "dataset"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
