@@ -179,8 +179,7 @@ class Quantile:
         if weights is not None and 0 < self.q < 1:
             draws = None if sparse else sample.quantiles(self.q, weights)
         elif weights is not None:
-            outermost, second = (0, 1) if self.q == 0 else (-1, -2)
-            ends = beyond(float(sample.values[outermost]), float(sample.values[second]))
+            ends = beyond(*sample.at(*((0, 1) if self.q == 0 else (sample.size - 1, sample.size - 2))))
         return Estimate(value, sample.size, sample.rounds, draws, ends, sparse)
 
 
@@ -193,7 +192,8 @@ class Moment:
 
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""
-        found = metrics.estimate(sample.values, sample.clusters, self.name, weights)
+        order = np.argsort(sample.values)  # sums of floating-point numbers depend on their order
+        found = metrics.estimate(sample.values[order], sample.clusters[order], self.name, weights)
         return replace(found, rounds=sample.rounds)
 
 

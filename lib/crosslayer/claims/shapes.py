@@ -50,7 +50,7 @@ def first_mode_percent(sample: Sample, weights: Counts | None = None) -> Estimat
 
 def share_within(part: Sample, whole: Sample, low: float, high: float) -> float:
     """Percentage of the part's observations that lie between two quantiles of the whole."""
-    first, last = np.quantile(whole.values, [low, high])
+    first, last = whole.quantile(low), whole.quantile(high)
     return float(np.mean((part.values >= first) & (part.values <= last)) * 100)
 
 

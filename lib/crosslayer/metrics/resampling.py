@@ -11,16 +11,13 @@ same interval.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 MIN_ROUNDS = 6
@@ -42,10 +39,10 @@ width is then known to 1.6 %, better than from the resamples, and no campaign is
 _CELLS_IN_MEMORY = 4_000_000
 _CELLS_KEPT = MOST_BLOCKS * RESAMPLES
 _CELLS_IN_CACHE = 64_000
-_SORTED_BY_ALL_CORES = 100_000
-"""Observations from which on polars sorts them, which takes half as long; numpy uses one core."""
-
-_THREADS = ThreadPoolExecutor(os.cpu_count())
+_OF_PILOT = 65_536
+"""Observations that tell about where a quantile of a larger sample is."""
+_PARTS = 32
+"""In which those around a quantile are counted before one part is looked through."""
 
 Reals = NDArray[np.float64]
 Counts = NDArray[np.int32]
@@ -122,22 +119,27 @@ def reach(rounds: int, level: float = LEVEL) -> float:
 
 
 class Sample:
-    """Observations of one condition, sorted once, so that each resample is a cumulative sum and no sorting.
+    """Observations of one condition. What a resample has of them is counted: only those near a quantile are sorted.
 
     `clusters` is the number of the round each of them belongs to, `blocks` the number of what each round is drawn with.
     """
 
     def __init__(self, values: Reals, clusters: Clusters, blocks: Clusters | None = None) -> None:
-        large = len(values) >= _SORTED_BY_ALL_CORES
-        order = pl.Series(values).arg_sort().to_numpy() if large else np.argsort(values)
-        self.values: Reals = values[order]
-        self.clusters: Clusters = (clusters if blocks is None else blocks[clusters])[order]
+        self.values = values
+        self.clusters: Clusters = clusters if blocks is None else blocks[clusters]
         self.size = len(values)
         self.rounds = int(np.count_nonzero(np.bincount(clusters)))
 
+    def at(self, *ranks: int) -> list[float]:
+        """The observations of these ranks, from 0 for the least."""
+        below, near = self._near(min(ranks), max(ranks))
+        start = np.count_nonzero(below)
+        return [float(self.values[near[rank - start]]) for rank in ranks]
+
     def quantile(self, q: float) -> float:
         """Quantile of the observations, interpolated linearly."""
-        return float(np.quantile(self.values, q))
+        place = q * (self.size - 1)
+        return float(np.quantile(self.at(math.floor(place), math.ceil(place)), place % 1))
 
     def quantiles(self, q: float, weights: Counts) -> Reals:
         """The quantile in each resample, shape (resamples,); NaN where one has none of this sample's rounds.
@@ -146,46 +148,74 @@ class Sample:
         Ranks are unbiased in the median whatever the distribution (Hyndman and Fan 1996, definition 8): with those of
         `quantile` an interval of P10 lies too far inside.
         """
-        of_round = self._per_round(self.size, weights)
-        # Ranks of a resample's quantile scatter by this much (1 sigma), so in a large sample it is enough to look
-        # around it; should one lie outside, all of it is looked at.
-        spread = np.sqrt(np.square(self._per_round(int(self.size * q), weights) - q * of_round).sum())
-        first, last = (int(np.clip(self.size * q + side * (5 * spread + 2), 0, self.size)) for side in (-1, 1))
-        equal = bool((of_round == of_round[0]).all())  # then every resample has as many observations as there are
-        total = np.full(len(weights), self.size) if equal else weights @ of_round
-        # Few enough resamples at a time that what is made of them stays in the processor's cache.
-        rows = max(1, _CELLS_IN_CACHE // (last - first))
+        drawings = weights.astype(np.float64)  # exact too, and ten times as fast to multiply as integers
+        place = self.size * q
+        # Ranks of a resample's quantile scatter by so much (1 sigma) where rounds are alike; else it is looked further.
+        reach = 5 * math.sqrt(place * (1 - q)) + 2
+        while True:
+            first, last = max(0, int(place - reach)), min(self.size - 1, int(place + reach))
+            found, sure = self._search(q, drawings, first, last)
+            if sure:
+                return found
+            reach *= 4
 
-        below = self._per_round(first, weights)
-
-        def block(start: int) -> Reals:
-            of_block, totals = weights[start : start + rows], total[start : start + rows]
-            found, sure = self._search(q, of_block, totals, of_block @ below, first, last)
-            return found if sure else self._search(q, of_block, totals, 0, 0, self.size)[0]
-
-        starts = range(0, len(weights), rows)
-        # numpy lets other threads run meanwhile; the parts are put together in their order.
-        return np.concatenate(list(_THREADS.map(block, starts) if len(starts) > 4 else map(block, starts)))
-
-    def _per_round(self, end: int, weights: Counts) -> Counts:
-        """How many of the first observations, up to rank `end`, each round has."""
-        return np.bincount(self.clusters[:end], minlength=weights.shape[1]).astype(np.int32)
-
-    def _search(
-        self, q: float, weights: Counts, total: Counts, before: Counts | int, first: int, last: int
-    ) -> tuple[Reals, bool]:
+    def _search(self, q: float, weights: Reals, first: int, last: int) -> tuple[Reals, bool]:
         """Quantiles looked for among the observations from rank `first` to `last`, and whether all were there."""
-        cumulated = weights[:, self.clusters[first:last]].cumsum(axis=1, dtype=np.int32)
+        rounds = weights.shape[1]
+        below, near = self._near(first, last)
+        cut = first - np.count_nonzero(below)
+        runs = np.add.reduceat(below, self._runs, dtype=np.int64)
+        before = np.bincount(self.clusters[self._runs], runs, rounds)
+        before += np.bincount(self.clusters[near[:cut]], minlength=rounds)
+        near = near[cut : cut + last + 1 - first]
+        values, clusters = self.values[near], self.clusters[near].astype(np.intp)
+        # They are in parts, so that each resample has only one of them to be looked through.
+        length = -(-len(near) // _PARTS)
+        counts = np.bincount(clusters * _PARTS + np.arange(len(near)) // length, minlength=rounds * _PARTS)
+        ends = np.column_stack([before, counts.reshape(rounds, _PARTS)]).cumsum(axis=1)
+        drawn = weights @ np.column_stack([ends, np.bincount(self.clusters, minlength=rounds)])
+        ends, total = drawn[:, :-1], drawn[:, -1]
         place = np.clip((total + 1 / 3) * q - 2 / 3, 0, np.maximum(total - 1, 0))
-        low_rank = np.floor(place) + 1 - before
-        high_rank = np.ceil(place) + 1 - before
         some = total > 0
-        sure = bool(np.all(~some | ((low_rank > 0) & (high_rank <= cumulated[:, -1]))))
-        low, high = (
-            self.values[first + np.argmax(cumulated >= rank.astype(np.int32)[:, None], axis=1)]
-            for rank in (low_rank, high_rank)
-        )
-        return np.where(some, low + (place - np.floor(place)) * (high - low), np.nan), sure
+        sure = bool(np.all(~some | ((np.floor(place) + 1 > ends[:, 0]) & (np.ceil(place) + 1 <= ends[:, -1]))))
+        if not sure:
+            return place, False
+        each = np.arange(len(weights))
+
+        def at(rank: Reals) -> Reals:
+            part = np.minimum((ends[:, 1:] < rank[:, None]).sum(axis=1), _PARTS - 1)
+            places = np.minimum(part[:, None] * length + np.arange(length), len(near) - 1)
+            reached = weights[each[:, None], clusters[places]].cumsum(axis=1) >= (rank - ends[each, part])[:, None]
+            found: Reals = values[places[each, np.argmax(reached, axis=1)]]
+            return found
+
+        low, high = at(np.floor(place) + 1), at(np.ceil(place) + 1)
+        return np.where(some, low + (place - np.floor(place)) * (high - low), np.nan), True
+
+    def _near(self, first: int, last: int) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+        """Which observations are below, and where those are from there to rank `last` at least, in ascending order."""
+        size = len(self._pilot)
+        share, unsure = size / self.size, 0.0 if size == self.size else 2.5 * math.sqrt(size)  # 5 sigma at the most
+        low, high = math.floor(first * share - unsure), math.ceil(last * share + unsure)
+        least = self._pilot[low] if low >= 0 else -math.inf
+        greatest = self._pilot[high] if high < size else math.inf
+        below = self.values < least
+        near = np.flatnonzero((self.values >= least) & (self.values <= greatest))
+        if not np.count_nonzero(below) <= first <= last < np.count_nonzero(below) + len(near):
+            below, near = np.zeros_like(below), np.arange(self.size)
+        return below, near[np.argsort(self.values[near])]
+
+    @cached_property
+    def _pilot(self) -> Reals:
+        """So many of the observations, ascending, that they tell about where all are."""
+        if self.size <= _OF_PILOT:
+            return np.sort(self.values)
+        return np.sort(self.values[np.random.default_rng(0).integers(0, self.size, _OF_PILOT)])
+
+    @cached_property
+    def _runs(self) -> NDArray[np.intp]:
+        """Where the round changes from one observation to the next."""
+        return np.append(0, np.flatnonzero(self.clusters[1:] != self.clusters[:-1]) + 1)
 
 
 @dataclass(frozen=True, slots=True)
