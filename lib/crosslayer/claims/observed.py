@@ -6,33 +6,24 @@ check has to think of it.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import tempfile
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from crosslayer import metrics
-from crosslayer.metrics.resampling import MIN_ROUNDS, Counts, Estimate, Rounds, Sample
+from crosslayer.metrics.resampling import MIN_ROUNDS, Counts, Estimate, Sample
 
 FEWEST_ROUNDS = 3
 """Fewer rounds give no number at all: a median of one or two observations says nothing about a distribution."""
 
-_IN_MEMORY = 256 << 20
-"""Bytes of observations; more of them lie in a file without a name."""
 _KEPT_IN_MEMORY = 40_000_000
 """Observations of the samples that are kept, since the next check may ask for the same."""
 
 _SAME_RTT = 0.01
 _EQUAL_SHARES = 0.8
 
-_Observations = tuple[NDArray[np.float64], NDArray[np.intp]]
 Statistic = Callable[[Sample, Counts | None], Estimate]
 """Of a sample, with the rounds drawn in each resample; hashable, since estimates are kept by it."""
 
@@ -55,23 +46,14 @@ class Series:
     """As multiples of the link's nominal RTT instead of the unit of the rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where in the file an array lies."""
-
-    start: int
-    kind: np.dtype[Any]
-    length: int
-
-
 class Observed:
     """Observations of a campaign, by series and cell.
 
     Parameters
     ----------
     rows
-        Every observation that counts: campaign, round, host, link, page, series (text), value (in the unit of its
-        series). In parts, only one of them is in memory at a time.
+        Every observation that counts, by cells, or as rows: campaign, round, host, link, page, series (text), value
+        (in the unit of its series). In parts, only one of them is in memory at a time.
     rtts_ms
         Nominal RTT of each link, ms, ascending.
     links
@@ -84,7 +66,7 @@ class Observed:
 
     def __init__(
         self,
-        rows: metrics.Frames,
+        rows: metrics.Frames | metrics.Cells,
         *,
         rtts_ms: Mapping[str, float],
         links: Sequence[str] | None = None,
@@ -93,54 +75,14 @@ class Observed:
     ) -> None:
         self.tables = tables or {}
         self._rtts_ms, self._published_rtts_ms = rtts_ms, published_rtts_ms or {}
-        self._cells: dict[tuple[str, str, str], tuple[_Place, ...]] = {}
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - open as long as checks may ask
-        weakref.finalize(self, self._file.close)
-        self._rounds = self._read([rows] if isinstance(rows, pl.LazyFrame) else rows)
-        self.rounds = self._rounds.count
-        drawings = list(self._rounds.drawn())
+        self._cells = rows if isinstance(rows, metrics.Cells) else metrics.Cells.of(rows)
+        self.rounds = self._cells.rounds.count
+        drawings = list(self._cells.rounds.drawn())
         self.weights: Counts | None = np.concatenate(drawings) if drawings else None
-        self._with_rows = {link for _, link, _ in self._cells}
+        self._with_rows = {link for _, link, _ in self._cells.cells}
         self._links = tuple(links or (link for link in rtts_ms if link in self._with_rows))
         self._samples: dict[Series, Sample] = {}
         self._estimates: dict[tuple[Series, Statistic], Estimate] = {}
-
-    def _read(self, parts: Sequence[pl.LazyFrame]) -> Rounds:
-        """Write every cell's values and rounds; the number of a round is known when all have been read."""
-        known = pl.DataFrame(schema={"campaign": pl.Categorical, "round": pl.Int32, "host": pl.Categorical})
-        written: dict[bytes, _Place] = {}  # most series have the same rounds in the same order
-        names = ["series", "link", "page"]
-        for part in parts:
-            for key, cell in metrics.gathered(part, names, ["value", *metrics.CLUSTER]):
-                rounds = cell.select(metrics.CLUSTER)
-                told = [rounds[name].to_physical().to_numpy().tobytes() for name in metrics.CLUSTER]
-                digest = hashlib.blake2b(b"".join(told)).digest()
-                if digest not in written:
-                    fresh = rounds.unique().join(known, on=metrics.CLUSTER, how="anti")
-                    known = pl.concat([known, fresh])
-                    numbered = rounds.join(known.with_row_index("number"), on=metrics.CLUSTER, maintain_order="left")
-                    written[digest] = self._write(numbered["number"].to_numpy().astype(np.int32))
-                series, link, page = key
-                self._cells[series, link, page] = self._write(cell["value"].to_numpy()), written[digest]
-        return metrics.rounds_of(known)
-
-    def _write(self, array: NDArray[Any]) -> _Place:
-        place = _Place(self._file.seek(0, io.SEEK_END), array.dtype, len(array))
-        self._file.write(array.tobytes())
-        return place
-
-    def _observations(self, cell: tuple[str, str, str]) -> _Observations:
-        """The values of a cell and their rounds, in the order of rounds."""
-        values, places = (self._written(place) for place in self._cells[cell])
-        rounds = self._rounds.numbers[places]
-        if np.all(rounds[1:] >= rounds[:-1]):
-            return values, rounds
-        order = np.argsort(rounds, kind="stable")
-        return values[order], rounds[order]
-
-    def _written(self, place: _Place) -> NDArray[Any]:
-        self._file.seek(place.start)
-        return np.frombuffer(self._file.read(place.length * place.kind.itemsize), place.kind)
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -162,7 +104,7 @@ class Observed:
 
     def pages(self, series: str, link: str) -> tuple[str, ...]:
         """Pages with observations of a series on a link."""
-        return tuple(sorted(page for name, where, page in self._cells if (name, where) == (series, link)))
+        return self._cells.pages(series, link)
 
     def sample(self, series: Series) -> Sample:
         """The observations of a series."""
@@ -202,24 +144,16 @@ class Observed:
             sizes.append(sum(len(part[0]) for part in parts))
         if min(sizes) < _EQUAL_SHARES * max(sizes):
             raise NotMeasured("the links have unequal numbers of observations, pooling them would weigh them unequally")
-        sample = Sample(np.concatenate(values), np.concatenate(clusters), self._rounds.blocks)
+        sample = Sample(np.concatenate(values), np.concatenate(clusters), self._cells.rounds.blocks)
         self.enough(sample.rounds)
         return sample
 
-    def _cell(self, factors: dict[str, float], link: str, page: str) -> _Observations:
+    def _cell(self, factors: dict[str, float], link: str, page: str) -> metrics.Numbers:
         """The sum of the terms in every round of a cell that has all of them."""
         for name in factors:
-            if (name, link, page) not in self._cells:
+            if (name, link, page) not in self._cells.cells:
                 raise NotMeasured(f"no {name} on {link}, {page}")
-        of_series = [self._observations((name, link, page)) for name in factors]
-        if len(of_series) == 1 and factors[name] == 1:
-            return of_series[0]
-        common = of_series[0][1]
-        for _, clusters in of_series[1:]:
-            common = np.intersect1d(common, clusters, assume_unique=True)
-        if not len(common):
+        found = self._cells.total(factors, link, page)
+        if not len(found.values):
             raise NotMeasured(f"no round on {link}, {page} has all of {', '.join(factors)}")
-        total = np.zeros(len(common))
-        for factor, (values, clusters) in zip(factors.values(), of_series, strict=True):
-            total += factor * values[np.searchsorted(clusters, common)]
-        return total, common
+        return found

@@ -1,15 +1,18 @@
-"""From observations to numbers: frames in, frames out. No clock, no network and no file here.
+"""From observations to numbers: frames in, frames out. No clock, no network, no file but one without a name here.
 
-`observations` says which rows count, `combine` joins DNS exchanges and page loads to PLTs, `distributions`
-has CDF curves and quantiles, `gathering` groups out of frames of any size, `intervals` medians with their uncertainty,
-`lines` what grows along a line, `paced` means and variances of paced queries, `self_check` loads that should be equal,
-`hosts` the machines beside each other, `resampling` the bootstrap behind them all, `links` the emulated link itself.
+`observations` says which rows count, `combine` joins DNS exchanges and page loads to PLTs, `distributions` has CDF
+curves and quantiles, `gathering` groups out of frames of any size, `cells` all observations of a campaign, read once,
+`intervals` medians with their uncertainty, `lines` what grows along a line, `paced` means and variances of paced
+queries, `self_check` loads that should be equal, `hosts` the machines beside each other, `resampling` the bootstrap
+behind them all, `links` the emulated link itself.
 Everything that need not be resampled is lazy, so that a campaign of any size streams.
 """
 
+from crosslayer.metrics.cells import Cells, Numbers, Part
 from crosslayer.metrics.combinations import (
     BASELINE,
     COMBINATIONS,
+    SHOWN,
     combination,
     combine,
     exclusions,
@@ -46,8 +49,12 @@ __all__ = [
     "MIN_ROUNDS",
     "ROUND",
     "SELF_CHECKS",
+    "SHOWN",
+    "Cells",
     "Estimate",
     "Frames",
+    "Numbers",
+    "Part",
     "Rounds",
     "Sample",
     "combination",

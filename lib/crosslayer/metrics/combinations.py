@@ -10,7 +10,8 @@ from crosslayer.metrics.observations import CELL, ROUND
 BASELINE = "DoUDP + H3 1-RTT"
 """What TNSM24 measures every increase against."""
 
-_SHOWN = (("DoUDP", "1-rtt"), ("DoQ", "0-rtt"), ("DoQ", "1-rtt"), ("DoH", "1-rtt"))
+SHOWN = (("DoUDP", "1-rtt"), ("DoQ", "0-rtt"), ("DoQ", "1-rtt"), ("DoH", "1-rtt"))
+"""DNS protocol and HTTP/3 handshake of each pair that TNSM24 shows, the baseline first."""
 
 
 def combination(protocol: str, h3: str) -> str:
@@ -18,13 +19,13 @@ def combination(protocol: str, h3: str) -> str:
     return f"{protocol} + H3 {h3.upper()}"
 
 
-COMBINATIONS = tuple(combination(*pair) for pair in _SHOWN)
+COMBINATIONS = tuple(combination(*pair) for pair in SHOWN)
 """The combinations TNSM24 shows, the baseline first; coalescing is emulated by DoQ + H3 0-RTT."""
 
 # Null for a pair that TNSM24 does not show.
-_AS_SHOWN = pl.coalesce(
+_ASSHOWN = pl.coalesce(
     pl.when(pl.col("protocol") == protocol, pl.col("h3") == h3).then(pl.lit(combination(protocol, h3)))
-    for protocol, h3 in _SHOWN
+    for protocol, h3 in SHOWN
 )
 
 _NAME = pl.format("{} + H3 {}", pl.col("protocol"), pl.col("h3").str.to_uppercase()).alias("combination")
@@ -44,7 +45,7 @@ def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
     return (
         exchanges.select(*ROUND, "protocol", exchange_ms="total_ms")
         .join(page_loads.select(*ROUND, "h3", browser_plt_ms="plt_ms"), on=ROUND)
-        .with_columns(combination=_AS_SHOWN)
+        .with_columns(combination=_ASSHOWN)
         .filter(pl.col("combination").is_not_null())
         .select(
             *ROUND,

@@ -46,6 +46,7 @@ from crosslayer.claims.shapes import first_mode_percent, modes, share_within, st
 from crosslayer.metrics import BASELINE, COMBINATIONS
 from crosslayer.metrics.resampling import Estimate, derived
 from crosslayer.studies.coalescing import LINKS, PAGES
+from crosslayer.studies.coalescing.metrics import observations
 
 RTT_MS = {"fiber": 14.8, "cable": 25.2, "dsl": 42.4, "4g": 91.9, "4g-medium": 104.5}
 """RTTs of TNSM24 Table II."""
@@ -62,49 +63,14 @@ def observed(
     dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame, link_checks: pl.LazyFrame
 ) -> Observed:
     """Durations of exchanges by protocol and part, TCP RTTs, times of loads, and PLTs by combination, in ms."""
-    of_paper = pl.col("link").is_in(LINKS) & pl.col("page").is_in(PAGES)
-    exchanges, loads = (
-        table.filter(of_paper) for table in (metrics.exchanges(dns_exchanges), metrics.page_loads(page_loads))
-    )
-    parts = {"exchange": "total_ms", "handshake": "handshake_ms", "query": "query_ms"}
-    of_loads = {
-        "connect": "connect_duration_ms",
-        "PLT": "plt_ms",
-        "request start": "request_start_ms",
-        "response end": "response_end_ms",
-        "DOM interactive": "dom_interactive_ms",
-    }
-    h3 = pl.col("h3").str.to_uppercase()
-    rows = [
-        *(_rows(exchanges, pl.format(f"{{}} {name}", "protocol"), column) for name, column in parts.items()),
-        _rows(metrics.tcp_rtts(tcp_rtts).filter(of_paper), pl.lit("TCP RTT"), "rtt_ms"),
-        *(_rows(loads, pl.format(f"H3 {{}} {name}", h3), column) for name, column in of_loads.items()),
-        _rows(
-            loads.filter(pl.col("netlog_handshake_ms").is_not_null()).with_columns(
-                beyond_ms=pl.col("connect_duration_ms") - pl.col("netlog_handshake_ms")
-            ),
-            pl.format("H3 {} connect beyond the netlog's", h3),
-            "beyond_ms",
-        ),
-    ]
-    combinations = [
-        metrics.combine(*(frame.filter(pl.col("link") == link, pl.col("page") == page) for frame in (exchanges, loads)))
-        for link, page in product(LINKS, PAGES)
-    ]
+    of_paper = (pl.col("link").eq(link) & pl.col("page").is_in(PAGES) for link in LINKS)
     return Observed(
-        [
-            *(part.filter(pl.col("link") == link) for part in rows for link in LINKS),
-            *(_rows(part, pl.col("combination"), "plt_ms") for part in combinations),
-        ],
+        observations(dns_exchanges, tcp_rtts, page_loads, of_paper),
         rtts_ms=dict(metrics.nominal_rtts(link_checks).collect().iter_rows()),
         links=LINKS,
         published_rtts_ms=RTT_MS,
         tables={"dns_exchanges": dns_exchanges, "tcp_rtts": tcp_rtts, "page_loads": page_loads},
     )
-
-
-def _rows(frame: pl.LazyFrame, series: pl.Expr, column: str) -> pl.LazyFrame:
-    return frame.select(*metrics.ROUND, series=series, value=column)
 
 
 def connect(h3: str) -> Of:

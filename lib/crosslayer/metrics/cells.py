@@ -1,0 +1,172 @@
+"""Observations of a campaign by series, link and page, read once: what many statistics are asked of, at any size.
+
+Of each series and cell there are its numbers and the round each is of, nothing else; many of them lie in a file without
+a name. Whoever pools cells, or takes differences within a round, computes with arrays and joins nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from crosslayer.metrics.gathering import Frames, gathered
+from crosslayer.metrics.intervals import rounds_of
+from crosslayer.metrics.observations import CLUSTER
+from crosslayer.metrics.resampling import Clusters, Reals, Rounds
+
+_IN_MEMORY = 256 << 20
+"""Bytes of observations; more of them lie in a file without a name."""
+
+Cell = tuple[str, str, str]
+"""Series, link and page."""
+
+
+class Numbers(NamedTuple):
+    """Observations, and the number of the round each is of."""
+
+    values: Reals
+    rounds: Clusters
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a table, and which series they are of."""
+
+    rows: pl.LazyFrame
+    """Columns campaign, round, host, link, page, the one of the condition, and those of the values."""
+    condition: str = "series"
+    series: Mapping[str, str] = field(default_factory=lambda: {"{}": "value"})
+    """Column of each series; `{}` in its name stands for the word of the condition."""
+    spelled: Callable[[str], str] = str
+    """How the word is spelled there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the file an array lies."""
+
+    start: int
+    kind: np.dtype[Any]
+    length: int
+
+
+class Cells:
+    """Observations by series, link and page.
+
+    Parameters
+    ----------
+    parts
+        What to read. Only one of them is in memory at a time.
+    sums
+        Series that are sums of others within each round, by their names.
+    """
+
+    def __init__(self, parts: Iterable[Part], *, sums: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - open as long as something may be asked
+        weakref.finalize(self, self._file.close)
+        self._places: dict[Cell, tuple[_Place, _Place]] = {}
+        self._known = pl.DataFrame(schema={"campaign": pl.Categorical, "round": pl.Int32, "host": pl.Categorical})
+        self._written: dict[bytes, _Place] = {}  # most series have the same rounds in the same order
+        for part in parts:
+            self._read(part)
+        self.rounds: Rounds = rounds_of(self._known)
+        """Every round that there is, in the order of its number."""
+        self._sums = sums or {}
+        cells = {(link, page) for _, link, page in self._places}
+        of_sums = ((name, *cell) for name in self._sums for cell in cells)
+        self.cells = frozenset((*self._places, *(cell for cell in of_sums if self._has(cell))))
+        """Those that have observations."""
+
+    @classmethod
+    def of(cls, frames: Frames) -> Cells:
+        """From rows with the columns series and value."""
+        return cls(Part(frame) for frame in ([frames] if isinstance(frames, pl.LazyFrame) else frames))
+
+    def pages(self, series: str, link: str) -> tuple[str, ...]:
+        """Pages with observations of a series on a link; queries outside page cells are of none."""
+        found = [page for name, where, page in self.cells if (name, where) == (series, link)]
+        return tuple(sorted(found, key=lambda page: (page is not None, page)))
+
+    def numbers(self, cell: Cell) -> Numbers:
+        """The observations of a cell, in the order of rounds."""
+        series, link, page = cell
+        if series in self._sums:
+            return self.total(dict.fromkeys(self._sums[series], 1.0), link, page)
+        values, places = (self._array(place) for place in self._places[cell])
+        rounds = self.rounds.numbers[places]
+        if np.all(rounds[1:] >= rounds[:-1]):
+            return Numbers(values, rounds)
+        order = np.argsort(rounds, kind="stable")
+        return Numbers(values[order], rounds[order])
+
+    def total(self, factors: Mapping[str, float], link: str, page: str) -> Numbers:
+        """The sum of series, each times its factor, in every round of a cell that has all of them once."""
+        terms = [self.numbers((series, link, page)) for series in factors]
+        rounds = terms[0].rounds
+        if all(np.array_equal(term.rounds, rounds) for term in terms):
+            values = [term.values for term in terms]
+        else:
+            times = np.zeros(self.rounds.count, np.int8)
+            for term in terms:
+                times[term.rounds] += 1
+            whole = times == len(terms)
+            rounds, values = np.flatnonzero(whole), [term.values[whole[term.rounds]] for term in terms]
+        return Numbers(sum(map(np.multiply, factors.values(), values), np.zeros(len(rounds))), rounds)
+
+    def rounds_of(self, numbers: Clusters) -> Rounds:
+        """The rounds that observations are of, from their numbers, and no other round."""
+        there = np.zeros(self.rounds.count, np.bool_)
+        there[numbers] = True
+        if there.all():
+            return replace(self.rounds, numbers=numbers)
+        hosts = self.rounds.hosts[self.rounds.blocks][there]
+        return Rounds.of((np.cumsum(there, dtype=np.int32) - 1)[numbers], np.unique(hosts, return_inverse=True)[1])
+
+    def _has(self, cell: Cell) -> bool:
+        """Whether a sum has a round with all of its terms."""
+        series, link, page = cell
+        terms = [(name, link, page) for name in self._sums[series]]
+        if not all(term in self._places for term in terms):
+            return False
+        return len({self._places[term][1] for term in terms}) == 1 or len(self.numbers(cell).values) > 0
+
+    def _read(self, part: Part) -> None:
+        by, columns = list(dict.fromkeys((part.condition, "link", "page"))), list(dict.fromkeys(part.series.values()))
+        for key, group in gathered(part.rows, by, [*CLUSTER, *columns]):
+            of = dict(zip(by, key, strict=True))
+            for name, column in part.series.items():
+                some = group.filter(pl.col(column).is_not_null()) if group[column].null_count() else group
+                if some.is_empty():
+                    continue
+                cell = (name.format(part.spelled(of[part.condition])), of["link"], of["page"])
+                self._places[cell] = self._write(some[column].to_numpy()), self._rounds_place(some)
+
+    def _rounds_place(self, group: pl.DataFrame) -> _Place:
+        """Where the rounds of a group are; what number each has is known when all have been read."""
+        rounds = group.select(CLUSTER)
+        told = [rounds[name].to_physical().to_numpy().tobytes() for name in CLUSTER]
+        digest = hashlib.blake2b(b"".join(told)).digest()
+        if digest not in self._written:
+            fresh = rounds.unique().join(self._known, on=CLUSTER, how="anti")
+            self._known = pl.concat([self._known, fresh])
+            numbered = rounds.join(self._known.with_row_index("number"), on=CLUSTER, maintain_order="left")
+            self._written[digest] = self._write(numbered["number"].to_numpy().astype(np.int32))
+        return self._written[digest]
+
+    def _write(self, array: NDArray[Any]) -> _Place:
+        place = _Place(self._file.seek(0, io.SEEK_END), array.dtype, len(array))
+        self._file.write(array.tobytes())
+        return place
+
+    def _array(self, place: _Place) -> NDArray[Any]:
+        self._file.seek(place.start)
+        return np.frombuffer(self._file.read(place.length * place.kind.itemsize), place.kind)

@@ -1,0 +1,53 @@
+"""The series of this study: what its figures draw and its claims are held against, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from crosslayer import metrics
+
+TRANSPORTS = ("DoUDP", "DoQ", "DoH")
+SHOWN = {
+    metrics.combination(protocol, h3): (f"{protocol} exchange", f"H3 {h3.upper()} PLT")
+    for protocol, h3 in metrics.SHOWN
+}
+"""The PLT of a combination is that of the exchange and of the load of the same round."""
+
+_OF_EXCHANGES = {"{} exchange": "total_ms", "{} handshake": "handshake_ms", "{} query": "query_ms"}
+_OF_LOADS = {
+    "H3 {} connect": "connect_duration_ms",
+    "H3 {} PLT": "plt_ms",
+    "H3 {} request start": "request_start_ms",
+    "H3 {} handshake done": "connect_ms",
+    "H3 {} response start": "response_start_ms",
+    "H3 {} response end": "response_end_ms",
+    "H3 {} DOM interactive": "dom_interactive_ms",
+    "H3 {} connect beyond the netlog's": "beyond_ms",
+}
+
+
+def observations(
+    dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame, chosen: Iterable[pl.Expr]
+) -> metrics.Cells:
+    """Durations of exchanges by protocol and part, TCP RTTs, times of loads, and PLTs by combination, in ms.
+
+    Parameters
+    ----------
+    chosen
+        Which rows, one condition after the other: only what one of them chooses is in memory at a time.
+    """
+    exchanges, connects = metrics.exchanges(dns_exchanges), metrics.tcp_rtts(tcp_rtts)
+    beyond = pl.col("connect_duration_ms") - pl.col("netlog_handshake_ms")
+    loads = metrics.page_loads(page_loads).with_columns(beyond_ms=beyond)
+    parts = [
+        part
+        for rows in chosen
+        for part in (
+            metrics.Part(exchanges.filter(rows), "protocol", _OF_EXCHANGES),
+            metrics.Part(connects.filter(rows), "link", {"TCP RTT": "rtt_ms"}),
+            metrics.Part(loads.filter(rows), "h3", _OF_LOADS, str.upper),
+        )
+    ]
+    return metrics.Cells(parts, sums=SHOWN)
