@@ -6,8 +6,9 @@ single printed value (point); `source` is measured or published.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import altair as alt
 import polars as pl
@@ -15,6 +16,7 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import marks
 from crosslayer.figures.style import COLUMN_WIDTH, PUBLISHED_DASH
+from crosslayer.metrics.resampling import Reals
 
 SCHEMA = {
     "panel": pl.String,
@@ -46,6 +48,15 @@ class Panel:
     series: tuple[str, ...]
 
 
+class Group(NamedTuple):
+    """Observations of one series in one panel."""
+
+    panel: str
+    series: str
+    values: Reals
+    rounds: metrics.Rounds
+
+
 def measured(observations: metrics.Frames, value: str, *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
     """Curves and medians of observations.
 
@@ -58,16 +69,23 @@ def measured(observations: metrics.Frames, value: str, *, points: int = metrics.
     points
         Points per curve at most.
     """
-    by = ["panel", "series"]
-    curves = metrics.curves(observations, value, by, points=points)
-    # A CDF starts at 0: one more point per curve, below its smallest observation.
-    feet = curves.group_by(by, maintain_order=True).first().with_columns(cdf=pl.lit(0.0))
-    medians = metrics.medians(observations, value, by).with_columns(x="median", cdf=pl.lit(0.5))
-    return _tidy(
-        "measured",
-        pl.concat([feet, curves.select(feet.columns)]).with_columns(kind=pl.lit("curve")),
-        medians.with_columns(kind=pl.lit("median")),
-    ).sort(*by, "kind", "cdf", maintain_order=True)
+    found = metrics.gathered(observations, ["panel", "series"], [value, *metrics.CLUSTER])
+    groups = (Group(panel, series, rows[value].to_numpy(), metrics.rounds_of(rows)) for (panel, series), rows in found)
+    return measured_groups(groups, points=points)
+
+
+def measured_groups(groups: Iterable[Group], *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
+    """Curves and medians of groups of observations, `points` points per curve at most."""
+    parts = [pl.DataFrame(schema=SCHEMA)]
+    for panel, series, values, rounds in groups:
+        x, cdf = metrics.curve(values, points)
+        n, _, median, low, high = metrics.median(values, rounds)
+        # A CDF starts at 0: one more point per curve, below its smallest observation.
+        curve = pl.DataFrame({"x": [x[0], *x], "cdf": [0.0, *cdf]}).with_columns(kind=pl.lit("curve"))
+        middle = pl.DataFrame({"kind": "median", "x": median, "cdf": 0.5, "low": low, "high": high})
+        of_group = {"panel": pl.lit(panel), "series": pl.lit(series), "n": pl.lit(n)}
+        parts.append(_tidy("measured", *(frame.with_columns(**of_group) for frame in (curve, middle))))
+    return pl.concat(parts).sort("panel", "series", "kind", "cdf", maintain_order=True)
 
 
 def published_curves(curves: pl.DataFrame) -> pl.DataFrame:

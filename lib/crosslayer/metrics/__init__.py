@@ -18,10 +18,18 @@ from crosslayer.metrics.combinations import (
     exclusions,
     relative_increase,
 )
-from crosslayer.metrics.distributions import MAX_POINTS, curves, summary
+from crosslayer.metrics.distributions import MAX_POINTS, curve, curves, summary
 from crosslayer.metrics.gathering import Frames, gathered
 from crosslayer.metrics.hosts import AGREED_PERCENT, disagreeing, disagreement, spread
-from crosslayer.metrics.intervals import medians, paired, quantile_differences, relative_medians, rounds_of
+from crosslayer.metrics.intervals import (
+    median,
+    medians,
+    paired,
+    quantile_differences,
+    relative_medians,
+    relative_to,
+    rounds_of,
+)
 from crosslayer.metrics.lines import line
 from crosslayer.metrics.links import in_force, in_rtts, link_table, nominal_rtts
 from crosslayer.metrics.observations import (
@@ -59,6 +67,7 @@ __all__ = [
     "Sample",
     "combination",
     "combine",
+    "curve",
     "curves",
     "derived",
     "disagreeing",
@@ -74,6 +83,7 @@ __all__ = [
     "in_rtts",
     "line",
     "link_table",
+    "median",
     "medians",
     "moments",
     "nominal_rtts",
@@ -83,6 +93,7 @@ __all__ = [
     "quantile_differences",
     "relative_increase",
     "relative_medians",
+    "relative_to",
     "resolved_loads",
     "rounds_of",
     "self_checked",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from crosslayer.metrics.gathering import Frames, gathered, schema_of
-from crosslayer.metrics.resampling import MIN_ROUNDS
+from crosslayer.metrics.resampling import MIN_ROUNDS, Reals
 
 MAX_POINTS = 200
 """Points of a curve at most: Vega-Lite chokes on raw rows."""
@@ -27,12 +28,18 @@ def curves(frame: Frames, value: str, by: Sequence[str], *, points: int = MAX_PO
     schema = schema_of(frame, by)
     parts = [pl.DataFrame(schema=schema | {"x": pl.Float64(), "cdf": pl.Float64(), "n": pl.Int64()})]
     for key, group in gathered(frame, by, [value]):
-        ranks = _ranks(group.height, points)
-        values = np.sort(group[value].to_numpy())[ranks - 1].astype(np.float64)
+        x, cdf = curve(group[value].to_numpy(), points)
         words = (pl.lit(word, schema[name]).alias(name) for name, word in zip(by, key, strict=True))
-        of_group = pl.DataFrame({"x": values, "cdf": ranks / group.height})
+        of_group = pl.DataFrame({"x": x, "cdf": cdf})
         parts.append(of_group.select(*words, "x", "cdf", n=pl.lit(group.height, pl.Int64())))
     return pl.concat(parts)
+
+
+def curve(values: NDArray[Any], points: int = MAX_POINTS) -> tuple[Reals, Reals]:
+    """Empirical CDF of observations as `curves` has it: `x` and `cdf`."""
+    ranks = _ranks(len(values), points)
+    # Polars sorts twice as fast as numpy.
+    return pl.Series(values).sort().gather(ranks - 1).cast(pl.Float64).to_numpy(), ranks / len(values)
 
 
 def _ranks(n: int, points: int) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ All functions draw from a seed: the same frame gives the same interval.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from crosslayer.metrics.combinations import BASELINE
 from crosslayer.metrics.gathering import Frames, gathered, schema_of
 from crosslayer.metrics.observations import CELL, CLUSTER, ROUND
-from crosslayer.metrics.resampling import MIN_ROUNDS, RESAMPLES, Reals, Rounds, interval
+from crosslayer.metrics.resampling import MIN_ROUNDS, RESAMPLES, Reals, Rounds, Sample, interval
 
 
 def medians(
@@ -39,13 +39,20 @@ def medians(
     polars.DataFrame
         by..., n (observations), rounds, median, low, high. The interval is null under `MIN_ROUNDS` rounds.
     """
-    rows = []
-    for key, group in groups(frame, [value], by):
-        rounds = rounds_of(group)
-        sample = rounds.sample(group[value].to_numpy())
-        estimates = [sample.quantiles(level, weights) for weights in rounds.drawn(resamples, seed)]
-        rows.append((*key, sample.size, rounds.count, sample.quantile(level), *_interval(estimates, rounds.count)))
+    rows = [
+        (*key, *median(group[value].to_numpy(), rounds_of(group), level=level, resamples=resamples, seed=seed))
+        for key, group in groups(frame, [value], by)
+    ]
     return estimates_frame(frame, by, rows, "median")
+
+
+def median(
+    values: Reals, rounds: Rounds, *, level: float = 0.5, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[int, int, float, float | None, float | None]:
+    """Median of observations as `medians` has it: n, rounds, median, low, high."""
+    sample = rounds.sample(values)
+    estimates = [sample.quantiles(level, weights) for weights in rounds.drawn(resamples, seed)]
+    return sample.size, rounds.count, sample.quantile(level), *_interval(estimates, rounds.count)
 
 
 def quantile_differences(
@@ -107,20 +114,26 @@ def relative_medians(
             for name in sorted(group["combination"].unique())
             for chosen in [(group["combination"] == name).to_numpy()]
         }
-        if baseline not in samples:
-            continue
-        estimates: dict[str, list[Reals]] = {name: [] for name in samples}
-        for weights in rounds.drawn(resamples, seed):
-            base = samples[baseline].quantiles(0.5, weights)
-            for name, sample in samples.items():
-                estimates[name].append((sample.quantiles(0.5, weights) / base - 1) * 100)
-        for name, sample in samples.items():
-            increase = (sample.quantile(0.5) / samples[baseline].quantile(0.5) - 1) * 100
-            fewest = min(sample.rounds, samples[baseline].rounds)
-            enough = name != baseline and fewest >= MIN_ROUNDS
-            ends = _interval(estimates[name], fewest) if enough else (None, None)
-            rows.append((*cell, name, sample.size, sample.rounds, increase, *ends))
+        found = relative_to(baseline, samples, rounds, resamples=resamples, seed=seed) if baseline in samples else []
+        rows += [(*cell, *row) for row in found]
     return estimates_frame(combinations, [*CELL, "combination"], rows, "increase_percent")
+
+
+def relative_to(
+    baseline: str, samples: Mapping[str, Sample], rounds: Rounds, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Iterator[tuple[str, int, int, float, float | None, float | None]]:
+    """Increase of each sample's median over the baseline's: name, n, rounds, increase (percent), low, high."""
+    estimates: dict[str, list[Reals]] = {name: [] for name in samples}
+    for weights in rounds.drawn(resamples, seed):
+        base = samples[baseline].quantiles(0.5, weights)
+        for name, sample in samples.items():
+            estimates[name].append((sample.quantiles(0.5, weights) / base - 1) * 100)
+    for name, sample in samples.items():
+        increase = (sample.quantile(0.5) / samples[baseline].quantile(0.5) - 1) * 100
+        fewest = min(sample.rounds, samples[baseline].rounds)
+        enough = name != baseline and fewest >= MIN_ROUNDS
+        ends = _interval(estimates[name], fewest) if enough else (None, None)
+        yield name, sample.size, sample.rounds, increase, *ends
 
 
 def paired(frame: pl.LazyFrame, value: str, condition: str, first: str, second: str) -> pl.LazyFrame:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import product
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Figure, Inputs
+from crosslayer.figures import Figure, Inputs, cdf
 from crosslayer.figures.style import link_title
+from crosslayer.metrics.resampling import Reals
 from crosslayer.studies.coalescing import LINKS, PAGES
+from crosslayer.studies.coalescing import metrics as series
 
 PAPER = "TNSM24"
 OURS = "Dots and bars at 0.5: our medians, 95 % intervals."
@@ -38,6 +42,53 @@ def each(inputs: Inputs, parts: Iterable[Inputs], rows: Callable[[Inputs], pl.Da
     return pl.concat(found) if found else rows(inputs)
 
 
+@lru_cache(maxsize=2)  # nearly every figure is made of them
+def observations(inputs: Inputs) -> metrics.Cells:
+    """The series of the study, of every link."""
+    of_links = [pl.col("link") == link for link in inputs.links]
+    others = ~pl.col("link").is_in(inputs.links)
+    return series.observations(inputs.dns_exchanges, inputs.tcp_rtts, inputs.page_loads, [*of_links, others])
+
+
+@lru_cache(maxsize=2)
+def rtts_ms(inputs: Inputs) -> dict[str, float]:
+    """Nominal RTT of each link."""
+    return dict(inputs.rtts.collect().iter_rows())
+
+
+def cells_of(inputs: Inputs, name: str, links: Iterable[str]) -> Iterator[tuple[str, str, metrics.Numbers]]:
+    """Link, page and observations of each cell of a series."""
+    found = observations(inputs)
+    for link in links:
+        for page in found.pages(name, link):
+            yield link, page, found.numbers((name, link, page))
+
+
+def pooled(inputs: Inputs, parts: Sequence[metrics.Numbers]) -> tuple[Reals, metrics.Rounds] | None:
+    """Observations of several cells together, and the rounds they are of; None where there are none."""
+    if not parts:
+        return None
+    values, rounds = (np.concatenate(of) for of in zip(*parts, strict=True))
+    return values, observations(inputs).rounds_of(rounds)
+
+
+def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str, str]) -> Iterator[cdf.Group]:
+    """Series of a panel in multiples of the RTT, links together; `named` has the name of each in the legend."""
+    known = rtts_ms(inputs)
+    for shown, name in named.items():
+        cells = cells_of(inputs, name, [link for link in links if link in inputs.links])
+        parts = [metrics.Numbers(times / known[link], rounds) for link, _, (times, rounds) in cells]
+        if found := pooled(inputs, parts):
+            yield cdf.Group(panel, shown, *found)
+
+
+def measured(words: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
+    """Words, and behind them what `metrics.median` gives, as the columns of a figure."""
+    kinds = [pl.String()] * len(words) + [pl.Int64()] * 2 + [pl.Float64()] * 3
+    columns = dict(zip((*words, "n", "rounds", "median", "low", "high"), kinds, strict=True))
+    return pl.DataFrame(rows, columns, orient="row").with_columns(source=pl.lit("measured"))
+
+
 def beside_published(rows: pl.DataFrame) -> pl.DataFrame:
     """Medians of a figure that has them in rows, each with the published one: ..., n, median, low, high, published."""
     key = [name for name in ("page", "link", "series") if name in rows.columns]
@@ -62,13 +113,10 @@ def published_saving(inputs: Inputs) -> pl.DataFrame:
 @lru_cache(maxsize=2)  # every figure says it
 def lacks(inputs: Inputs) -> str:
     """What the study has and a dataset has not, as sentences; empty where nothing is missing."""
-    exchanges = _cells(inputs.exchanges, "protocol")
-    loads = _cells(inputs.loads, "h3")
-    found = {
-        **{f"{name} exchanges": exchanges.get((name,), set()) for name in ("DoUDP", "DoQ", "DoH")},
-        **{f"H3 {name.upper()} loads": loads.get((name,), set()) for name in ("1-rtt", "0-rtt")},
-        "TCP RTTs": _cells(inputs.connects).get((), set()),
-    }
+    names = {f"{name} exchanges": f"{name} exchange" for name in ("DoUDP", "DoQ", "DoH")}
+    names |= {f"H3 {name} loads": f"H3 {name} PLT" for name in ("1-RTT", "0-RTT")} | {"TCP RTTs": "TCP RTT"}
+    there = observations(inputs).cells
+    found = {said: {(link, page) for of, link, page in there if of == name} for said, name in names.items()}
     left_out = sorted({link for cells in found.values() for link, _ in cells} - set(inputs.links))
     asked = set(product(inputs.links, inputs.pages))
     something = {cell for cells in found.values() for cell in cells & asked}
@@ -99,14 +147,6 @@ def _places(inputs: Inputs, cells: set[tuple[str, str]]) -> list[str]:
         whole = len(pages) == len(known)
         places += [link_title(link)] if whole else [f"{page} on {link_title(link)}" for page in pages]
     return places
-
-
-def _cells(rows: pl.LazyFrame, *by: str) -> dict[tuple[str, ...], set[tuple[str, str]]]:
-    """Cells with observations, by condition."""
-    found: dict[tuple[str, ...], set[tuple[str, str]]] = {}
-    for *condition, link, page in rows.select(*by, *metrics.CELL).unique().collect(engine="streaming").iter_rows():
-        found.setdefault(tuple(condition), set()).add((link, page))
-    return found
 
 
 figure = partial(Figure, lacks=lacks)

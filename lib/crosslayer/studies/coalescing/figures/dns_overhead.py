@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from itertools import product
 
 import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Inputs, cdf
 from crosslayer.figures.style import TRANSPORTS
-from crosslayer.studies.coalescing.figures.common import DOTTED, OURS, PAPER, figure
+from crosslayer.studies.coalescing.figures.common import (
+    DOTTED,
+    OURS,
+    PAPER,
+    cells_of,
+    figure,
+    in_rtts,
+    pooled,
+    rtts_ms,
+)
 
 SERIES = ("DoUDP", "DoQ", "DoH")
+_EXCHANGES = {name: f"{name} exchange" for name in SERIES}
 ROUND_TRIPS = {name: TRANSPORTS[name].round_trips for name in SERIES}
 """Round-trips an exchange needs at least (TNSM24 section IV-B)."""
 
@@ -40,24 +52,12 @@ FIG7 = (cdf.Panel("(a) All links", _LOOKUP_TITLE, _LOOKUPS), cdf.Panel("(b) Cabl
 _FIG7_LINKS = {"all": "(a) All links", "cable": "(b) Cable"}
 
 
-def exchanges(inputs: Inputs) -> pl.LazyFrame:
-    """Exchanges of the three transports: campaign, round, link, page, series, exchange_ms, exchange_rtt."""
-    rows = inputs.exchanges.filter(pl.col("protocol").is_in(SERIES)).select(
-        *metrics.ROUND, series="protocol", exchange_ms="total_ms"
-    )
-    return metrics.in_rtts(rows, inputs.rtts, ["exchange_ms"])
-
-
 def fig5_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 5."""
-    panel = pl.lit("all links").alias("panel")
-    printed = inputs.published.curves.filter(figure="Fig. 5").with_columns(panel)
-    return pl.concat(
-        [
-            cdf.measured([exchanges(one).with_columns(panel) for one in inputs.of_links], "exchange_rtt"),
-            cdf.published_curves(printed),
-        ]
-    )
+    [panel] = FIG5
+    printed = inputs.published.curves.filter(figure="Fig. 5").with_columns(panel=pl.lit(panel.name))
+    exchanges = in_rtts(inputs, panel.name, inputs.links, _EXCHANGES)
+    return pl.concat([cdf.measured_groups(exchanges), cdf.published_curves(printed)])
 
 
 def fig6_data(inputs: Inputs) -> pl.DataFrame:
@@ -81,34 +81,15 @@ def other_links_data(inputs: Inputs) -> pl.DataFrame:
     return pl.concat([_per_link(inputs, panels), cdf.published_quantiles(known)])
 
 
-def lookups(inputs: Inputs) -> pl.LazyFrame:
-    """Lookups and queries of one round-trip, and TCP RTTs: campaign, round, link, page, series, time_ms, time_rtt."""
-    row = [*metrics.ROUND, "series"]
-    parts = [
-        inputs.exchanges.filter(pl.col("protocol") == protocol).with_columns(series=pl.lit(series))
-        for protocol, series in (("DoUDP", "DoUDP lookup"), ("DoQ", "DoQ query"))
-    ]
-    rows = pl.concat(
-        [
-            parts[0].select(*row, time_ms="total_ms"),
-            parts[1].select(*row, time_ms="query_ms"),
-            inputs.connects.with_columns(series=pl.lit("TCP RTT")).select(*row, time_ms="rtt_ms"),
-        ]
-    )
-    return metrics.in_rtts(rows, inputs.rtts, ["time_ms"])
-
-
 def fig7_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 7."""
-    parts = [
-        lookups(one).with_columns(panel=pl.lit(_FIG7_LINKS[panel]))
-        for panel, links in (("all", inputs.links), ("cable", {"cable"} & set(inputs.links)))
-        for one in map(inputs.only, links)
-    ]
+    series = dict(zip(_LOOKUPS, ("DoUDP exchange", "DoQ query", "TCP RTT"), strict=True))
+    panels = {"all": inputs.links, "cable": ("cable",)}
+    lookups = (group for panel, links in panels.items() for group in in_rtts(inputs, _FIG7_LINKS[panel], links, series))
     points = inputs.published.points.filter(pl.col("figure").is_in(["Fig. 7(a)", "Fig. 7(b)"]))
     return pl.concat(
         [
-            cdf.measured(parts, "time_rtt"),
+            cdf.measured_groups(lookups),
             cdf.published_points(points.with_columns(panel=pl.col("link").replace(_FIG7_LINKS))),
         ]
     )
@@ -117,25 +98,25 @@ def fig7_data(inputs: Inputs) -> pl.DataFrame:
 def processing_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of the figure of processing delays: what an exchange takes beyond its round-trips, ms."""
     panels = {link: panel.name for link, panel in PROCESSING.items()}
-    excess = pl.col("exchange_ms") - pl.col("nominal_rtt_ms") * pl.col("series").replace_strict(
-        ROUND_TRIPS, return_dtype=pl.Float64
-    )
-    rows = [part.with_columns(excess_ms=excess) for part in _of_links(inputs, panels)]
     known = inputs.published.quantiles.filter(
         pl.col("metric") == "exchange minus expected round-trips", pl.col("link").is_in(panels.keys())
     ).with_columns(panel=pl.col("link").replace(panels))
-    return pl.concat([cdf.measured(rows, "excess_ms", points=120), cdf.published_quantiles(known)])
+    return pl.concat([cdf.measured_groups(_excesses(inputs, panels), points=120), cdf.published_quantiles(known)])
+
+
+def _excesses(inputs: Inputs, panels: dict[str, str]) -> Iterator[cdf.Group]:
+    for link, (shown, name) in product((link for link in inputs.links if link in panels), _EXCHANGES.items()):
+        least = rtts_ms(inputs)[link] * ROUND_TRIPS[shown]
+        cells = cells_of(inputs, name, [link])
+        if found := pooled(inputs, [metrics.Numbers(times - least, rounds) for _, _, (times, rounds) in cells]):
+            yield cdf.Group(panels[link], shown, *found)
 
 
 def _per_link(inputs: Inputs, panels: dict[str, str]) -> pl.DataFrame:
-    return cdf.measured(_of_links(inputs, panels), "exchange_rtt")
-
-
-def _of_links(inputs: Inputs, panels: dict[str, str]) -> list[pl.LazyFrame]:
     """Exchanges of each link that has a panel."""
-    return [
-        exchanges(inputs.only(link)).with_columns(panel=pl.lit(panels[link])) for link in inputs.links if link in panels
-    ]
+    return cdf.measured_groups(
+        group for link, panel in panels.items() for group in in_rtts(inputs, panel, [link], _EXCHANGES)
+    )
 
 
 _figure = partial(figure, notebook="dns_overhead")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import cycle
+from itertools import cycle, product
 
 import altair as alt
 import polars as pl
@@ -27,9 +28,13 @@ from crosslayer.studies.coalescing.figures.common import (
     OURS,
     PAPER,
     beside_published,
-    each,
     figure,
+    in_rtts,
+    measured,
+    observations,
+    pooled,
     published_saving,
+    rtts_ms,
 )
 
 SERIES = ("H3 0-RTT connect", "H3 1-RTT connect", "DoQ handshake", "TCP RTT")
@@ -40,50 +45,31 @@ FIG4 = (cdf.Panel("(a) Fiber", _TITLE, SERIES), cdf.Panel("(b) 4G", _TITLE, SERI
 _FIG4_LINKS = {"(a) Fiber": "fiber", "(b) 4G": "4g"}
 
 
-def handshakes(inputs: Inputs) -> pl.LazyFrame:
-    """Handshakes and TCP RTTs: campaign, round, link, page, series, handshake_ms, handshake_rtt."""
-    row = [*metrics.ROUND, "series"]
-    parts = [
-        inputs.exchanges.filter(pl.col("protocol") == "DoQ")
-        .with_columns(series=pl.lit("DoQ handshake"))
-        .select(*row, "handshake_ms"),
-        inputs.loads.with_columns(series=pl.format("H3 {} connect", pl.col("h3").str.to_uppercase())).select(
-            *row, handshake_ms="connect_duration_ms"
-        ),
-        inputs.connects.with_columns(series=pl.lit("TCP RTT")).select(*row, handshake_ms="rtt_ms"),
-    ]
-    return metrics.in_rtts(pl.concat(parts), inputs.rtts, ["handshake_ms"])
+_HANDSHAKES = {name: name for name in SERIES}
 
 
 def fig3_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 3."""
-    observations = [handshakes(one).with_columns(panel=pl.lit("all links")) for one in inputs.of_links]
-    points = inputs.published.points.filter(figure="Fig. 3").with_columns(panel=pl.lit("all links"))
-    return pl.concat([cdf.measured(observations, "handshake_rtt"), cdf.published_points(points)])
+    [panel] = FIG3
+    points = inputs.published.points.filter(figure="Fig. 3").with_columns(panel=pl.lit(panel.name))
+    handshakes = in_rtts(inputs, panel.name, inputs.links, _HANDSHAKES)
+    return pl.concat([cdf.measured_groups(handshakes), cdf.published_points(points)])
 
 
 def fig4_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 4."""
-    panels = {link: name for name, link in _FIG4_LINKS.items()}
-    observations = [
-        handshakes(inputs.only(link)).with_columns(panel=pl.lit(panel))
-        for link, panel in panels.items()
-        if link in inputs.links
-    ]
+    handshakes = (group for panel, link in _FIG4_LINKS.items() for group in in_rtts(inputs, panel, [link], _HANDSHAKES))
+    panels = {link: panel for panel, link in _FIG4_LINKS.items()}
     points = inputs.published.points.filter(pl.col("figure").is_in(["Fig. 4(a)", "Fig. 4(b)"]))
     return pl.concat(
         [
-            cdf.measured(observations, "handshake_rtt"),
+            cdf.measured_groups(handshakes),
             cdf.published_points(points.with_columns(panel=pl.col("link").replace(panels))),
         ]
     )
 
 
-_EVENTS = {
-    "request sent": "request_start_ms",
-    "handshake done": "connect_ms",
-    "response starts": "response_start_ms",
-}
+_EVENTS = {"request sent": "request start", "handshake done": "handshake done", "response starts": "response start"}
 
 
 _BAR = "M-0.14,-1H0.14V1H-0.14Z"
@@ -101,20 +87,14 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
 
     Columns link, h3, event, source, n, rounds, median, low, high (95 % interval), p5, p95; multiples of the RTT.
     """
-    by = ["link", "h3", "event"]
-
-    def of_event(one: Inputs, event: str) -> pl.DataFrame:
-        rows = one.loads.select(
-            *metrics.ROUND, h3=pl.col("h3").str.to_uppercase(), event=pl.lit(event), time_ms=_EVENTS[event]
-        )
-        times = metrics.in_rtts(rows, one.rtts, ["time_ms"])
-        spread = metrics.summary(times, "time_rtt", by).select(*by, "p5", "p95").collect(engine="streaming")
-        return metrics.medians(times, "time_rtt", by).with_columns(source=pl.lit("measured")).join(spread, on=by)
-
-    def of_link(one: Inputs) -> pl.DataFrame:
-        return pl.concat(of_event(one, event) for event in _EVENTS)
-
-    return inputs.by_rtt(each(inputs, inputs.of_links, of_link), "h3", "event")
+    rows, spread = [], []
+    for link, h3, event in product(inputs.links, ("0-RTT", "1-RTT"), sorted(_EVENTS)):
+        for group in in_rtts(inputs, link, [link], {event: f"H3 {h3} {_EVENTS[event]}"}):
+            rows.append((link, h3, event, *metrics.median(group.values, group.rounds)))
+            sample = group.rounds.sample(group.values)
+            spread.append([sample.quantile(q) for q in (0.05, 0.95)])
+    ends = pl.DataFrame(spread, dict.fromkeys(("p5", "p95"), pl.Float64()), orient="row")
+    return measured(["link", "h3", "event"], rows).hstack(ends)
 
 
 def early_data(frame: pl.DataFrame) -> AnyChart:
@@ -149,17 +129,23 @@ def saving_data(inputs: Inputs) -> pl.DataFrame:
 
     Columns link, series (`response start`, `PLT, PAGE`), source, n, rounds, median, low, high; multiples of the RTT.
     """
-    by = ["link", "series"]
+    found = observations(inputs)
 
-    def savings(one: Inputs, column: str, label: pl.Expr) -> pl.LazyFrame:
-        differences = metrics.paired(one.loads, column, "h3", "1-rtt", "0-rtt").rename({"difference": "saving_ms"})
-        return metrics.in_rtts(differences.with_columns(series=label), one.rtts, ["saving_ms"])
+    def savings(time: str, link: str, pages: Iterable[str]) -> Iterator[metrics.Numbers]:
+        terms = {f"H3 1-RTT {time}": 1.0, f"H3 0-RTT {time}": -1.0}
+        for page in pages:
+            if all((name, link, page) in found.cells for name in terms):
+                saved, rounds = found.total(terms, link, page)
+                yield metrics.Numbers(saved / rtts_ms(inputs)[link], rounds)
 
-    labels = {"response_start_ms": pl.lit("response start"), "plt_ms": pl.format("PLT, {}", "page")}
-    ours = pl.concat(
-        metrics.medians([savings(one, *what) for one in inputs.of_cells or [inputs]], "saving_rtt", by)
-        for what in labels.items()
-    ).with_columns(source=pl.lit("measured"))
+    wanted = [("response start", "response start", link, inputs.pages) for link in inputs.links]
+    wanted += [(f"PLT, {page}", "PLT", link, (page,)) for link in inputs.links for page in inputs.pages]
+    rows = [
+        (link, series, *metrics.median(*of_series))
+        for series, time, link, pages in wanted
+        if (of_series := pooled(inputs, list(savings(time, link, pages))))
+    ]
+    ours = measured(["link", "series"], rows)
     printed = published_saving(inputs).select(
         "link",
         series=pl.format("PLT, {}", "page"),

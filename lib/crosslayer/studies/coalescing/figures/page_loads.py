@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from itertools import pairwise, product
+from typing import Any
 
 import altair as alt
+import numpy as np
 import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Inputs, cdf, marks
 from crosslayer.figures.style import EARLY_DATA, LOOKS, TEXT_WIDTH, AnyChart, link_title, with_titles
+from crosslayer.metrics.resampling import Sample
 from crosslayer.studies.coalescing.figures.common import (
     DOTTED,
     OURS,
     PAPER,
     beside_published,
-    each,
     figure,
     links_in,
+    measured,
+    observations,
     pages_in,
 )
 
@@ -27,6 +32,23 @@ SERIES = ("DoQ + H3 0-RTT", "DoQ + H3 1-RTT", "DoH + H3 1-RTT")
 
 _HEATMAP_WIDTH = (TEXT_WIDTH - 114) // 3
 _INCREASE = "PLT increase over the baseline's median (%)"
+
+
+# What all of them are made of
+
+
+def _cells(inputs: Inputs) -> Iterator[tuple[str, str, dict[str, metrics.Numbers]]]:
+    """Link, page and PLTs of each combination, of the cells that have the baseline."""
+    found = observations(inputs)
+    for link, page in product(inputs.links, inputs.pages):
+        cells = {name: (name, link, page) for name in sorted(metrics.COMBINATIONS)}
+        if cells[metrics.BASELINE] in found.cells:
+            yield link, page, {name: found.numbers(cell) for name, cell in cells.items() if cell in found.cells}
+
+
+def _median(plts: dict[str, metrics.Numbers]) -> float:
+    """The baseline's median PLT in a cell, ms."""
+    return float(np.median(plts[metrics.BASELINE].values))
 
 
 # Fig. 8
@@ -40,19 +62,13 @@ def fig8_data(inputs: Inputs) -> pl.DataFrame:
     low, high (95 % interval), n. In the order of the figure.
     """
 
-    def of_cell(one: Inputs) -> pl.DataFrame:
-        return metrics.relative_medians(one.combinations).filter(pl.col("combination").is_in(SERIES))
-
-    ours = each(inputs, inputs.of_cells, of_cell).select(
-        "link",
-        "page",
-        series="combination",
-        source=pl.lit("measured"),
-        percent="increase_percent",
-        low="low",
-        high="high",
-        n="n",
-    )
+    rows = [
+        (link, page, name, *found)
+        for link, page, plts in _cells(inputs)
+        for name, *found in _increases(inputs, plts)
+        if name in SERIES
+    ]
+    ours = measured(["link", "page", "series"], rows).rename({"median": "percent"}).drop("rounds")
     published = inputs.published.heatmap.with_columns(source=pl.lit("published"))
     both = ours.join(published, on=["link", "page", "series"], suffix="_published")
     difference = both.select(
@@ -64,6 +80,17 @@ def fig8_data(inputs: Inputs) -> pl.DataFrame:
         "source",
         maintain_order=True,
     )
+
+
+def _increases(inputs: Inputs, plts: dict[str, metrics.Numbers]) -> Iterator[tuple[str, int, int, float, Any, Any]]:
+    """Increase of each combination over the baseline in a cell, all of its rounds resampled together."""
+    rounds = observations(inputs).rounds_of(np.concatenate([plt.rounds for plt in plts.values()]))
+    ends = np.cumsum([0, *(len(plt.values) for plt in plts.values())])
+    numbers = [rounds.numbers[first:last] for first, last in pairwise(ends)]
+    samples = {
+        name: Sample(plt.values, of, rounds.blocks) for (name, plt), of in zip(plts.items(), numbers, strict=True)
+    }
+    return metrics.relative_to(metrics.BASELINE, samples, rounds)
 
 
 def fig8(frame: pl.DataFrame) -> AnyChart:
@@ -145,16 +172,20 @@ def _signed(value: float) -> str:
 def fig9_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 9: those of a CDF figure, and link and page."""
 
-    def of_cell(one: Inputs) -> pl.DataFrame:
-        increases = metrics.relative_increase(one.combinations).filter(pl.col("combination").is_in(SERIES))
-        return cdf.measured(
-            increases.with_columns(panel=pl.format("{} | {}", "page", "link"), series="combination"),
-            "increase_percent",
+    found = observations(inputs)
+    cells = [
+        cdf.measured_groups(
+            (
+                cdf.Group(f"{page} | {link}", name, (plt / _median(plts) - 1) * 100, found.rounds_of(rounds))
+                for name, (plt, rounds) in plts.items()
+                if name in SERIES
+            ),
             points=60,
         )
-
+        for link, page, plts in _cells(inputs)
+    ]
     known = inputs.published.quantiles.filter(figure="Fig. 9").with_columns(panel=pl.format("{} | {}", "page", "link"))
-    frame = pl.concat([each(inputs, inputs.of_cells, of_cell), cdf.published_quantiles(known)])
+    frame = pl.concat([*cells, cdf.published_quantiles(known)])
     name = pl.col("panel").str.split(" | ")
     return frame.with_columns(page=name.list.first(), link=name.list.last())
 
@@ -204,16 +235,19 @@ def absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
     panels = _absolute_panels(page)
     known = inputs.published.absolute_plt.filter(page=page)
     quantiles = [name for name in known.columns if name.startswith("p") and name[1:].isdigit()]
-    parts = []
+    parts, found = [], observations(inputs)
     for (link, kind), panel in panels.items():
         shift = pl.col("baseline_ms") if kind == "delta" else pl.lit(0.0)
-        rows = metrics.relative_increase(inputs.only(link, page).combinations).with_columns(
-            panel=pl.lit(panel.name), series="combination", x_ms=pl.col("plt_ms") - shift
+        groups = (
+            cdf.Group(panel.name, name, plt - (_median(plts) if kind == "delta" else 0), found.rounds_of(rounds))
+            for one, other, plts in _cells(inputs)
+            if (one, other) == (link, page)
+            for name, (plt, rounds) in plts.items()
         )
         printed = known.filter(pl.col("link") == link).select(
             pl.lit(panel.name).alias("panel"), "series", *(pl.col(name) - shift for name in quantiles)
         )
-        parts += [cdf.measured(rows, "x_ms"), cdf.published_quantiles(printed)]
+        parts += [cdf.measured_groups(groups), cdf.published_quantiles(printed)]
     return pl.concat(parts)
 
 
@@ -265,21 +299,14 @@ def differences_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, page, series, source, n, rounds, median, low, high.
     """
 
-    def of_cell(one: Inputs) -> pl.DataFrame:
-        increases = metrics.relative_increase(one.combinations)
-        parts = [
-            metrics.medians(
-                metrics.paired(increases, "increase_percent", "combination", *pair).with_columns(series=pl.lit(name)),
-                "difference",
-                [*metrics.CELL, "series"],
-            )
-            for name, pair in _PAIRS.items()
-        ]
-        return pl.concat(parts)
-
-    order = pl.col("series").replace_strict({name: place for place, name in enumerate(_PAIRS)})
-    ours = each(inputs, inputs.of_cells, of_cell).with_columns(source=pl.lit("measured"))
-    ours = inputs.by_rtt(ours.sort(order, maintain_order=True))
+    rows = []
+    for name, (first, second) in _PAIRS.items():
+        for link, page, plts in _cells(inputs):
+            if {first, second} <= plts.keys():
+                more, rounds = observations(inputs).total({first: 1.0, second: -1.0}, link, page)
+                found = metrics.median(more / _median(plts) * 100, observations(inputs).rounds_of(rounds))
+                rows.append((link, page, name, *found))
+    ours = inputs.by_rtt(measured(["link", "page", "series"], rows))
     heatmap = inputs.published.heatmap
     zero = heatmap.select("link", "page").unique(maintain_order=True).with_columns(percent=pl.lit(0.0))
     printed = pl.concat([heatmap, zero.with_columns(series=pl.lit(metrics.BASELINE)).select(heatmap.columns)])
