@@ -221,6 +221,8 @@ class Dataset:
     """Rounds in which the machine was busy with something else: round, link, page."""
     left_out: bool
     """No observation is taken from them; not so where they are more than half of all, which would mend nothing."""
+    _tables: dict[str, pl.LazyFrame] = field(default_factory=dict, repr=False, compare=False)
+    """Those that have been asked for: who asks again gets the very same, and may know what was read of it."""
 
     @classmethod
     def open(cls, folder: str | Path, *, every_round: bool = False) -> Dataset:
@@ -289,6 +291,11 @@ class Dataset:
         """
         if name not in TABLES:
             _refuse(f"there is no table {name!r}", self.folder, f"Tables are {', '.join(TABLES)}.")
+        if name not in self._tables:
+            self._tables[name] = self._table(name)
+        return self._tables[name]
+
+    def _table(self, name: str) -> pl.LazyFrame:
         rows = _scan(TABLES[name], self.files[name])
         if not self.left_out or name in ("machine", "link_checks", "wire"):
             return rows

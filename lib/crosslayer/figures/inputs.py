@@ -38,7 +38,7 @@ class Inputs:
         tables = {name: dataset.table(name) for name in (*observations, "link_checks")}
         observed = pl.concat(tables[name].select("link", "page") for name in observations)
         cells = observed.unique().collect(engine="streaming")
-        rtts = metrics.nominal_rtts(tables["link_checks"]).collect()
+        rtts = metrics.nominal_rtts(tables["link_checks"]).collect(engine="streaming")
         return cls(
             **tables,
             paced_queries=dataset.table("paced_queries"),
@@ -76,7 +76,9 @@ class Inputs:
     @property
     def failures(self) -> pl.DataFrame:
         """What failed, and the rounds that are left out."""
-        return metrics.failures(self.dns_exchanges, self.tcp_rtts, self.page_loads, self.machine).collect()
+        return metrics.failures(self.dns_exchanges, self.tcp_rtts, self.page_loads, self.machine).collect(
+            engine="streaming"
+        )
 
     def by_rtt(self, frame: pl.DataFrame, *further: str) -> pl.DataFrame:
         """Rows in the order of their link's RTT, then of further columns, then as they were."""

@@ -11,6 +11,7 @@ import io
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ from crosslayer.metrics.resampling import Clusters, Reals, Rounds
 
 _IN_MEMORY = 256 << 20
 """Bytes of observations; more of them lie in a file without a name."""
+_KEPT = 32
+"""Rounds of so many cells are kept in memory; nearly all cells have the same."""
 
 Cell = tuple[str, str, str]
 """Series, link and page."""
@@ -59,6 +62,23 @@ class _Place:
     length: int
 
 
+class _File:
+    """Arrays one after the other, in memory while they are few."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - open as long as something may be asked
+        weakref.finalize(self, self._file.close)
+
+    def write(self, array: NDArray[Any]) -> _Place:
+        place = _Place(self._file.seek(0, io.SEEK_END), array.dtype, len(array))
+        self._file.write(array.data)
+        return place
+
+    def read(self, place: _Place) -> NDArray[Any]:
+        self._file.seek(place.start)
+        return np.frombuffer(self._file.read(place.length * place.kind.itemsize), place.kind)
+
+
 class Cells:
     """Observations by series, link and page.
 
@@ -71,15 +91,13 @@ class Cells:
     """
 
     def __init__(self, parts: Iterable[Part], *, sums: Mapping[str, Sequence[str]] | None = None) -> None:
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - open as long as something may be asked
-        weakref.finalize(self, self._file.close)
+        self._file = _File()
         self._places: dict[Cell, tuple[_Place, _Place]] = {}
-        self._known = pl.DataFrame(schema={"campaign": pl.Categorical, "round": pl.Int32, "host": pl.Categorical})
-        self._written: dict[bytes, _Place] = {}  # most series have the same rounds in the same order
+        known = pl.DataFrame(schema={"campaign": pl.Categorical, "round": pl.Int32, "host": pl.Categorical})
+        written: dict[bytes, _Place] = {}  # most series have the same rounds in the same order
         for part in parts:
-            self._read(part)
-        self.rounds: Rounds = rounds_of(self._known)
-        """Every round that there is, in the order of its number."""
+            known = self._read(part, known, written)
+        self._numbered(rounds_of(known))
         self._sums = sums or {}
         cells = {(link, page) for _, link, page in self._places}
         of_sums = ((name, *cell) for name in self._sums for cell in cells)
@@ -91,6 +109,20 @@ class Cells:
         """From rows with the columns series and value."""
         return cls(Part(frame) for frame in ([frames] if isinstance(frames, pl.LazyFrame) else frames))
 
+    def only(self, links: Sequence[str], pages: Sequence[str]) -> Cells:
+        """The cells of some links and pages, and no round but theirs."""
+        chosen = copy(self)
+        chosen.cells = frozenset(cell for cell in self.cells if cell[1] in links and cell[2] in pages)
+        rounds = {place for cell, (_, place) in self._places.items() if cell in chosen.cells}
+        there = np.zeros(self.rounds.count, np.bool_)
+        for place in rounds:
+            there[self._rounds_at(place)[0]] = True
+        if not there.all():
+            numbers = np.cumsum(there, dtype=np.int32) - 1
+            hosts = self.rounds.hosts[self.rounds.blocks][there]
+            chosen._numbered(Rounds.of(numbers[self.rounds.numbers], np.unique(hosts, return_inverse=True)[1]))
+        return chosen
+
     def pages(self, series: str, link: str) -> tuple[str, ...]:
         """Pages with observations of a series on a link; queries outside page cells are of none."""
         found = [page for name, where, page in self.cells if (name, where) == (series, link)]
@@ -101,20 +133,14 @@ class Cells:
         series, link, page = cell
         if series in self._sums:
             return self.total(dict.fromkeys(self._sums[series], 1.0), link, page)
-        values, places = (self._array(place) for place in self._places[cell])
-        rounds = self.rounds.numbers[places]
-        if np.all(rounds[1:] >= rounds[:-1]):
-            return Numbers(values, rounds)
-        order = np.argsort(rounds, kind="stable")
-        return Numbers(values[order], rounds[order])
+        values, (rounds, order) = self._file.read(self._places[cell][0]), self._rounds_at(self._places[cell][1])
+        return Numbers(values if order is None else values[order], rounds)
 
     def total(self, factors: Mapping[str, float], link: str, page: str) -> Numbers:
         """The sum of series, each times its factor, in every round of a cell that has all of them once."""
         terms = [self.numbers((series, link, page)) for series in factors]
-        rounds = terms[0].rounds
-        if all(np.array_equal(term.rounds, rounds) for term in terms):
-            values = [term.values for term in terms]
-        else:
+        rounds, values = terms[0].rounds, [term.values for term in terms]
+        if not all(np.array_equal(term.rounds, rounds) for term in terms):
             times = np.zeros(self.rounds.count, np.int8)
             for term in terms:
                 times[term.rounds] += 1
@@ -131,6 +157,23 @@ class Cells:
         hosts = self.rounds.hosts[self.rounds.blocks][there]
         return Rounds.of((np.cumsum(there, dtype=np.int32) - 1)[numbers], np.unique(hosts, return_inverse=True)[1])
 
+    def _numbered(self, rounds: Rounds) -> None:
+        self.rounds = rounds
+        """Every round that there is; `numbers` has that of each round as it was read."""
+        self._kept: dict[_Place, tuple[Clusters, NDArray[np.intp] | None]] = {}
+
+    def _rounds_at(self, place: _Place) -> tuple[Clusters, NDArray[np.intp] | None]:
+        """Numbers of the rounds that lie in the file, ascending, and the order that makes them so; None if they are."""
+        if place not in self._kept:
+            rounds, order = self.rounds.numbers[self._file.read(place)], None
+            if not np.all(rounds[1:] >= rounds[:-1]):
+                order = np.argsort(rounds, kind="stable")
+                rounds = rounds[order]
+            if len(self._kept) == _KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[place] = rounds, order
+        return self._kept[place]
+
     def _has(self, cell: Cell) -> bool:
         """Whether a sum has a round with all of its terms."""
         series, link, page = cell
@@ -139,34 +182,29 @@ class Cells:
             return False
         return len({self._places[term][1] for term in terms}) == 1 or len(self.numbers(cell).values) > 0
 
-    def _read(self, part: Part) -> None:
+    def _read(self, part: Part, known: pl.DataFrame, written: dict[bytes, _Place]) -> pl.DataFrame:
+        """Write every cell's values and the places of their rounds in `known`; the rounds that are known then."""
         by, columns = list(dict.fromkeys((part.condition, "link", "page"))), list(dict.fromkeys(part.series.values()))
         for key, group in gathered(part.rows, by, [*CLUSTER, *columns]):
             of = dict(zip(by, key, strict=True))
+            known, of_all = self._write_rounds(group.select(CLUSTER), known, written)
             for name, column in part.series.items():
-                some = group.filter(pl.col(column).is_not_null()) if group[column].null_count() else group
-                if some.is_empty():
-                    continue
-                cell = (name.format(part.spelled(of[part.condition])), of["link"], of["page"])
-                self._places[cell] = self._write(some[column].to_numpy()), self._rounds_place(some)
+                some, of_some = group, of_all
+                if group[column].null_count():
+                    some = group.filter(pl.col(column).is_not_null())
+                    known, of_some = self._write_rounds(some.select(CLUSTER), known, written)
+                if not some.is_empty():
+                    cell = (name.format(part.spelled(of[part.condition])), of["link"], of["page"])
+                    self._places[cell] = self._file.write(some[column].to_numpy()), of_some
+        return known
 
-    def _rounds_place(self, group: pl.DataFrame) -> _Place:
-        """Where the rounds of a group are; what number each has is known when all have been read."""
-        rounds = group.select(CLUSTER)
-        told = [rounds[name].to_physical().to_numpy().tobytes() for name in CLUSTER]
-        digest = hashlib.blake2b(b"".join(told)).digest()
-        if digest not in self._written:
-            fresh = rounds.unique().join(self._known, on=CLUSTER, how="anti")
-            self._known = pl.concat([self._known, fresh])
-            numbered = rounds.join(self._known.with_row_index("number"), on=CLUSTER, maintain_order="left")
-            self._written[digest] = self._write(numbered["number"].to_numpy().astype(np.int32))
-        return self._written[digest]
-
-    def _write(self, array: NDArray[Any]) -> _Place:
-        place = _Place(self._file.seek(0, io.SEEK_END), array.dtype, len(array))
-        self._file.write(array.tobytes())
-        return place
-
-    def _array(self, place: _Place) -> NDArray[Any]:
-        self._file.seek(place.start)
-        return np.frombuffer(self._file.read(place.length * place.kind.itemsize), place.kind)
+    def _write_rounds(
+        self, rounds: pl.DataFrame, known: pl.DataFrame, written: dict[bytes, _Place]
+    ) -> tuple[pl.DataFrame, _Place]:
+        """The number of a round is known when all have been read; until then it is its place in `known`."""
+        digest = hashlib.blake2b(b"".join(rounds[name].to_physical().to_numpy().tobytes() for name in CLUSTER)).digest()
+        if digest not in written:
+            known = pl.concat([known, rounds.unique().join(known, on=CLUSTER, how="anti")])
+            numbered = rounds.join(known.with_row_index("number"), on=CLUSTER, maintain_order="left")
+            written[digest] = self._file.write(numbered["number"].to_numpy().astype(np.int32))
+        return known, written[digest]

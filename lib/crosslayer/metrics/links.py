@@ -22,8 +22,7 @@ def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
 
 def in_force(link_checks: pl.LazyFrame) -> pl.LazyFrame:
     """Checks that say how a link was while it was measured: the last of each round; rows are in order of time."""
-    key = ["campaign", "round", "link", "page"]
-    return link_checks.filter(pl.int_range(pl.len()).over(key) == pl.len().over(key) - 1)
+    return link_checks.unique(["campaign", "round", "link", "page"], keep="last", maintain_order=True)
 
 
 def in_rtts(frame: pl.LazyFrame, rtts: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:

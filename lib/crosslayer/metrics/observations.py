@@ -18,6 +18,9 @@ CLUSTER = ROUND[:3]
 # Where no server was asked at all (an imported campaign), both are null, and the condition asked for has to do.
 _UNPROVEN = (pl.col("h3") == "0-rtt") & ~pl.col("early_data_accepted").fill_null(pl.col("session_resumed").is_null())
 
+_LOADS = {"1-rtt": "H3 1-RTT", "0-rtt": "H3 0-RTT"}
+"""How loads are called beside exchanges."""
+
 
 def exchanges(table: pl.LazyFrame, *, resumption: str = "none") -> pl.LazyFrame:
     """Successful rows of `dns_exchanges`; exchanges that only fetched a ticket are left out."""
@@ -74,7 +77,7 @@ def failures(
             .then(pl.coalesce("error", pl.lit("the server saw no early data")))
             .otherwise("error")
             .alias("error"),
-            condition=pl.format("H3 {}", pl.col("h3").str.to_uppercase()),
+            condition=pl.col("h3"),
         ),
     ]
     if machine is not None:
@@ -86,6 +89,7 @@ def failures(
         pl.concat(parts)
         .group_by("condition", "link", "error")  # counted twice, so that no row is kept
         .agg(n=pl.len())
+        .with_columns(condition=pl.col("condition").replace(_LOADS))
         .group_by("condition", "link")
         .agg(
             attempted=pl.col("n").sum(),

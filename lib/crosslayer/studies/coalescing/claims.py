@@ -63,9 +63,8 @@ def observed(
     dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame, link_checks: pl.LazyFrame
 ) -> Observed:
     """Durations of exchanges by protocol and part, TCP RTTs, times of loads, and PLTs by combination, in ms."""
-    of_paper = (pl.col("link").eq(link) & pl.col("page").is_in(PAGES) for link in LINKS)
     return Observed(
-        observations(dns_exchanges, tcp_rtts, page_loads, of_paper),
+        observations(dns_exchanges, tcp_rtts, page_loads).only(LINKS, PAGES),
         rtts_ms=dict(metrics.nominal_rtts(link_checks).collect().iter_rows()),
         links=LINKS,
         published_rtts_ms=RTT_MS,

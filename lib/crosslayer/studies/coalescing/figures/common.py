@@ -42,12 +42,9 @@ def each(inputs: Inputs, parts: Iterable[Inputs], rows: Callable[[Inputs], pl.Da
     return pl.concat(found) if found else rows(inputs)
 
 
-@lru_cache(maxsize=2)  # nearly every figure is made of them
 def observations(inputs: Inputs) -> metrics.Cells:
-    """The series of the study, of every link."""
-    of_links = [pl.col("link") == link for link in inputs.links]
-    others = ~pl.col("link").is_in(inputs.links)
-    return series.observations(inputs.dns_exchanges, inputs.tcp_rtts, inputs.page_loads, [*of_links, others])
+    """The series of the study."""
+    return series.observations(inputs.dns_exchanges, inputs.tcp_rtts, inputs.page_loads)
 
 
 @lru_cache(maxsize=2)

@@ -42,7 +42,7 @@ def table2_data(inputs: Inputs) -> pl.DataFrame:
 
     def of_link(one: Inputs) -> pl.DataFrame:
         # Before the aggregation: after it, polars 1.40 pushes the filter to where its columns are gone.
-        return metrics.link_table(one.link_checks.filter(pl.col("link").is_in(one.links))).collect()
+        return metrics.link_table(one.link_checks.filter(pl.col("link").is_in(one.links))).collect(engine="streaming")
 
     table = each(inputs, inputs.of_links, of_link)
     printed = inputs.published.links.unpivot(list(_PRINTED.values()), index="link", value_name="printed").with_columns(
