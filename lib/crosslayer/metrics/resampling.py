@@ -45,7 +45,8 @@ _PARTS = 32
 """In which those around a quantile are counted before one part is looked through."""
 
 Reals = NDArray[np.float64]
-Counts = NDArray[np.int32]
+Counts = NDArray[np.float64]
+"""Whole numbers, as reals: so they multiply ten times as fast, and exactly too."""
 Clusters = NDArray[np.signedinteger]
 
 
@@ -80,7 +81,7 @@ def _counted(rounds: int, resamples: int, seed: int, block: int) -> Iterator[Cou
     for start in range(0, resamples, block):
         height = min(block, resamples - start)
         picked = draw.integers(0, rounds, (height, rounds)) + np.arange(height)[:, None] * rounds
-        yield np.bincount(picked.ravel(), minlength=height * rounds).reshape(height, rounds).astype(np.int32)
+        yield np.bincount(picked.ravel(), minlength=height * rounds).reshape(height, rounds).astype(np.float64)
 
 
 def _counted_by_host(hosts: Clusters, resamples: int, seed: int, block: int) -> Iterator[Counts]:
@@ -89,7 +90,7 @@ def _counted_by_host(hosts: Clusters, resamples: int, seed: int, block: int) -> 
     rounds, number = len(hosts), int(hosts.max()) + 1
     of_host = [np.flatnonzero(hosts == host) for host in range(number)]
     for start in range(0, resamples, block):
-        counts = np.empty((min(block, resamples - start), rounds), np.int32)
+        counts = np.empty((min(block, resamples - start), rounds))
         for row in counts:
             there = np.concatenate([of_host[host] for host in draw.integers(0, number, number)])
             row[:] = np.bincount(there[draw.integers(0, len(there), rounds)], minlength=rounds)
@@ -148,18 +149,17 @@ class Sample:
         Ranks are unbiased in the median whatever the distribution (Hyndman and Fan 1996, definition 8): with those of
         `quantile` an interval of P10 lies too far inside.
         """
-        drawings = weights.astype(np.float64)  # exact too, and ten times as fast to multiply as integers
         place = self.size * q
         # Ranks of a resample's quantile scatter by so much (1 sigma) where rounds are alike; else it is looked further.
         reach = 5 * math.sqrt(place * (1 - q)) + 2
         while True:
             first, last = max(0, int(place - reach)), min(self.size - 1, int(place + reach))
-            found, sure = self._search(q, drawings, first, last)
+            found, sure = self._search(q, weights, first, last)
             if sure:
                 return found
             reach *= 4
 
-    def _search(self, q: float, weights: Reals, first: int, last: int) -> tuple[Reals, bool]:
+    def _search(self, q: float, weights: Counts, first: int, last: int) -> tuple[Reals, bool]:
         """Quantiles looked for among the observations from rank `first` to `last`, and whether all were there."""
         rounds = weights.shape[1]
         below, near = self._near(first, last)
