@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -27,6 +27,9 @@ from crosslayer.errors import CrosslayerError
 
 BUSY_PERCENT = 10
 """A round of the wall clock in which others had, or the hypervisor took, more of the processors' time is left out."""
+
+_AT_ONCE = 1_000_000
+"""Rows whose conditions are read at a time when a dataset is opened."""
 
 _MEASURE_AGAIN = "Export the campaign again with `crosslayer export`, or measure a new one with `crosslayer measure`."
 _READABLE = (1, SCHEMA_VERSION)
@@ -387,32 +390,55 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame
     """The conditions of a table: their key, the folder they are in, how many rows and rounds; and how many faults.
 
     Rounds are counted of observations only. The second frame has a row a folder; a fault is a column `what is
-    wrong:name of the column`. Each folder is read by itself and in streams, since telling its rounds apart takes memory
-    for each of them.
+    wrong:name of the column`. Each folder is read by itself, since telling its rounds apart takes memory for each.
     """
-    key = ["_folder", *(column.name for column in table.columns if column.key)]
-    number = pl.col("round").cast(pl.Int32)  # a third faster than 64 bits
+    key = [column.name for column in table.columns if column.key]
 
     def of(folder: Path, files: Iterable[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
-        rows = _scan(table, files).with_columns(pl.lit(str(folder)).alias("_folder"))
-        told = {"rows": pl.len(), "ascending": (number.diff() > 0).all()}
+        rows, where = _scan(table, files), pl.lit(str(folder)).alias("_folder")
+        sums = (rule.sum().alias(f"{fault}:{name}") for fault, name, rule in _faults(table))
         try:
-            faults = rows.select(
-                pl.lit(str(folder)).alias("_folder"),
-                *(rule.sum().alias(f"{fault}:{name}") for fault, name, rule in _faults(table)),
-            ).collect(engine="streaming")
-            found = rows.group_by(key).agg(**told).collect(engine="streaming")
-            # Rounds that only ascend are all different, and telling them apart took most of the time of opening.
-            rounds = found.select(*key, rounds="rows")
-            if table.observed and not found["ascending"].all():
-                rounds = rows.group_by(key).agg(rounds=number.n_unique()).collect(engine="streaming")
+            faults = rows.select(where, *sums).collect(engine="streaming")
+            found, ascending = _counted(rows, key)
+            if table.observed and not ascending:
+                rounds = rows.group_by(key).agg(rounds=pl.col("round").cast(pl.Int32).n_unique())
+                found = found.join(rounds.collect(engine="streaming"), on=key, nulls_equal=True)
+            else:
+                found = found.with_columns(rounds="rows")
         except (OSError, pl.exceptions.PolarsError) as error:
             _refuse(f"cannot be read ({str(error).splitlines()[0]})", folder)
-        return found.drop("ascending").join(rounds, on=key, nulls_equal=True), faults
+        return found.select(where, pl.all()), faults
 
     of_folders = [of(*one) for one in groupby(paths, key=lambda path: path.parent)]
     conditions, faults = (pl.concat(frames) for frames in zip(*of_folders, strict=True))
-    return conditions.sort(key), faults
+    return conditions.sort("_folder", *key), faults
+
+
+def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
+    """How many rows each condition has, and whether their rounds do nothing but ascend: then all of them differ.
+
+    So no round of a large campaign need be remembered to see that none is there twice.
+    """
+    counted: dict[tuple[Any, ...], int] = {}
+    last: dict[tuple[Any, ...], int] = {}
+    ascending = True
+    for start in count(0, _AT_ONCE):
+        some = rows.select(*key, "round").slice(start, _AT_ONCE).collect()
+        varying = [name for name in key if some[name].n_unique() > 1]
+        alike = some.select(*varying, "round")  # what all have in common need not be taken apart
+        groups = alike.partition_by(varying, as_dict=True) if varying else {(): alike} if alike.height else {}
+        for words, group in groups.items():
+            of = some.select(key).row(0, named=True) | dict(zip(varying, words, strict=True))
+            condition, rounds = tuple(of.values()), group["round"]
+            counted[condition] = counted.get(condition, 0) + group.height
+            ascending &= not rounds.null_count() and bool((rounds.diff() > 0).all())
+            ascending = ascending and last.get(condition, -1) < rounds[0]
+            last[condition] = rounds[-1]
+        if some.height < _AT_ONCE:
+            break
+    schema = rows.select(key).collect_schema()
+    told = [(*condition, found) for condition, found in counted.items()]
+    return pl.DataFrame(told, {**schema, "rows": pl.UInt32()}, orient="row"), ascending
 
 
 def _faults(table: type[Table]) -> Iterator[tuple[str, str, pl.Expr]]:
@@ -441,19 +467,19 @@ def _check_values(conditions: pl.DataFrame, faults: pl.DataFrame, table: type[Ta
         wrong = conditions.with_columns(expected=expected).filter(pl.col(name) != pl.col("expected"))
         if wrong.height:
             _refuse(f"holds rows of {name} {wrong[name][0]}, expected {wrong['expected'][0]}", wrong["_folder"][0])
-    for count in (column for column in faults.columns if ":" in column):
-        fault, _, name = count.partition(":")
-        for folder, found in faults.filter(pl.col(count) > 0).select("_folder", count).iter_rows():
+    for column in (column for column in faults.columns if ":" in column):
+        fault, _, name = column.partition(":")
+        for folder, found in faults.filter(pl.col(column) > 0).select("_folder", column).iter_rows():
             _refuse(f"column {name} has {found} {fault}", folder)
-    for column in key:
-        wrong = conditions.filter(pl.col(column.name).is_null())
-        if column.required and wrong.height:
-            _refuse(f"column {column.name} has {wrong['rows'].sum()} rows without a value", wrong["_folder"][0])
+    for of in key:
+        wrong = conditions.filter(pl.col(of.name).is_null())
+        if of.required and wrong.height:
+            _refuse(f"column {of.name} has {wrong['rows'].sum()} rows without a value", wrong["_folder"][0])
         # Spelled otherwise, rows would be left out or escape a rule (0-RTT counts only with evidence) unnoticed.
-        wrong = conditions.filter(~pl.col(column.name).is_in(column.words)) if column.words else wrong.clear()
+        wrong = conditions.filter(~pl.col(of.name).is_in(of.words)) if of.words else wrong.clear()
         if wrong.height:
             _refuse(
-                f"column {column.name} holds {wrong[column.name][0]!r}, expected {', '.join(column.words)}",
+                f"column {of.name} holds {wrong[of.name][0]!r}, expected {', '.join(of.words)}",
                 wrong["_folder"][0],
             )
     if table is LinkChecks:
