@@ -296,7 +296,7 @@ def test_large_samples_give_the_median_of_every_resample_exactly() -> None:
     clusters = np.repeat(np.arange(rounds), 3)
     values = draw.exponential(size=3 * rounds)
     [weights] = list(resampling.drawn(rounds, 20, seed=1))
-    slow = [np.median(np.repeat(values, row[clusters])) for row in weights]
+    slow = [np.median(np.repeat(values, row[clusters].astype(int))) for row in weights]
     assert resampling.Sample(values, clusters).quantiles(0.5, weights) == pytest.approx(slow)
 
 

@@ -185,7 +185,7 @@ def test_quantiles_of_resamples_are_exact(q: float) -> None:
     clusters = np.repeat(np.arange(rounds), 3)
     values = draw.exponential(size=3 * rounds)
     [weights] = list(drawn(rounds, 30, seed=1))
-    slow = [np.quantile(np.repeat(values, row[clusters]), q, method="median_unbiased") for row in weights]
+    slow = [np.quantile(np.repeat(values, row[clusters].astype(int)), q, method="median_unbiased") for row in weights]
     assert Sample(values, clusters).quantiles(q, weights) == pytest.approx(slow)
 
 
@@ -196,7 +196,7 @@ def test_equal_rounds_of_unequal_size_are_searched_all_over() -> None:
     clusters = np.concatenate([np.zeros(2000, dtype=int), np.repeat(np.arange(1, rounds), 100)])
     values = np.concatenate([draw.normal(0, 1, 2000), draw.normal(50, 1, 3900)])
     [weights] = list(drawn(rounds, 60, seed=2))
-    slow = [np.median(np.repeat(values, row[clusters])) for row in weights]
+    slow = [np.median(np.repeat(values, row[clusters].astype(int))) for row in weights]
     assert Sample(values, clusters).quantiles(0.5, weights) == pytest.approx(slow)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count, groupby
@@ -409,7 +410,9 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame
             _refuse(f"cannot be read ({str(error).splitlines()[0]})", folder)
         return found.select(where, pl.all()), faults
 
-    of_folders = [of(*one) for one in groupby(paths, key=lambda path: path.parent)]
+    folders = [(folder, list(files)) for folder, files in groupby(paths, key=lambda path: path.parent)]
+    with ThreadPoolExecutor(2) as pool:  # no more: each has a million rows, and polars threads of its own
+        of_folders = list(pool.map(lambda one: of(*one), folders))
     conditions, faults = (pl.concat(frames) for frames in zip(*of_folders, strict=True))
     return conditions.sort("_folder", *key), faults
 

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,9 +64,10 @@ class _Place:
 
 
 class _File:
-    """Arrays one after the other, in memory while they are few."""
+    """Arrays one after the other, in memory while they are few; several threads may read."""
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - open as long as something may be asked
         weakref.finalize(self, self._file.close)
 
@@ -75,8 +77,9 @@ class _File:
         return place
 
     def read(self, place: _Place) -> NDArray[Any]:
-        self._file.seek(place.start)
-        return np.frombuffer(self._file.read(place.length * place.kind.itemsize), place.kind)
+        with self._lock:
+            self._file.seek(place.start)
+            return np.frombuffer(self._file.read(place.length * place.kind.itemsize), place.kind)
 
 
 class Cells:
@@ -139,6 +142,8 @@ class Cells:
     def total(self, factors: Mapping[str, float], link: str, page: str) -> Numbers:
         """The sum of series, each times its factor, in every round of a cell that has all of them once."""
         terms = [self.numbers((series, link, page)) for series in factors]
+        if list(factors.values()) == [1.0]:
+            return terms[0]
         rounds, values = terms[0].rounds, [term.values for term in terms]
         if not all(np.array_equal(term.rounds, rounds) for term in terms):
             times = np.zeros(self.rounds.count, np.int8)
@@ -164,15 +169,16 @@ class Cells:
 
     def _rounds_at(self, place: _Place) -> tuple[Clusters, NDArray[np.intp] | None]:
         """Numbers of the rounds that lie in the file, ascending, and the order that makes them so; None if they are."""
-        if place not in self._kept:
+        kept = self._kept.get(place)
+        if kept is None:
             rounds, order = self.rounds.numbers[self._file.read(place)], None
             if not np.all(rounds[1:] >= rounds[:-1]):
                 order = np.argsort(rounds, kind="stable")
                 rounds = rounds[order]
-            if len(self._kept) == _KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[place] = rounds, order
-        return self._kept[place]
+            kept = rounds, order
+            if len(self._kept) < _KEPT:
+                self._kept[place] = kept
+        return kept
 
     def _has(self, cell: Cell) -> bool:
         """Whether a sum has a round with all of its terms."""

@@ -50,20 +50,24 @@ def link_table(link_checks: pl.LazyFrame) -> pl.LazyFrame:
         "up": ("up_mbit", "nominal_up_mbit", "Mbit/s"),
     }
     failed = link_checks.group_by("link").agg(failed=(pl.col("verdict") != "pass").sum())
-    parts = [
-        in_force(link_checks)
-        .group_by("link")
-        .agg(
-            quantity=pl.lit(quantity),
+    of_quantities = {
+        quantity: pl.struct(
             unit=pl.lit(unit),
             nominal=pl.col(nominal).median(),
             median=pl.col(measured).median(),
             low=pl.col(measured).min(),
             high=pl.col(measured).max(),
             checks=pl.col(measured).count(),
-            order=pl.col("nominal_rtt_ms").median(),
         )
         for quantity, (measured, nominal, unit) in quantities.items()
-    ]
-    found = pl.concat(parts).join(failed, on="link", how="left", maintain_order="left")
-    return found.sort("order", "link", maintain_order=True).drop("order")
+    }
+    found = (
+        in_force(link_checks)
+        .group_by("link")
+        .agg(**of_quantities, order=pl.col("nominal_rtt_ms").median())
+        .unpivot(list(quantities), index=["link", "order"], variable_name="quantity", value_name="of_quantity")
+        .unnest("of_quantity")
+        .join(failed, on="link", how="left", maintain_order="left")
+    )
+    place = pl.col("quantity").replace_strict({name: at for at, name in enumerate(quantities)}, return_dtype=pl.Int8)
+    return found.sort("order", "link", place).select("link", pl.exclude("link", "order"))

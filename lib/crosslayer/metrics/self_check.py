@@ -91,10 +91,10 @@ def kolmogorov_smirnov(one: Reals, other: Reals) -> tuple[float, float]:
 
     The asymptotic distribution with Stephens's correction (1970); with ties it errs towards "equal".
     """
-    values = np.sort(np.concatenate([one, other]))  # in order, so that each is looked for near the one before
-    shares = (np.searchsorted(np.sort(sample), values, side="right") / len(sample) for sample in (one, other))
-    first, second = shares
-    distance = float(np.max(np.abs(first - second)))
+    # In order, so that each is looked for near the one before; polars sorts twice as fast as numpy.
+    first, second, both = (pl.Series(of).sort().to_numpy() for of in (one, other, np.concatenate([one, other])))
+    shares = [np.searchsorted(of, both, side="right") / len(of) for of in (first, second)]
+    distance = float(np.max(np.abs(shares[0] - shares[1])))
     size = math.sqrt(len(one) * len(other) / (len(one) + len(other)))
     reduced = (size + 0.12 + 0.11 / size) * distance
     if reduced < 0.2:

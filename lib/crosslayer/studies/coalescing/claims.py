@@ -169,7 +169,7 @@ def udp_failures(o: Observed) -> Estimate:
         metrics.failures(**o.tables)
         .filter(pl.col("condition") == "DoUDP", pl.col("link").is_in(LINKS))
         .select(pl.col("attempted", "failed").sum())
-        .collect()
+        .collect(engine="streaming")
         .row(0)
     )
     if not tried:
