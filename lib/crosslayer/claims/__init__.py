@@ -1,7 +1,5 @@
 """Published statements as checks: frames in, one frame of verdicts out. No clock, no network, no study here.
 
-No file either but one without a name, for observations that are too large for memory.
-
 `check` holds results against a campaign. What they are is in the rooms of the studies, which write them in the words
 of `measures` and `checks`; `rules` has how close is close enough, `observed` the campaign as the checks see it.
 """

@@ -88,7 +88,7 @@ class Cells:
     Parameters
     ----------
     parts
-        What to read. Only one of them is in memory at a time.
+        What to read. Only one of them is in memory at a time, so all rows of a cell are in one.
     sums
         Series that are sums of others within each round, by their names.
     """
@@ -201,6 +201,8 @@ class Cells:
                     known, of_some = self._write_rounds(some.select(CLUSTER), known, written)
                 if not some.is_empty():
                     cell = (name.format(part.spelled(of[part.condition])), of["link"], of["page"])
+                    if cell in self._places:
+                        raise ValueError(f"rows of {', '.join(map(str, cell))} are in two parts")
                     self._places[cell] = self._file.write(some[column].to_numpy()), of_some
         return known
 
