@@ -176,7 +176,8 @@ def draw(figure: Figure, source: Any, provenance: str) -> Drawing:
 
 def _rounded(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows as any processor and any version of the libraries makes them: the last digits of a sum are their own."""
-    return rows.with_columns(cs.float().round(_DECIMALS) + 0.0)  # which makes 0 of -0
+    rounded = cs.float().round(_DECIMALS)
+    return rows.with_columns(pl.when(rounded == 0).then(0.0).otherwise(rounded).name.keep())  # 0 also of -0
 
 
 def _cannot(figure: Figure, error: Exception) -> FigureError:
