@@ -69,11 +69,6 @@ class Inputs:
         return metrics.tcp_rtts(self.tcp_rtts)
 
     @property
-    def combinations(self) -> pl.LazyFrame:
-        """PLT of the combinations that TNSM24 shows."""
-        return metrics.combine(self.exchanges, self.loads)
-
-    @property
     def failures(self) -> pl.DataFrame:
         """What failed, and the rounds that are left out."""
         return metrics.failures(self.dns_exchanges, self.tcp_rtts, self.page_loads, self.machine).collect(
@@ -91,21 +86,14 @@ class Inputs:
         """The same of each link: what is computed link by link fits in memory at any size."""
         return [self.only(link) for link in self.links]
 
-    @property
-    def of_cells(self) -> list[Inputs]:
-        """The same of each cell, for what joins observations of a round."""
-        return [self.only(link, page) for link in self.links for page in self.pages]
-
-    def only(self, link: str, page: str | None = None) -> Inputs:
-        """The same of one link, or of one page on it; a link's checks are of all pages."""
-        of_link = pl.col("link") == link
-        chosen = of_link if page is None else of_link & (pl.col("page") == page)
+    def only(self, link: str) -> Inputs:
+        """The same of one link."""
+        here = pl.col("link") == link
         return replace(
             self,
-            dns_exchanges=self.dns_exchanges.filter(chosen),
-            tcp_rtts=self.tcp_rtts.filter(chosen),
-            page_loads=self.page_loads.filter(chosen),
-            link_checks=self.link_checks.filter(of_link),
+            dns_exchanges=self.dns_exchanges.filter(here),
+            tcp_rtts=self.tcp_rtts.filter(here),
+            page_loads=self.page_loads.filter(here),
+            link_checks=self.link_checks.filter(here),
             links=(link,),
-            pages=self.pages if page is None else (page,),
         )

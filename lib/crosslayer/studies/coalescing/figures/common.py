@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import product
 from typing import Any
@@ -34,12 +34,6 @@ def pages_in(frame: pl.DataFrame) -> list[str]:
 
 def _paper_first(paper: Iterable[str], found: Iterable[str]) -> list[str]:
     return [*paper, *sorted(set(found) - set(paper))]
-
-
-def each(inputs: Inputs, parts: Iterable[Inputs], rows: Callable[[Inputs], pl.DataFrame]) -> pl.DataFrame:
-    """Compute link by link or cell by cell, so that a dataset of any size fits in memory."""
-    found = [rows(part) for part in parts]
-    return pl.concat(found) if found else rows(inputs)
 
 
 def observations(inputs: Inputs) -> metrics.Cells:

@@ -20,7 +20,7 @@ from crosslayer.figures.style import (
     link_title,
     with_titles,
 )
-from crosslayer.studies.coalescing.figures.common import each, figure, lacks, links_in
+from crosslayer.studies.coalescing.figures.common import figure, lacks, links_in
 
 RTT_TOLERANCE_PERCENT = 1.0
 RTT_TOLERANCE_MS = 0.15
@@ -44,7 +44,8 @@ def table2_data(inputs: Inputs) -> pl.DataFrame:
         # Before the aggregation: after it, polars 1.40 pushes the filter to where its columns are gone.
         return metrics.link_table(one.link_checks.filter(pl.col("link").is_in(one.links))).collect(engine="streaming")
 
-    table = each(inputs, inputs.of_links, of_link)
+    # Link by link, so that checks of any number fit in memory.
+    table = pl.concat(map(of_link, inputs.of_links or [inputs]))
     printed = inputs.published.links.unpivot(list(_PRINTED.values()), index="link", value_name="printed").with_columns(
         quantity=pl.col("variable").replace({column: name for name, column in _PRINTED.items()})
     )
