@@ -1,6 +1,7 @@
 """A plan on a LocalCluster against the same plan by `--jobs`, both by the virtual clock.
 
-    python -m tests.benchmarks.bench_local_cluster [--write] [--jobs 2] [--rounds 8] [--times 2]
+    python -m tests.benchmarks.bench_local_cluster [--write] [--jobs 2] [--rounds 8] [--times 2] [--links fiber,4g]
+        [--pages example.org]
 
 Must hold (issue "one campaign, many machines"): at most 5 % slower. One after the other, in turns, so that both meet
 the same machine; starting and ending are part of either.
@@ -14,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.benchmarks._common import option, report
-from tests.benchmarks.bench_virtual import frame, timed
+from tests.benchmarks.bench_virtual import frame, timed, words
 
 LIMIT = 1.05
 
@@ -22,7 +23,8 @@ LIMIT = 1.05
 def main() -> None:
     """Measure in turns, and say how much longer the cluster took."""
     jobs, rounds = option("--jobs", os.cpu_count() or 1), option("--rounds", 8)
-    plan = ["--links", "fiber,4g", "--pages", "example.org", "--rounds", str(rounds), "--jobs", str(jobs)]
+    cells = ["--links", words("--links", "fiber,4g"), "--pages", words("--pages", "example.org")]
+    plan = [*cells, "--rounds", str(rounds), "--jobs", str(jobs)]
     ways = {"jobs": [], "cluster": ["--cluster", "local"]}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     with tempfile.TemporaryDirectory() as place:
