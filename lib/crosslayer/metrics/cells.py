@@ -191,7 +191,10 @@ class Cells:
     def _read(self, part: Part, known: pl.DataFrame, written: dict[bytes, _Place]) -> pl.DataFrame:
         """Write every cell's values and the places of their rounds in `known`; the rounds that are known then."""
         by, columns = list(dict.fromkeys((part.condition, "link", "page"))), list(dict.fromkeys(part.series.values()))
-        for key, group in gathered(part.rows, by, [*CLUSTER, *columns]):
+        # Rows without a value are of no use where it is the only one; and polars 1.40 loses columns of concatenated
+        # frames that are filtered by another.
+        wanted = [*columns, *CLUSTER] if len(columns) == 1 else [*CLUSTER, *columns]
+        for key, group in gathered(part.rows, by, wanted):
             of = dict(zip(by, key, strict=True))
             known, of_all = self._write_rounds(group.select(CLUSTER), known, written)
             for name, column in part.series.items():
