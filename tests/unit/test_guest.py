@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.guests import shares
+from crosslayer.campaign.guests import left_of
+from crosslayer.campaign.measurer import Measurer
 from crosslayer.campaign.plan import Cell, Plan
-from crosslayer.campaign.rounds import Part
+from crosslayer.campaign.rounds import Job, Part
 from crosslayer.campaign.worker import from_json, to_json
 from crosslayer.guest import GuestError, Machine, check_mappings, find_kernel, inside
 from crosslayer.guest import machine as machines
@@ -77,19 +78,37 @@ def test_a_command_knows_the_clock_of_its_guest(monkeypatch: pytest.MonkeyPatch)
     assert inside() == "virtual"
 
 
-@pytest.mark.parametrize("guests", [1, 2, 3, 100])
-def test_guests_share_every_round_and_keep_the_pages_of_a_link_together(guests: int) -> None:
-    plan = Plan(study="coalescing", links=("fiber", "4g"), pages=("a", "b", "c"), rounds=3)
-    todo = [(number, cell) for number in range(plan.rounds) for cell in plan.order(number)]
-    found = shares(todo, guests)
-    assert len(found) == min(guests, 6)
-    shared = [entry for share in found for entry in share]
-    assert len(shared) == len(todo)
-    assert set(shared) == set(todo)
-    for share in found:
-        assert len(share) % len(plan.pages) == 0
-        for at in range(0, len(share), 3):
-            assert len({(number, cell.link) for number, cell in share[at : at + 3]}) == 1
+@pytest.mark.parametrize(("rounds", "sizes"), [(1, [1]), (8, [8]), (9, [4, 5]), (25, [6, 6, 6, 7])])
+def test_tasks_are_rounds_of_a_cell_and_follow_from_the_plan(rounds: int, sizes: list[int]) -> None:
+    plan = Plan(study="coalescing", links=("fiber", "4g"), pages=("a", "b"), rounds=rounds)
+    todo = {(number, cell) for number in range(plan.rounds) for cell in plan.order(number)}
+    tasks = plan.tasks()
+    assert tasks == plan.tasks()
+    assert [len(task) for task in tasks[:: len(plan.cells)]] == sizes
+    assert sorted(entry[0] for task in tasks for entry in task) == sorted(number for number, _ in todo)
+    assert {entry for task in tasks for entry in task} == todo
+    assert all(len({cell for _, cell in task}) == 1 for task in tasks)
+    assert len({plan.seed_of(task) for task in tasks}) == len(tasks)
+    assert plan.seed_of(tasks[0]) != plan.resized(seed=2).seed_of(tasks[0])
+
+
+def test_what_is_left_of_a_campaign_keeps_its_tasks() -> None:
+    plan = Plan(study="coalescing", links=("fiber",), pages=("a", "b"), rounds=9)
+    first, *others = plan.tasks()
+    todo = [entry for task in (first[2:], *others[:-1]) for entry in task]
+    assert left_of(Job(plan, "", todo, Measurer, {}, "")) == [first[2:], *others[:-1]]
+
+
+def test_a_job_that_a_killed_process_left_is_removed_and_no_other(tmp_path: Path) -> None:
+    ours = machines._JobFile(tmp_path, b"{}\n")
+    left = tmp_path / f"{machines._JOB}left"
+    left.write_bytes(b"{}\n")
+    other = machines._JobFile(tmp_path, b"{}\ninput")
+    assert sorted(tmp_path.iterdir()) == sorted((ours.path, other.path))
+    assert other.path.read_bytes() == b"{}\ninput"
+    ours.remove()
+    other.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_part_comes_out_of_a_guest_as_it_went_in() -> None:

@@ -4,15 +4,19 @@
 // that stands still while anything computes, or where the host refuses namespaces. It runs one command as if that ran on
 // the host: same files (read-only, but for folders in memory and those that are named), same user, same standard streams.
 //
-// It talks to lib/crosslayer/guest over the guest's first console, in frames: a letter, the length (4 bytes, big endian),
-// the payload. The guest sends R (ready), then 1 and 2 (output and errors of the command), A (standard input was taken),
-// C (1,024 bytes more may come) and last X (its exit status) or F (why it could not be run). The host sends J (the job,
-// JSON), then 0 (standard input, empty at its end; the next after an A), S (a signal's number) and W (the terminal's size).
+// The job lies in a file that the kernel's word crosslayer_job names: a line of JSON and, where the job says so, all of the
+// command's standard input. Otherwise it talks to lib/crosslayer/guest over the guest's first console, in frames: a
+// letter, the length (4 bytes, big endian), the payload. The guest sends R (it runs), then 1 and 2 (output and errors of the
+// command), A (standard input was taken), C (1,024 bytes more may come) and last X (its exit status) or F (why it could not
+// be run). The host sends 0 (standard input, empty at its end; the next after an A), S (a signal's number) and W (the
+// terminal's size).
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -27,6 +31,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "crosslayer-guest: is the init of a User-Mode Linux guest, not a program to run")
 		os.Exit(2)
 	}
+	job, jobErr := takeJob(os.Getenv("crosslayer_job")) // it may lie where the devices will be
 	if err := mountDevices(); err != nil {
 		fmt.Fprintln(os.Stderr, "crosslayer-guest:", err)
 		powerOff()
@@ -36,8 +41,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "crosslayer-guest:", err)
 		powerOff()
 	}
-	line.send('R', nil)
-	if status, err := serve(line); err != nil {
+	if status, err := serve(job, jobErr, line); err != nil {
 		line.send('F', []byte(err.Error()))
 	} else {
 		line.send('X', strconv.AppendInt(nil, int64(status), 10))
@@ -62,20 +66,35 @@ type job struct {
 	Virtual     bool      `json:"virtual"`     // the clock stands still while anything computes
 	Terminal    [3]bool   `json:"terminal"`    // which standard streams are a terminal
 	Size        [2]uint16 `json:"size"`        // rows and columns of the terminal
+	Given       bool      `json:"given"`       // what follows in the file is all of the command's standard input
+
+	file *os.File // where that begins
 }
 
-// serve takes the job, runs it to its end and returns its exit status, as a shell has it.
-func serve(line *console) (int, error) {
-	kind, payload, err := line.receive()
-	if err != nil || kind != 'J' {
-		return 0, fmt.Errorf("no job came: %c, %w", kind, err)
-	}
-	var j job
-	if err := json.Unmarshal(payload, &j); err != nil {
+// serve runs the job to its end and returns its exit status, as a shell has it.
+func serve(j *job, err error, line *console) (int, error) {
+	if err != nil {
 		return 0, fmt.Errorf("job: %w", err)
 	}
-	if err := prepare(&j); err != nil {
+	line.send('R', nil)
+	if err := prepare(j); err != nil {
 		return 0, err
 	}
-	return run(&j, line)
+	return run(j, line)
+}
+
+func takeJob(name string) (*job, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	words, err := bufio.NewReader(file).ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	if _, err := file.Seek(int64(len(words)), io.SeekStart); err != nil {
+		return nil, err
+	}
+	j := &job{file: file}
+	return j, json.Unmarshal(words, j)
 }

@@ -93,6 +93,10 @@ func openStreams(j *job, line *console) (*streams, error) {
 			s.theirs[fd] = theirTerminal
 			continue
 		}
+		if fd == 0 && j.Given {
+			s.theirs[fd] = j.file
+			continue
+		}
 		reader, writer, err := os.Pipe()
 		if err != nil {
 			return nil, err

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.guests import news
-from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.guests import left_of
+from crosslayer.campaign.plan import Cell, Task
 from crosslayer.campaign.rounds import Job, Part, Source
 from crosslayer.campaign.task import (
     RESOURCE,
@@ -51,8 +51,6 @@ _POLL_S = 5.0
 _VAIN = 3
 _AGAIN = "Finished rounds are safe: give the same command again, it goes on from there."
 
-Batch = list[tuple[int, Cell]]
-
 
 def measured_on(
     client: Client, *, clock: Clock, batch: int | None = None, mixed: bool = False, hands: Hands | None = None
@@ -69,7 +67,8 @@ def measured_on(
     clock
         By which they measure.
     batch
-        Rounds of a task, at most; None for a size that gives each testbed work.
+        Rounds of a task, at most; None for a size that gives each testbed work, by the virtual clock the plan's tasks,
+        so that the rounds are those that any machine measures.
     mixed
         Take workers with other commits and versions too; the campaign's notes say so.
     hands
@@ -169,9 +168,9 @@ def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> An
     return cluster
 
 
-def batches(todo: Batch, size: int) -> Iterator[Batch]:
+def batches(todo: Task, size: int) -> Iterator[Task]:
     """Rounds of one cell each, in the order of their first rounds, so that every cell is spread over the whole time."""
-    open_: dict[Cell, Batch] = {}
+    open_: dict[Cell, Task] = {}
     for number, cell in todo:
         one = open_.setdefault(cell, [])
         one.append((number, cell))
@@ -180,11 +179,23 @@ def batches(todo: Batch, size: int) -> Iterator[Batch]:
     yield from open_.values()
 
 
-def ending_together(work: list[Batch], testbeds: int) -> list[Batch]:
+def ending_together(work: list[Task], testbeds: int) -> list[Task]:
     """The same rounds; of batches that do not go round among the testbeds each gets a part."""
     whole = len(work) - len(work) % testbeds
     left = [entry for batch in work[whole:] for entry in batch]
     return work[:whole] + list(batches(left, max(1, -(-len(left) // testbeds))))
+
+
+def _news(part: Part, checked: set[str]) -> bool:
+    """Whether a campaign keeps these checks: each task looks at its links; one of each is kept, and all that failed.
+
+    `checked` has the links of which one is kept.
+    """
+    links = {row["link"] for row in part.rows["link_checks"]}
+    passed = all(row["verdict"] == "pass" for row in part.rows["link_checks"])
+    known = links <= checked
+    checked |= links
+    return not (known and passed)
 
 
 class _Campaign:
@@ -192,8 +203,8 @@ class _Campaign:
 
     def __init__(self, client: Client, request: Request, say: Callable[[str], None], mixed: bool) -> None:
         self._client, self._request, self._say, self._mixed = client, request, say, mixed
-        self._todo: deque[Batch] = deque()
-        self._away: dict[Future, Batch] = {}
+        self._todo: deque[Task] = deque()
+        self._away: dict[Future, Task] = {}
         self._back: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self._vain: Counter[tuple[int, Cell]] = Counter()
         self._refused: list[str] = []
@@ -203,10 +214,14 @@ class _Campaign:
     def measured(self, size: int | None) -> Generator[Part, None, None]:
         testbeds = self._prepare()
         job = self._request.job
-        size = size or min(MOST_ROUNDS, max(1, -(-len(job.todo) // testbeds)))
-        self._todo.extend(ending_together(list(batches(job.todo, size)), testbeds))
+        if size is None and self._request.clock == "virtual":
+            self._todo.extend(left_of(job))
+        else:
+            size = size or min(MOST_ROUNDS, max(1, -(-len(job.todo) // testbeds)))
+            self._todo.extend(ending_together(list(batches(job.todo, size)), testbeds))
+        most = max(map(len, self._todo))
         self._say(
-            f"Measuring on a cluster of {testbeds} testbeds: {len(self._todo)} tasks of up to {size} rounds of a cell. "
+            f"Measuring on a cluster of {testbeds} testbeds: {len(self._todo)} tasks of up to {most} rounds of a cell. "
             f"Dashboard: {self._client.dashboard_link}"
         )
         looked = time.monotonic()
@@ -284,7 +299,7 @@ class _Campaign:
                     next_step="They need this very crosslayer installed.",
                 )
 
-    def _send(self, batch: Batch) -> None:
+    def _send(self, batch: Task) -> None:
         request = replace(self._request, job=replace(self._request.job, todo=batch))
         number, cell = batch[0]
         future = self._client.submit(
@@ -309,7 +324,7 @@ class _Campaign:
             mine = replace(part, host=answer.host)
             if part.cell is None:
                 # A task looks at its link; the campaign keeps one check of each by a host, and all that failed.
-                if news(part, self._checked.setdefault(answer.host.mark, set())):
+                if _news(part, self._checked.setdefault(answer.host.mark, set())):
                     yield mine
             elif (entry := (part.number, part.cell)) in left:
                 left.remove(entry)
@@ -323,7 +338,7 @@ class _Campaign:
             why = answer.refused or "the worker did not measure it"
             self._again([entry for entry in batch if entry in left], why, vain=answer.fault or not answer.refused)
 
-    def _again(self, batch: Batch, why: str, *, vain: bool) -> None:
+    def _again(self, batch: Task, why: str, *, vain: bool) -> None:
         """Back to those that wait, in front; not for ever."""
         self._vain[batch[0]] += vain
         if self._vain[batch[0]] >= _VAIN:

@@ -7,23 +7,28 @@ import os
 import pickle
 import selectors
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import replace
-from itertools import groupby
+from typing import Final
 
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.plan import Cell
-from crosslayer.campaign.rounds import Job, Part, Source
+from crosslayer.campaign.plan import Task
+from crosslayer.campaign.rounds import Job, Part, Source, describe
 from crosslayer.campaign.worker import WORDS, from_json
 from crosslayer.guest import LOOK_S, Clock, GuestDied, Machine, check_mappings, find_kernel
 
-_CHUNK_BYTES = 1 << 15
+_KEPT: Final = frozenset({"HOME", "LANG", "PATH", "TZ"})
+_KEPT_PREFIXES: Final = ("CROSSLAYER_", "FONTCONFIG_", "LC_", "LD_", "NIX_", "PYTHON", "SSL_CERT_", "XDG_")
+_NO_RANDOM_INSTRUCTIONS: Final = "~0x4000000000000010:~0x40000"
+"""For OpenSSL and BoringSSL: no RDRAND, time stamp counter and RDSEED, which are the processor's own."""
 
 
 def measured_in_guests(clock: Clock, guests: int) -> Source:
-    """A source of rounds: this many guests, each with its share of them.
+    """A source of rounds: guests, this many at a time, each with a task of the plan.
 
-    A guest that dies costs the round it was at: another goes on from there.
+    By the virtual clock the rounds follow from the plan (`Plan.tasks`), to the last bit, on the same machine. A guest
+    that dies costs the round it was at: another goes on from there, with other random numbers.
 
     Parameters
     ----------
@@ -39,69 +44,84 @@ def measured_in_guests(clock: Clock, guests: int) -> Source:
     return source
 
 
-def shares(todo: list[tuple[int, Cell]], guests: int) -> list[list[tuple[int, Cell]]]:
-    """The rounds that each guest measures.
-
-    The pages of a link in a round stay together, since a change of link costs a check of its rates. Who measures what
-    is settled before: a guest that asked for more would wait, and its clock run on meanwhile.
-    """
-    batches = [list(batch) for _, batch in groupby(todo, lambda entry: (entry[0], entry[1].link))]
-    return [
-        [entry for batch in batches[place::guests] for entry in batch] for place in range(min(guests, len(batches)))
-    ]
-
-
-def news(part: Part, checked: set[str]) -> bool:
-    """Whether a campaign keeps these checks: each guest looks at its links; one of each is kept, and all that failed.
-
-    `checked` has the links of which one is kept.
-    """
-    links = {row["link"] for row in part.rows["link_checks"]}
-    passed = all(row["verdict"] == "pass" for row in part.rows["link_checks"])
-    known = links <= checked
-    checked |= links
-    return not (known and passed)
-
-
 def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -> Generator[Part, None, None]:
     kernel = find_kernel().as_versions()
     if job.plan.browser == "firefox":
         check_mappings()
+    tasks = deque(left_of(job) if clock == "virtual" else [job.todo])
+    cells = len({cell for _, cell in job.todo})
+    say(f"Measuring in guests by the {clock} clock: {cells} cells, {len(job.todo)} rounds of a cell to go.")
     cores = sorted(os.sched_getaffinity(0))
-    checked: set[str] = set()
+    first = {cell.link: task for task in reversed(tasks) for _, cell in task}
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as ready:
-        workers: list[_Worker] = []
-        for place, todo in enumerate(shares(job.todo, guests)):
-            core = cores[place % len(cores)] if clock == "virtual" else None
-            workers.append(_Worker(replace(job, todo=todo), clock, core, ready))
-            stack.callback(workers[-1].close)
+        places: list[_Place] = []
+        for number in range(min(guests, len(tasks))):
+            core = cores[number % len(cores)] if clock == "virtual" else None
+            places.append(_Place(job, tasks, first, clock, core, ready))
+            stack.callback(places[-1].close)
         look = time.monotonic() + LOOK_S
         while ready.get_map():
             if time.monotonic() >= look:
-                for worker in workers:
-                    worker.check(say)
+                for place in places:
+                    place.check(say)
                 look = time.monotonic() + LOOK_S
             for key, _events in ready.select(LOOK_S)[:1]:  # one at a time: what is done for it may close others
                 for part in key.data(say):
-                    if part.cell is not None or news(part, checked):
-                        yield replace(part, versions=part.versions | kernel)
+                    if part.cell is None:
+                        for row in part.rows["link_checks"]:
+                            say(describe(row))
+                    yield replace(part, versions=part.versions | kernel)
 
 
-class _Worker:
-    """A guest and its share of the rounds, over as many guests as it takes."""
+def left_of(job: Job) -> list[Task]:
+    """What is left to do of each of the plan's tasks."""
+    todo = set(job.todo)
+    left = ([entry for entry in task if entry in todo] for task in job.plan.tasks())
+    return [task for task in left if task]
 
-    def __init__(self, job: Job, clock: Clock, core: int | None, ready: selectors.BaseSelector) -> None:
-        self._job, self._clock, self._core, self._ready = job, clock, core, ready
-        self._todo = list(job.todo)
+
+def _environment() -> dict[str, str]:
+    """What a guest is told of this process's environment: nothing that differs from one shell to the next."""
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+    return kept | {"OPENSSL_ia32cap": _NO_RANDOM_INSTRUCTIONS}
+
+
+class _Place:
+    """Where one guest after the other measures what is next."""
+
+    def __init__(
+        self,
+        job: Job,
+        tasks: deque[Task],
+        first: dict[str, Task],
+        clock: Clock,
+        core: int | None,
+        ready: selectors.BaseSelector,
+    ) -> None:
+        self._job, self._tasks, self._first = job, tasks, first
+        self._clock, self._core, self._ready = clock, core, ready
         self._measured = False
+        self._next()
+
+    def _next(self) -> None:
+        self._task = self._tasks.popleft()
+        self._todo = list(self._task)
         self._vain = 0
         self._start()
 
     def _start(self) -> None:
         self._left = len(self._todo)
-        self._input = pickle.dumps(replace(self._job, todo=self._todo))
+        # Not how far the campaign is: what happens in a guest follows from its task.
+        given = pickle.dumps(replace(self._job, todo=self._todo, versions={}, quiet=True))
         self._lines = {b"1": bytearray(), b"2": bytearray()}
-        self._machine = Machine(WORDS, clock=self._clock, core=self._core)
+        self._machine = Machine(
+            WORDS,
+            clock=self._clock,
+            core=self._core,
+            environment=_environment(),
+            given=given,
+            seed=self._job.plan.seed_of(self._todo),
+        )
         self._ready.register(self._machine.out, selectors.EVENT_READ, self._read)
         self._ready.register(self._machine.log, selectors.EVENT_READ, self._read_log)
 
@@ -115,10 +135,7 @@ class _Worker:
         parts: list[Part] = []
         try:
             for kind, payload in self._machine.frames():
-                if kind in (b"R", b"A"):
-                    chunk, self._input = self._input[:_CHUNK_BYTES], self._input[_CHUNK_BYTES:]
-                    self._machine.send(b"0", chunk)  # an empty one at the end
-                elif kind in self._lines:
+                if kind in self._lines:
                     self._lines[kind] += payload
                     if b"\n" not in payload:  # a round with its captures is a line of megabytes
                         continue
@@ -126,14 +143,14 @@ class _Worker:
                     if kind == b"1":
                         for part in map(from_json, lines):
                             self._finish(part)
-                            parts.append(part)
+                            if part.cell is not None or self._tells(part):
+                                parts.append(part)
                     else:
                         for line in lines:
                             say(line.decode(errors="replace"))
                 elif kind == b"X":
                     self.close()
-                    if payload != b"0":
-                        self._again(f"the guest's command ended with status {payload.decode()}", say, None)
+                    self._again(f"the guest's command ended with status {payload.decode()}", say, None)
         except GuestDied as died:
             self.close()
             self._again(str(died), say, died)
@@ -149,7 +166,14 @@ class _Worker:
                 self._again(str(died), say, died)
 
     def _again(self, why: str, say: Callable[[str], None], fault: GuestDied | None) -> None:
-        """Another guest for what is left, if this one got something done, or was killed as the first that did not."""
+        """Another guest for what is left, if this one got something done, or was killed as the first that did not.
+
+        Where nothing is left of its task, the next begins, if there is one.
+        """
+        if not self._todo:
+            if self._tasks:
+                self._next()
+            return
         self._vain = self._vain + 1 if self._left == len(self._todo) else 0
         most = 0 if fault is None else 1
         if self._vain > most:
@@ -162,6 +186,11 @@ class _Worker:
             ) from fault
         say(f"{why} Another guest measures the round in flight again.")
         self._start()
+
+    def _tells(self, checks: Part) -> bool:
+        """Whether a campaign keeps these checks: of each link those of its first task, and all that failed."""
+        rows = checks.rows["link_checks"]
+        return any(row["verdict"] != "pass" or self._first[row["link"]] is self._task for row in rows)
 
     def _finish(self, part: Part) -> None:
         if part.cell is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
@@ -18,6 +19,12 @@ _ALIASES = 2
 
 CUBIC = "cubic"
 """What TCP is told to use: Linux's own, and that of quic-go and Chromium over QUIC."""
+
+Task = list[tuple[int, "Cell"]]
+"""Rounds of a cell that are measured one after the other in one testbed."""
+
+_OF_A_GUEST = 8
+"""Rounds, at most: a minute or two, beside which its start is little, and guests end at about the same time."""
 
 Kind = Literal["pcap", "qlog", "netlog"]
 """What can be kept of a load: packets with the keys that decrypt them, QUIC's own words, Chromium's."""
@@ -85,6 +92,25 @@ class Plan:
     def place_in_trace(self, round_number: int, cell: Cell) -> float:
         """Where a round of a cell begins in the trace of its link, as a share of its length."""
         return self._draw("trace", round_number, cell.link, cell.page).random()
+
+    def tasks(self) -> list[Task]:
+        """Every round, by the guest that measures it by the virtual clock, in the order in which guests start.
+
+        It follows from the plan alone, as what happens in a guest follows from its task: the same plan has the same
+        rounds whoever measures them, and however many at a time.
+        """
+        parts = -(-self.rounds // _OF_A_GUEST)
+        bounds = [self.rounds * part // parts for part in range(parts + 1)]
+        return [
+            [(number, cell) for number in range(first, end)]
+            for first, end in pairwise(bounds)
+            for cell in self.order(first)
+        ]
+
+    def seed_of(self, task: Task) -> int:
+        """Of the guest that measures a task, by the virtual clock: 64 bits."""
+        number, cell = task[0]
+        return self._draw("guest", number, cell.link, cell.page).getrandbits(64)
 
     def _draw(self, *place: object) -> random.Random:
         return random.Random("/".join(map(str, (self.seed, *place))))

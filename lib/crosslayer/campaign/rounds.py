@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ class Job:
     """Folders of pages beside the project's."""
     versions: dict[str, str] = field(default_factory=dict)
     """Of what took part in the campaign so far, by name; empty where it is new."""
+    quiet: bool = False
+    """Whether somebody else says how it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +129,15 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                     "tcp_congestion_control": network.congestion_control(),
                 }
                 told = over.name, versions | in_force
-                if not measured:
+                told_already = measured or job.quiet
+                if not told_already:
                     cells = len({cell for _, cell in todo})
                     say(f"Measuring over {over.name} ({over.version}): {cells} cells, {left} rounds of a cell to go.")
                 links = {cell.link for _, cell in todo}
                 checks = _prepare(testbed, measuring, [job.profiles[name] for name in job.plan.links if name in links])
                 for result in checks:
-                    if not measured:
-                        say(_describe(result))
+                    if not told_already:
+                        say(describe(asdict(result)))
                     yield Part(None, -1, {"link_checks": _check_rows(testbed, job.campaign, -1, None)}, 0, *told)
                 while todo:
                     number, cell = todo[0]
@@ -291,14 +294,15 @@ def _check_rows(testbed: Testbed, campaign: str, number: int, page: str | None) 
     ]
 
 
-def _describe(result: LinkCheck) -> str:
-    rtt = "no answer" if result.rtt_ms is None else f"{result.rtt_ms:.2f} ms"
+def describe(check: Mapping[str, Any]) -> str:
+    """A check of a link, by the columns of its row, as a line for the user."""
+    rtt = "no answer" if check["rtt_ms"] is None else f"{check['rtt_ms']:.2f} ms"
     rates = " ".join(
         f"{name} {measured:.2f} of {nominal:.2f} Mbit/s"
         for name, measured, nominal in (
-            ("down", result.down_mbit, result.nominal_down_mbit),
-            ("up", result.up_mbit, result.nominal_up_mbit),
+            ("down", check["down_mbit"], check["nominal_down_mbit"]),
+            ("up", check["up_mbit"], check["nominal_up_mbit"]),
         )
         if measured is not None and nominal is not None
     )
-    return f"  link {result.link:<10} RTT {rtt} of {result.nominal_rtt_ms:.2f} ms  {rates}  {result.verdict}"
+    return f"  link {check['link']:<10} RTT {rtt} of {check['nominal_rtt_ms']:.2f} ms  {rates}  {check['verdict']}"

@@ -179,10 +179,12 @@ class Store:
         return [link for (link,) in self._db.execute(f'SELECT DISTINCT "link" FROM "{table}" ORDER BY 1')]
 
     def rows(self, table: str, link: str) -> Iterator[dict[str, Any]]:
-        """Every row of a link in a table as Python values, in the order of rounds."""
+        """Every row of a link in a table as Python values, in the order of rounds and pages, whoever measured them."""
         columns = TABLES[table].columns
         names = ", ".join(f'"{c.name}"' for c in columns)
-        found = self._db.execute(f'SELECT {names} FROM "{table}" WHERE "link" = ? ORDER BY "round", rowid', (link,))
+        found = self._db.execute(
+            f'SELECT {names} FROM "{table}" WHERE "link" = ? ORDER BY "round", "page", rowid', (link,)
+        )
         for row in found:
             yield {c.name: _typed(c, value) for c, value in zip(columns, row, strict=True)}
 

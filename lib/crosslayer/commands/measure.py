@@ -71,7 +71,9 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 )
 @click.option("--hosts", help="For --cluster ssh: machines separated by commas; the first has the scheduler too.")
 @click.option(
-    "--batch", type=click.IntRange(min=1), help="Rounds of a task on a cluster, at most.  [default: up to 20]"
+    "--batch",
+    type=click.IntRange(min=1),
+    help="Rounds of a task on a cluster, at most.  [default: up to 20, by the virtual clock 8]",
 )
 @click.option(
     "--capture",

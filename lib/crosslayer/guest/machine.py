@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
@@ -30,6 +32,12 @@ _LOG_BYTES = 4000
 _CREDIT = 1024
 """What the guest says may come more, bytes; it stands in emulation/cmd/crosslayer-guest/console.go too."""
 
+
+_JOB: Final = "crosslayer-job-"
+_PIPE_BYTES: Final = 1 << 20
+"""What a guest can say before anybody reads it; the most that an ordinary user may ask for."""
+_DATE_S: Final = 1_767_225_600
+"""The date where nothing comes from the host: 2026-01-01, Unix time."""
 
 _MAPPINGS_FILE = Path("/proc/sys/vm/max_map_count")
 _MAPPINGS_TOO_FEW: Final = 65_530
@@ -74,6 +82,13 @@ class Machine:
         Rows and columns of that.
     core
         The processor it stays on; None for any.
+    environment
+        Of the command; None for this process's, without where its temporary files are.
+    given
+        All of the command's standard input; None where it comes by `send`.
+    seed
+        What all that is random in it follows from, by the virtual clock: with the same words, input and seed the same
+        happens at the same virtual time. None for the host's random numbers and date.
 
     Raises
     ------
@@ -90,15 +105,19 @@ class Machine:
         terminal: tuple[bool, bool, bool] = (False, False, False),
         size: tuple[int, int] = (24, 80),
         core: int | None = None,
+        environment: Mapping[str, str] | None = None,
+        given: bytes | None = None,
+        seed: int | None = None,
     ) -> None:
         kernel, init = find_kernel(), places.find("guest").path
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             raise GuestError("there is no `setpriv` on this machine", next_step="Install util-linux.")
-        environment = {name: value for name, value in os.environ.items() if name not in ("TMPDIR", "TMP", "TEMP")}
+        if environment is None:
+            environment = {name: value for name, value in os.environ.items() if name not in ("TMPDIR", "TMP", "TEMP")}
         job = {
             "words": list(words),
-            "environment": [f"{name}={value}" for name, value in (environment | {MARK: clock}).items()],
+            "environment": [f"{name}={value}" for name, value in sorted({**environment, MARK: clock}.items())],
             "folder": str(Path.cwd()),
             "uid": os.geteuid(),
             "gid": os.getegid(),
@@ -107,25 +126,31 @@ class Machine:
             "virtual": clock == "virtual",
             "terminal": terminal,
             "size": size,
+            "given": given is not None,
         }
         self._kernel = kernel.path
-        self._job = json.dumps(job).encode()
         self._received = b""
         self._to_send = b""
         self._credit = 2 * _CREDIT
         self._log = b""
+        folder = _memory_folder()
+        self._job = _JobFile(folder, json.dumps(job).encode() + b"\n" + (given or b""))
         with contextlib.ExitStack() as ends:
             theirs_in, ours_in = os.pipe()
             ours_out, theirs_out = os.pipe()
             ours_log, theirs_log = os.pipe()
             for end in (theirs_in, theirs_out, theirs_log):
                 ends.callback(os.close, end)
+            fcntl.fcntl(theirs_out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)  # or the guest would wait for this process
             self._process = subprocess.Popen(
-                [setpriv, "--pdeathsig", "KILL", "--", str(kernel.path), *_kernel_words(init, clock)],
+                [
+                    *(setpriv, "--pdeathsig", "KILL", "--", str(kernel.path)),
+                    *_kernel_words(init, clock, self._job.path, seed),
+                ],
                 stdin=theirs_in,
                 stdout=theirs_out,
                 stderr=theirs_log,
-                env={"TMPDIR": str(_memory_folder()), "PATH": os.defpath},
+                env={"TMPDIR": str(folder), "PATH": os.defpath},
                 start_new_session=True,  # a terminal's signals are for the command in it
             )
         self.pid = self._process.pid
@@ -155,7 +180,7 @@ class Machine:
             os.write(self._in, some)
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
-        """The frames that have come, after `out` was readable; `R` is answered with the job.
+        """The frames that have come, after `out` was readable.
 
         Raises
         ------
@@ -173,7 +198,7 @@ class Machine:
             payload = self._received[_HEAD.size : _HEAD.size + length]
             self._received = self._received[_HEAD.size + length :]
             if kind == b"R":
-                self.send(b"J", self._job)
+                self._job.remove()
             if kind == b"C":
                 self._credit += _CREDIT
                 self._send_some()
@@ -245,9 +270,37 @@ class Machine:
             self._process.wait()
             os.close(self.out)
             os.close(self.log)
+            self._job.remove()
 
 
-def _kernel_words(init: Path, clock: Clock) -> list[str]:
+class _JobFile:
+    """What a guest is to do, in a file that it reads when it is up: by its clock no time may pass until it knows.
+
+    Locked while its owner lives; whoever makes the next one removes what a killed owner left.
+    """
+
+    def __init__(self, folder: Path, content: bytes) -> None:
+        for left in folder.glob(f"{_JOB}*"):
+            with contextlib.suppress(OSError), left.open("rb") as file:  # of another user, or removed meanwhile
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
+        while True:
+            descriptor, path = tempfile.mkstemp(prefix=_JOB, dir=folder)
+            self.path, self._file = Path(path), os.fdopen(descriptor, "wb")
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:  # nobody took it for one that was left
+                break
+            self._file.close()
+        self._file.write(content)
+        self._file.flush()
+
+    def remove(self) -> None:
+        """The guest has read it, or never will."""
+        self.path.unlink(missing_ok=True)
+        self._file.close()
+
+
+def _kernel_words(init: Path, clock: Clock, job: Path, seed: int | None) -> list[str]:
     words = [
         f"mem={MEMORY_BYTES >> 20}M",
         "rootfstype=hostfs",
@@ -262,8 +315,13 @@ def _kernel_words(init: Path, clock: Clock) -> list[str]:
         "console=stderr0",
         "uml_dir=/dev/null/",  # no control socket, and no folder that a kill would leave behind
         "seccomp=auto",
+        f"crosslayer_job={job}",
     ]
-    return [*words, "time-travel=inf-cpu"] if clock == "virtual" else words
+    if clock == "virtual":
+        words.append("time-travel=inf-cpu")
+        if seed is not None:
+            words += [f"seed={seed}", f"time-travel-start={_DATE_S * 10**9}"]
+    return words
 
 
 def _memory_folder() -> Path:
