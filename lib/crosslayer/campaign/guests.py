@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pickle
 import selectors
@@ -86,6 +87,15 @@ def _environment() -> dict[str, str]:
     return kept | {"OPENSSL_ia32cap": _NO_RANDOM_INSTRUCTIONS}
 
 
+def _packed(job: Job) -> bytes:
+    """The job in bytes that follow from its values, not from which of them are one object: it may have travelled."""
+    packed = io.BytesIO()
+    pickler = pickle.Pickler(packed)
+    pickler.fast = True
+    pickler.dump(job)
+    return packed.getvalue()
+
+
 class _Place:
     """Where one guest after the other measures what is next."""
 
@@ -112,7 +122,7 @@ class _Place:
     def _start(self) -> None:
         self._left = len(self._todo)
         # Not how far the campaign is: what happens in a guest follows from its task.
-        given = pickle.dumps(replace(self._job, todo=self._todo, versions={}, quiet=True))
+        given = _packed(replace(self._job, todo=self._todo, versions={}, quiet=True))
         self._lines = {b"1": bytearray(), b"2": bytearray()}
         self._machine = Machine(
             WORDS,
