@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -325,8 +326,6 @@ def test_early_data_saves_a_round_trip_of_the_response(campaign: Path) -> None:
 
 def test_the_same_plan_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     """By one guest; and by two that a cluster lends, where cores have something else to do, from another shell."""
-    if not find_kernel().patch_sha256:
-        pytest.skip("the guest's kernel is built without the patch: it draws other random numbers each time")
     words = ("measure", "--links", "fiber,4g", "--pages", "example.org", "--rounds", "1")
     quiet, busy = tmp_path / "quiet", tmp_path / "busy"
     done = virtual(*words, "--jobs", "1", "--out", str(quiet))
@@ -348,10 +347,26 @@ def test_the_same_plan_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
             loop.kill()
             loop.wait()
     assert done.returncode == 0, done.stderr
+    loads = [_rows(folder, "page_loads").filter(variant="main") for folder in (quiet, busy)]
+    for some in loads:
+        assert sorted(some.select("link", "h3").rows()) == list(product(("4g", "fiber"), ("0-rtt", "1-rtt")))
+    for name, most in (("response_start_ms", {"abs": 0.2}), ("plt_ms", {"rel": 0.01, "abs": 1.0})):
+        one_ms, other_ms = (some.sort("link", "h3")[name].to_list() for some in loads)
+        assert other_ms == pytest.approx(one_ms, **most), name
+    if not find_kernel().patch_sha256:
+        pytest.skip("the guest's kernel is built without the patch: it draws other random numbers each time")
     for table in ("dns_exchanges", "page_loads", "link_checks", "tcp_rtts", "machine"):
         one, other = (_rows(folder, table).drop("campaign", "host") for folder in (quiet, busy))
         assert one.height
         assert_frame_equal(one, other, check_exact=True)
+
+
+def test_memory_and_job_may_lie_where_the_path_has_a_space(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    done = virtual("link", "fiber", "--", "/bin/echo", "up", env=os.environ | {"TMPDIR": str(folder)})
+    assert (done.returncode, done.stdout) == (0, "up\n"), done.stderr
+    assert list(folder.iterdir()) == []
 
 
 def test_the_same_plan_by_the_other_clock_is_another_campaign(campaign: Path) -> None:

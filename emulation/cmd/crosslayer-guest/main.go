@@ -31,7 +31,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "crosslayer-guest: is the init of a User-Mode Linux guest, not a program to run")
 		os.Exit(2)
 	}
-	job, jobErr := takeJob(os.Getenv("crosslayer_job")) // it may lie where the devices will be
+	job, jobErr := takeJob(os.Getenv("crosslayer_job")) // now: it may lie where the devices will be
 	if err := mountDevices(); err != nil {
 		fmt.Fprintln(os.Stderr, "crosslayer-guest:", err)
 		powerOff()
@@ -41,7 +41,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "crosslayer-guest:", err)
 		powerOff()
 	}
-	if status, err := serve(job, jobErr, line); err != nil {
+	if jobErr != nil {
+		line.send('F', []byte("job: "+jobErr.Error()))
+	} else if status, err := serve(job, line); err != nil {
 		line.send('F', []byte(err.Error()))
 	} else {
 		line.send('X', strconv.AppendInt(nil, int64(status), 10))
@@ -72,10 +74,7 @@ type job struct {
 }
 
 // serve runs the job to its end and returns its exit status, as a shell has it.
-func serve(j *job, err error, line *console) (int, error) {
-	if err != nil {
-		return 0, fmt.Errorf("job: %w", err)
-	}
+func serve(j *job, line *console) (int, error) {
 	line.send('R', nil)
 	if err := prepare(j); err != nil {
 		return 0, err
@@ -83,6 +82,7 @@ func serve(j *job, err error, line *console) (int, error) {
 	return run(j, line)
 }
 
+// takeJob reads the job, and leaves its file open where the command's standard input begins.
 func takeJob(name string) (*job, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -315,7 +315,7 @@ def _kernel_words(init: Path, clock: Clock, job: Path, seed: int | None) -> list
         "console=stderr0",
         "uml_dir=/dev/null/",  # no control socket, and no folder that a kill would leave behind
         "seccomp=auto",
-        f"crosslayer_job={job}",
+        f'crosslayer_job="{job}"',  # TMPDIR may have a space
     ]
     if clock == "virtual":
         words.append("time-travel=inf-cpu")
