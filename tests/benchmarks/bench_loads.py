@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from crosslayer import metrics
@@ -44,8 +45,6 @@ def pairs(loads: pl.DataFrame, one: pl.Expr, other: pl.Expr, column: str) -> pl.
 
 def interval(values: list[float]) -> tuple[float, float]:
     """95 % bootstrap interval of the median of paired differences (percentile method, resampling rounds)."""
-    import numpy as np
-
     draw = np.random.default_rng(1)
     medians = np.median(draw.choice(np.array(values), (10_000, len(values))), axis=1)
     low, high = np.quantile(medians, [0.025, 0.975])
@@ -66,8 +65,9 @@ def main() -> None:
             seconds = loads["started_s"].max() - loads["started_s"].min()  # type: ignore[operator]
             earlier = pairs(loads, main_1, main_0, "response_start_ms")
             saved = pairs(loads, main_1, main_0, "plt_ms")
-            checked = metrics.self_checked(loads.lazy()).filter(pl.col("series").str.starts_with("A/A")).collect()
-            same = checked["difference"]
+            checked = metrics.self_checked(metrics.Cells([metrics.loads_by_kind(loads.lazy())]))
+            of_aa = [pairs for (series, *_), pairs in checked.items() if series.startswith("A/A")]
+            same = pl.Series(np.concatenate([pairs.first - pairs.second for pairs in of_aa]))
             low, high = interval(same.to_list())
             result["links"][link] = {
                 "loads": loads.height,

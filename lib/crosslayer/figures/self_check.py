@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import altair as alt
@@ -17,23 +18,38 @@ TOLERATED = "#e6e6e6"
 _KEY = ("series", *metrics.CELL)
 
 
-def self_check_data(inputs: Inputs) -> pl.DataFrame:
+def _loads(inputs: Inputs) -> metrics.Cells:
+    """The loads that are held against each other, link by link: more would not fit in memory at any size."""
+    others = inputs.page_loads.filter(~pl.col("link").is_in(inputs.links))
+    loads = [*(one.page_loads for one in inputs.of_links), others]
+    return metrics.Cells(map(metrics.loads_by_kind, loads))
+
+
+def self_check_data(
+    inputs: Inputs,
+    *,
+    observations: Callable[[Inputs], metrics.Cells] = _loads,
+    named: Mapping[str, str] | None = None,
+) -> pl.DataFrame:
     """Loads of a round that should be equal, in percent of their PLT.
 
     Columns kind (`pair`: one round; `cell`, `pooled`: medians, all cells of a series together where pooled), series,
-    link, page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`).
+    link, page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`). A study that has
+    the loads among its observations says so, and what it calls them (`metrics.self_checked`).
     """
-    # Few loads are of the self-check: what is kept of each link is small.
-    known = pl.col("link").is_in(inputs.links)
-    loads = [*(one.page_loads for one in inputs.of_links), inputs.page_loads.filter(~known)]
-    pairs = [metrics.self_checked(part).collect(engine="streaming").lazy() for part in loads]
-    parts = [
-        metrics.curves(pairs, "difference", ["series"]).select("series", "x", "n", kind=pl.lit("pair")),
-        *(
-            metrics.equivalence(pairs, by).rename({"median": "x"}).with_columns(kind=pl.lit(kind))
-            for kind, by in (("pooled", ["series"]), ("cell", list(_KEY)))
-        ),
-    ]
+    loads = observations(inputs)
+    pairs = metrics.self_checked(loads, named)
+    together = metrics.pooled(pairs)
+    schema = {"series": pl.String(), "x": pl.Float64(), "n": pl.Int64(), "kind": pl.String()}
+    parts = [pl.DataFrame(schema=schema)]
+    for (series,), of_series in together.items():
+        x, _ = metrics.curve(of_series.first - of_series.second)
+        parts.append(pl.DataFrame([(series, at, len(of_series.first), "pair") for at in x], schema, orient="row"))
+    of_kinds = {
+        "pooled": metrics.equivalence(loads, together, _KEY[:1]),
+        "cell": metrics.equivalence(loads, pairs, _KEY),
+    }
+    parts += (found.rename({"median": "x"}).with_columns(kind=pl.lit(kind)) for kind, found in of_kinds.items())
     frame = pl.concat(parts, how="diagonal").with_columns(source=pl.lit("measured"))
     order = pl.col("series").replace_strict({name: at for at, name in enumerate(metrics.SELF_CHECKS)}, default=None)
     return inputs.by_rtt(frame, "page").sort(order, maintain_order=True)

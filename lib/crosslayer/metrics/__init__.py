@@ -44,7 +44,14 @@ from crosslayer.metrics.observations import (
 )
 from crosslayer.metrics.paced import estimate, moments, paced
 from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Rounds, Sample, derived, drawn
-from crosslayer.metrics.self_check import EQUAL_PERCENT, SELF_CHECKS, equivalence, self_checked
+from crosslayer.metrics.self_check import (
+    EQUAL_PERCENT,
+    SELF_CHECKS,
+    equivalence,
+    loads_by_kind,
+    pooled,
+    self_checked,
+)
 
 __all__ = [
     "AGREED_PERCENT",
@@ -83,6 +90,7 @@ __all__ = [
     "in_rtts",
     "line",
     "link_table",
+    "loads_by_kind",
     "median",
     "medians",
     "moments",
@@ -90,6 +98,7 @@ __all__ = [
     "paced",
     "page_loads",
     "paired",
+    "pooled",
     "quantile_differences",
     "relative_increase",
     "relative_medians",

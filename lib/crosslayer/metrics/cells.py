@@ -141,9 +141,14 @@ class Cells:
 
     def total(self, factors: Mapping[str, float], link: str, page: str) -> Numbers:
         """The sum of series, each times its factor, in every round of a cell that has all of them once."""
-        terms = [self.numbers((series, link, page)) for series in factors]
         if list(factors.values()) == [1.0]:
-            return terms[0]
+            return self.numbers((next(iter(factors)), link, page))
+        values, rounds = self.together(list(factors), link, page)
+        return Numbers(sum(map(np.multiply, factors.values(), values), np.zeros(len(rounds))), rounds)
+
+    def together(self, series: Sequence[str], link: str, page: str) -> tuple[list[Reals], Clusters]:
+        """The observations of each series in every round of a cell that has all of them once, and these rounds."""
+        terms = [self.numbers((name, link, page)) for name in series]
         rounds, values = terms[0].rounds, [term.values for term in terms]
         if not all(np.array_equal(term.rounds, rounds) for term in terms):
             times = np.zeros(self.rounds.count, np.int8)
@@ -151,7 +156,7 @@ class Cells:
                 times[term.rounds] += 1
             whole = times == len(terms)
             rounds, values = np.flatnonzero(whole), [term.values[whole[term.rounds]] for term in terms]
-        return Numbers(sum(map(np.multiply, factors.values(), values), np.zeros(len(rounds))), rounds)
+        return values, rounds
 
     def rounds_of(self, numbers: Clusters) -> Rounds:
         """The rounds that observations are of, from their numbers, and no other round."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from crosslayer.metrics.gathering import Frames, schema_of
-from crosslayer.metrics.intervals import groups, rounds_of
-from crosslayer.metrics.observations import CELL, ROUND, page_loads
-from crosslayer.metrics.resampling import Reals, interval
+from crosslayer.metrics.cells import Cell, Cells, Part
+from crosslayer.metrics.observations import page_loads
+from crosslayer.metrics.resampling import Clusters, Reals, interval
 
 EQUAL_PERCENT = 3.0
 """Differences of the median PLT that count as none."""
@@ -29,36 +29,74 @@ SELF_CHECKS = {
 """Handshake and variant of each two loads of a round that should be equal; `before` is how older campaigns did it."""
 
 
-def self_checked(table: pl.LazyFrame) -> pl.LazyFrame:
-    """Pairs of loads of a round that should be equal, in percent of the median of their means in the cell.
+class Pairs(NamedTuple):
+    """Loads of a round that should be equal, in percent of the median of their means in the cell."""
 
-    Takes `page_loads`; a load that was not what it was meant to be, by the server's word, counts in no pair.
+    first: Reals
+    second: Reals
+    rounds: Clusters
+    """Number of the round of each pair."""
 
-    Returns
-    -------
-    polars.LazyFrame
-        campaign, round, link, page, series (of `SELF_CHECKS`), first, second, difference.
+
+def loads_by_kind(loads: pl.LazyFrame, *, but: Collection[str] = ()) -> Part:
+    """PLT of each kind of load that `SELF_CHECKS` pairs, as series of `Cells`; of `page_loads`, perhaps of a link.
+
+    A load that was not what it was meant to be, by the server's word, is none. `but` names variants that are left out.
     """
-    known = sorted({variant for kinds in SELF_CHECKS.values() for _, variant in kinds})
-    loads = page_loads(table.filter(pl.col("variant").is_in(known)), variant=None)
-    # Read once, and with words as categories: ten times something is chosen of them and joined.
-    columns = (*ROUND, "h3", "variant", "plt_ms")
-    loads = loads.select(columns).with_columns(pl.col(pl.String).cast(pl.Categorical))
-    loads = loads.collect(engine="streaming").lazy()
-    parts = []
+    wanted = sorted({variant for kinds in SELF_CHECKS.values() for _, variant in kinds} - set(but))
+    rows = page_loads(loads.filter(pl.col("variant").is_in(wanted)), variant=None)
+    return Part(rows.with_columns(kind=pl.concat_str("h3", "variant", separator=" ")), "kind", {"{} PLT": "plt_ms"})
+
+
+def self_checked(cells: Cells, named: Mapping[str, str] | None = None) -> dict[Cell, Pairs]:
+    """Pairs of loads of a round that should be equal, by series (of `SELF_CHECKS`), link and page.
+
+    Parameters
+    ----------
+    cells
+        With the series of `loads_by_kind`.
+    named
+        What some of them are called there instead.
+    """
+    called = named or {}
+    found = {}
     for series, kinds in SELF_CHECKS.items():
-        first, second = (
-            loads.filter(pl.col("variant") == variant, pl.col("h3") == h3).select(*ROUND, pl.col("plt_ms").alias(name))
-            for name, (h3, variant) in zip(("first", "second"), kinds, strict=True)
-        )
-        level = ((pl.col("first") + pl.col("second")) / 2).median().over(CELL)
-        percents = {name: 100 * pl.col(name) / level for name in ("first", "second")}
-        parts.append(first.join(second, on=ROUND).with_columns(**percents, series=pl.lit(series)))
-    return pl.concat(parts).with_columns(difference=pl.col("first") - pl.col("second"))
+        first, second = (called.get(name, name) for name in (f"{h3} {variant} PLT" for h3, variant in kinds))
+        for _, link, page in sorted(cell for cell in cells.cells if cell[0] == second):
+            if (first, link, page) in cells.cells:
+                (one, other), rounds = cells.together((first, second), link, page)
+                if len(rounds):
+                    level = float(np.median((one + other) / 2))
+                    found[series, link, page] = Pairs(100 * one / level, 100 * other / level, rounds)
+    return found
 
 
-def equivalence(frame: Frames, by: Sequence[str], margin: float = EQUAL_PERCENT) -> pl.DataFrame:
-    """Whether the median of `difference` is none, by two one-sided tests, of rows of `self_checked`.
+def pooled(pairs: Mapping[Cell, Pairs]) -> dict[tuple[str, ...], Pairs]:
+    """The pairs of each series, all cells together."""
+    series = dict.fromkeys(name for name, *_ in pairs)
+    of_series = ([some for cell, some in pairs.items() if cell[0] == name] for name in series)
+    together = (Pairs(*map(np.concatenate, zip(*some, strict=True))) for some in of_series)
+    return {(name,): some for name, some in zip(series, together, strict=True)}
+
+
+def equivalence(
+    cells: Cells,
+    groups: Mapping[tuple[str, ...], Pairs] | Mapping[Cell, Pairs],
+    by: Sequence[str],
+    margin: float = EQUAL_PERCENT,
+) -> pl.DataFrame:
+    """Whether the median of the differences of each group is none, by two one-sided tests.
+
+    Parameters
+    ----------
+    cells
+        Whose rounds the pairs are of.
+    groups
+        Pairs by words: of `self_checked`, or of `pooled`.
+    by
+        What each of these words is.
+    margin
+        Differences of the median that count as none, percent.
 
     Returns
     -------
@@ -68,9 +106,9 @@ def equivalence(frame: Frames, by: Sequence[str], margin: float = EQUAL_PERCENT)
         two distributions), ks_p (how often equal ones are as far apart). Percent of the PLT, shares of 1.
     """
     rows = []
-    for key, group in groups(frame, ["difference", "first", "second"], by):
-        rounds = rounds_of(group)
-        sample = rounds.sample(group["difference"].to_numpy())
+    for key, pairs in groups.items():
+        rounds = cells.rounds_of(pairs.rounds)
+        sample = rounds.sample(pairs.first - pairs.second)
         draws = [sample.quantiles(0.5, weights) for weights in rounds.drawn()]
         low = high = equal = p = None
         if draws:
@@ -78,12 +116,11 @@ def equivalence(frame: Frames, by: Sequence[str], margin: float = EQUAL_PERCENT)
             low, high = interval(medians, rounds.count, TEST_LEVEL)
             equal = -margin < low and high < margin
             p = float(max(np.mean(medians <= -margin), np.mean(medians >= margin)))
-        apart = kolmogorov_smirnov(group["first"].to_numpy(), group["second"].to_numpy())
+        apart = kolmogorov_smirnov(pairs.first, pairs.second)
         rows.append((*key, sample.size, sample.quantile(0.5), low, high, equal, p, *apart))
-    numbers = ("median", "low", "high", "equal", "p", "ks", "ks_p")
-    schema: dict[str, pl.DataType] = schema_of(frame, by) | {"n": pl.Int64()}
-    schema |= {name: pl.Boolean() if name == "equal" else pl.Float64() for name in numbers}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    schema: dict[str, pl.DataType] = dict.fromkeys(by, pl.String()) | {"n": pl.Int64()}
+    schema |= dict.fromkeys(("median", "low", "high", "equal", "p", "ks", "ks_p"), pl.Float64())
+    return pl.DataFrame(rows, schema=schema | {"equal": pl.Boolean()}, orient="row")
 
 
 def kolmogorov_smirnov(one: Reals, other: Reals) -> tuple[float, float]:

@@ -27,6 +27,8 @@ _OF_LOADS = {
     "H3 {} connect beyond the netlog's": "beyond_ms",
 }
 
+MAIN = {f"{h3} main PLT": f"H3 {h3.upper()} PLT" for h3 in ("1-rtt", "0-rtt")}
+"""How the loads of the study's own conditions are called among all kinds, and here."""
 
 _read: list[tuple[tuple[pl.LazyFrame, ...], metrics.Cells]] = []
 """The last two campaigns, by their tables: figures and claims are made of the same, at the same time."""
@@ -34,7 +36,10 @@ _reading = Lock()
 
 
 def observations(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame) -> metrics.Cells:
-    """Durations of exchanges by protocol and part, TCP RTTs, times of loads, and PLTs by combination, in ms."""
+    """Durations of exchanges by protocol and part, TCP RTTs, times of loads, and PLTs by combination, in ms.
+
+    And the PLT of loads that check the procedure (`metrics.loads_by_kind`): those of `MAIN` are called otherwise here.
+    """
     tables = (dns_exchanges, tcp_rtts, page_loads)
     with _reading:
         for known, cells in _read:
@@ -57,6 +62,7 @@ def _observations(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_load
             metrics.Part(exchanges.filter(link=link), "protocol", _OF_EXCHANGES),
             metrics.Part(connects.filter(link=link), "link", {"TCP RTT": "rtt_ms"}),
             metrics.Part(loads.filter(link=link), "h3", _OF_LOADS, str.upper),
+            metrics.loads_by_kind(page_loads.filter(link=link), but=["main"]),
         )
     ]
     return metrics.Cells(parts, sums=SHOWN)

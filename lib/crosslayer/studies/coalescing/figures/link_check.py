@@ -9,7 +9,7 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Inputs, marks
-from crosslayer.figures.self_check import SELF_CHECK, TOLERATED
+from crosslayer.figures.self_check import SELF_CHECK, TOLERATED, self_check_data
 from crosslayer.figures.style import (
     BLUE,
     COLUMN_WIDTH,
@@ -20,7 +20,8 @@ from crosslayer.figures.style import (
     link_title,
     with_titles,
 )
-from crosslayer.studies.coalescing.figures.common import figure, lacks, links_in
+from crosslayer.studies.coalescing.figures.common import figure, lacks, links_in, observations
+from crosslayer.studies.coalescing.metrics import MAIN
 
 RTT_TOLERANCE_PERCENT = 1.0
 RTT_TOLERANCE_MS = 0.15
@@ -182,7 +183,9 @@ FIGURES = (
         table=table2_table,
         width=TEXT_WIDTH,
     ),
-    SELF_CHECK(notebook="link_check", lacks=lacks),
+    SELF_CHECK(
+        notebook="link_check", lacks=lacks, data=partial(self_check_data, observations=observations, named=MAIN)
+    ),
     _figure(
         name="failures",
         title="Failed observations",
