@@ -8,7 +8,7 @@ import polars as pl
 
 
 def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
-    """Nominal RTT of every link of `link_checks` that has one: link, nominal_rtt_ms.
+    """Nominal RTT of every link of `link_checks` that has one: link, nominal_rtt_ms; ascending, of equal ones by name.
 
     A link without delay (`local`) is left out: no time is a multiple of 0 ms.
     """
@@ -16,7 +16,7 @@ def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
         link_checks.filter(pl.col("nominal_rtt_ms") > 0)
         .group_by("link")
         .agg(pl.col("nominal_rtt_ms").median())
-        .sort("nominal_rtt_ms")
+        .sort("nominal_rtt_ms", "link")
     )
 
 
