@@ -127,12 +127,13 @@ class Primed(Browser):
 
     def __init__(self) -> None:
         self.contexts = 0
+        self.opened: list[str] = []
 
     def close(self) -> None:
         """Nothing to end."""
 
     def _open(self, url: str) -> None:
-        """A page."""
+        self.opened.append(url)
 
     def _run(self, function: str, argument: object) -> str:
         return ""
@@ -150,6 +151,7 @@ def test_priming_starts_over_in_another_context_until_it_left_what_is_asked_for(
     browser, left = Primed(), iter([False, False, True])
     browser.load(HOST, prime_host=HOST, close_connections=lambda: None, primed=lambda: next(left))
     assert browser.contexts == 3
+    assert [url.endswith(f"{HOST}/") for url in browser.opened] == [False, False, False, True], "the page came twice"
     with pytest.raises(BrowserError, match="was primed 16 times"):
         browser.load(HOST, prime_host=HOST, close_connections=lambda: None, primed=lambda: False)
 

@@ -3,8 +3,9 @@
 *Decoupled*, where the browser is told the addresses. Every load is the same: a new user context (a fresh profile with a
 QUIC session cache of its own), a *priming* load, the server closes its connections, a warm-up page on another site,
 then the page, measured. A 0-RTT load primes the page's own host, so the browser holds its ticket; a 1-RTT load primes
-an alias of the host that serves the same page. The two differ in nothing else. Priming starts over, in another context,
-where it did not leave what the load is to begin with: whether a browser keeps the token of a connection can be chance.
+an alias of the host that serves the same page. The two differ in nothing else. Whether a browser keeps the token of a
+connection can be chance, and is known as soon as that stands: so it is set up for something that is not there, before
+the page comes over it, and where it does not leave what the load is to begin with, another context starts over.
 
 *Coupled*, where the browser resolves by itself. A load of the page in a context of its own warms caches along the way
 and leaves the resolver a session, which is then reset; the page is measured from a new context, whose host cache, QUIC
@@ -56,6 +57,8 @@ host => {
 """
 """JavaScript: asks for a page and promises when it began and when it came or failed, ms since the Unix epoch, JSON."""
 _NOWHERE = "about:blank"
+_ABSENT = "/robots.txt"
+"""What no page has, and any server is asked for: a few bytes say so, in a document of their own."""
 PAINT_WAIT_MS = 1500
 """What `COLLECT` is called with: how long a page may take to paint after its load event."""
 _SETTLE_WINDOW_S = 0.04
@@ -185,13 +188,16 @@ class Browser(ABC):
         close_connections
             Makes the server close its connections, so that the measured load needs one of its own.
         primed
-            Tells after a priming load whether it left what the measured load is to begin with.
+            Tells whether the connection of the priming load left what the measured load is to begin with; asked when
+            it stands, before the page.
         """
         begin = time.perf_counter()
         for _ in range(_PRIMINGS_MOST):
             with self._failing(host), self._context():
-                self._open(f"https://{prime_host}/")
+                self._open(f"https://{prime_host}{_ABSENT}")
                 enough = primed()
+                if enough:
+                    self._open(f"https://{prime_host}/")
                 close_connections()
                 if enough:
                     return self._measured(host, begin, close_connections)
