@@ -33,7 +33,7 @@ def loads(
 
 def judged(table: pl.LazyFrame) -> list[dict[str, Any]]:
     cells = metrics.Cells([metrics.loads_by_kind(table)])
-    pairs = metrics.pooled(metrics.self_checked(cells))
+    pairs = metrics.pooled_pairs(metrics.self_checked(cells))
     return list(metrics.equivalence(cells, pairs, ["series"]).iter_rows(named=True))
 
 

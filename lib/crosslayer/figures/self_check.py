@@ -39,7 +39,7 @@ def self_check_data(
     """
     loads = observations(inputs)
     pairs = metrics.self_checked(loads, named)
-    together = metrics.pooled(pairs)
+    together = metrics.pooled_pairs(pairs)
     schema = {"series": pl.String(), "x": pl.Float64(), "n": pl.Int64(), "kind": pl.String()}
     parts = [pl.DataFrame(schema=schema)]
     for (series,), of_series in together.items():

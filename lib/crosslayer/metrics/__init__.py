@@ -49,7 +49,7 @@ from crosslayer.metrics.self_check import (
     SELF_CHECKS,
     equivalence,
     loads_by_kind,
-    pooled,
+    pooled_pairs,
     self_checked,
 )
 
@@ -98,7 +98,7 @@ __all__ = [
     "paced",
     "page_loads",
     "paired",
-    "pooled",
+    "pooled_pairs",
     "quantile_differences",
     "relative_increase",
     "relative_medians",

@@ -71,7 +71,7 @@ def self_checked(cells: Cells, named: Mapping[str, str] | None = None) -> dict[C
     return found
 
 
-def pooled(pairs: Mapping[Cell, Pairs]) -> dict[tuple[str, ...], Pairs]:
+def pooled_pairs(pairs: Mapping[Cell, Pairs]) -> dict[tuple[str, ...], Pairs]:
     """The pairs of each series, all cells together."""
     series = dict.fromkeys(name for name, *_ in pairs)
     of_series = ([some for cell, some in pairs.items() if cell[0] == name] for name in series)
@@ -92,7 +92,7 @@ def equivalence(
     cells
         Whose rounds the pairs are of.
     groups
-        Pairs by words: of `self_checked`, or of `pooled`.
+        Pairs by words: of `self_checked`, or of `pooled_pairs`.
     by
         What each of these words is.
     margin

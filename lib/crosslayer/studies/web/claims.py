@@ -223,7 +223,7 @@ in_percent = Number(tolerance=RELATIVE, unit="%", direction=Sign())
 percent_of_loads = Number(tolerance=SHARE, unit="%")
 in_points = Ordering(unit="points", criterion="95 % interval of each paired difference excludes 0")
 
-_SHARE = "The handshakes differ by {0} RTT, which is ours out of a {1} of {2} RTT{3}. "
+_SHARE = "The two differ by {0} RTT, a handshake's, out of {2} RTT of {1}{3} here. "
 _SLOWER = "The paper's pages took more round-trips to their resolver: that they compute longer is a guess."
 _NEARER = "The paper's took fewer to their resolver: that the page's servers were nearer than that is a guess."
 

@@ -404,8 +404,8 @@ FIGURES = (
         name="amortisation",
         title="What a transport costs, by the number of lookups",
         notebook="web_performance",
-        caption="PLT over DoUDP against the number of lookups of the page: in percent of the PLT, and as the "
-        "difference within a round in multiples of the RTT.",
+        caption="PLT over DoUDP against the number of lookups of the page, links that lose packets aside: in percent "
+        "of the PLT, and as the difference within a round in multiples of the RTT.",
         note="Marks: medians of a page, set apart sideways; bars: 95 % intervals; lines: mean of the pages.",
         data=amortisation_data,
         chart=amortisation,
@@ -430,8 +430,8 @@ FIGURES = (
         name="first-lookup",
         title="The first lookup of a load",
         notebook="web_performance",
-        caption="Lookup of the page's own host, which has to wait until the stub has a connection, by the stub's log. "
-        "Its table also holds the browser's own lookup time against it.",
+        caption="Lookup of the page's own host, which has to wait until the stub has a connection, by the stub's log, "
+        "on links that lose no packets. Its table also holds the browser's own lookup time against it.",
         note="Marks: medians; bars: 95 % intervals. Upright ticks: round-trips of a resumed session without early "
         "data.",
         data=first_lookup_data,
