@@ -113,6 +113,12 @@ def test_committed_crates_are_what_would_be_written(
     assert crate.of_campaign(copy).read_text() == (folder / crate.FILE_NAME).read_text()
 
 
+def shape(folder: Path) -> frozenset[tuple[str, tuple[str, ...]]]:
+    """Which kinds of entities a crate has, and what is said of each."""
+    return frozenset((str(one["@type"]), tuple(sorted(one))) for one in entities(folder / crate.FILE_NAME).values())
+
+
 def test_committed_crates_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder in COMMITTED:
+    """One of each shape: the validator takes seconds for each, and finds nothing else in another of the same shape."""
+    for folder in {shape(folder): folder for folder in COMMITTED}.values():
         validate(folder, monkeypatch, tmp_path)
