@@ -26,6 +26,13 @@ def in_force(link_checks: pl.LazyFrame) -> pl.LazyFrame:
     return link_checks.filter(pl.struct("round", *words).is_last_distinct())  # by numbers: there may be millions
 
 
+def without_loss(rows: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFrame:
+    """Rows of the links whose profile loses no packets."""
+    return rows.join(
+        link_checks.filter(pl.col("nominal_loss_percent") > 0), on="link", how="anti", maintain_order="left"
+    )
+
+
 def in_rtts(frame: pl.LazyFrame, rtts: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
     """Times as multiples of the link's nominal RTT: beside each column `X_ms` a column `X_rtt`.
 
