@@ -121,9 +121,10 @@ class Browser(ABC):
     force_h3
         Speak QUIC to the hosts it resolves too, whatever DNS says of them. False leaves it to their HTTPS records (RFC
         9460): where there are none, it stays with HTTP/2.
-    spare_processes
-        Processes for pages are started before a page needs them, as they are for its users. Where computing takes no
-        time they save none, and are a third of what a load of Chromium's computes.
+    few_processes
+        No process is started before a page needs it, and Chromium's network service is a thread of the browser. Its
+        users have both to save time or for safety. Where computing takes no time they save none, and cost what is
+        computed to start them and to talk to them.
     page_timeout_s
         How long a page or a lookup may take.
     secure_dns

@@ -42,7 +42,7 @@ _FLAGS = (
     "--mute-audio",
     "--enable-quic",
 )
-_NO_SPARES = "--disable-features=SpareRendererForSitePerProcess"
+_FEW_PROCESSES = ("--disable-features=SpareRendererForSitePerProcess", "--enable-features=NetworkServiceInProcess2")
 _QUIC_PORT, _UNUSED_PORT = 443, 1
 _ANSWER_INTERVAL_S = 0.001
 _ANSWER_TIMEOUT_S = 5.0
@@ -67,7 +67,7 @@ class Chromium(Browser):
         certificates: Certificates,
         resolves: Collection[str] = (),
         force_h3: bool = True,
-        spare_processes: bool = True,
+        few_processes: bool = False,
         page_timeout_s: float = 60.0,
         secure_dns: SecureDns | None = None,
     ) -> None:
@@ -93,7 +93,7 @@ class Chromium(Browser):
             f"--ignore-certificate-errors-spki-list={certificates.spki}",
             f"--origin-to-force-quic-on={','.join(quic)}",
             f"--host-resolver-rules={','.join(rules)}",
-            *(() if spare_processes else (_NO_SPARES,)),
+            *(_FEW_PROCESSES if few_processes else ()),
             *_netlog(folder),
         ):
             options.add_argument(flag)

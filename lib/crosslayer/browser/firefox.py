@@ -133,7 +133,7 @@ class Firefox(Browser):
         certificates: Certificates,
         resolves: Collection[str] = (),
         force_h3: bool = True,
-        spare_processes: bool = True,
+        few_processes: bool = False,
         page_timeout_s: float = 60.0,
         secure_dns: SecureDns | None = None,
     ) -> None:
@@ -146,7 +146,7 @@ class Firefox(Browser):
         preferences = {**_PREFERENCES, _MAPPING: ",".join(f"{host};h3=:443" for host in over_h3)}
         preferences |= _FORCED if force_h3 else _TOLD
         preferences |= _secure(secure_dns) if secure_dns is not None else {}
-        preferences["dom.ipc.processPrelaunch.enabled"] = spare_processes
+        preferences["dom.ipc.processPrelaunch.enabled"] = not few_processes
         lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in preferences.items())
         (profile / "user.js").write_text("".join(lines), encoding="utf-8")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("MOZ_", "XDG_", "DBUS_"))}

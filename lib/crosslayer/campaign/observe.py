@@ -235,7 +235,7 @@ class KeptBrowser:
                 self._programs or bench.programs,
                 folder=folder,
                 certificates=bench.server.certificates,
-                spare_processes=bench.plan.clock != "virtual",
+                few_processes=bench.plan.clock == "virtual",
                 **self._options,
             )
             self._warm_up(self._browser)

@@ -201,7 +201,7 @@ class Rest(Measurer):
                 addresses={},
                 certificates=self._server.certificates,
                 resolves=[f"*.{self._host}"],
-                spare_processes=self.bench.plan.clock != "virtual",
+                few_processes=self.bench.plan.clock == "virtual",
                 secure_dns=asks,
             ) as browser,
             browser.asking() as look_up,
