@@ -422,26 +422,27 @@ def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
 
     So no round of a large campaign need be remembered to see that none is there twice.
     """
-    counted: dict[tuple[Any, ...], int] = {}
-    last: dict[tuple[Any, ...], int] = {}
-    ascending = True
+    parts = []
     for start in count(0, _AT_ONCE):
         some = rows.select(*key, "round").slice(start, _AT_ONCE).collect()
-        varying = [name for name in key if some[name].n_unique() > 1]
-        alike = some.select(*varying, "round")  # what all have in common need not be taken apart
-        groups = alike.partition_by(varying, as_dict=True) if varying else {(): alike} if alike.height else {}
-        for words, group in groups.items():
-            of = some.select(key).row(0, named=True) | dict(zip(varying, words, strict=True))
-            condition, rounds = tuple(of.values()), group["round"]
-            counted[condition] = counted.get(condition, 0) + group.height
-            ascending &= not rounds.null_count() and bool((rounds.diff() > 0).all())
-            ascending = ascending and last.get(condition, -1) < rounds[0]
-            last[condition] = rounds[-1]
+        differs = some.select(pl.col(key).ne_missing(pl.col(key).first()).any())
+        varying = [name for name in key if differs[name].item()] or key[:1]
+        rounds = pl.col("round")
+        parts.append(
+            some.group_by(varying).agg(  # what all have in common need not be told apart
+                pl.col(name for name in key if name not in varying).first(),
+                rows=pl.len(),
+                first=rounds.first(),
+                last=rounds.last(),
+                ascending=(rounds.diff() > 0).all() & (rounds.null_count() == 0),
+            )
+        )
         if some.height < _AT_ONCE:
             break
-    schema = rows.select(key).collect_schema()
-    told = [(*condition, found) for condition, found in counted.items()]
-    return pl.DataFrame(told, {**schema, "rows": pl.UInt32()}, orient="row"), ascending
+    follows = pl.col("first") > pl.col("last").shift()
+    told = pl.concat(part.select(parts[0].columns) for part in parts).group_by(key, maintain_order=True)
+    found = told.agg(pl.col("rows").sum(), ascending=pl.col("ascending").all() & follows.all())
+    return found.drop("ascending"), bool(found["ascending"].all())
 
 
 def _faults(table: type[Table]) -> Iterator[tuple[str, str, pl.Expr]]:
