@@ -316,6 +316,15 @@ def test_observation_that_is_there_twice(folder: Path) -> None:
         Dataset.open(folder)
 
 
+@pytest.mark.parametrize("rows_at_once", [1, 2, 5, 12])
+def test_observation_that_is_there_twice_far_apart(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
+) -> None:
+    monkeypatch.setattr("crosslayer.campaign.dataset._AT_ONCE", rows_at_once)
+    assert Dataset.open(folder).rounds_per_cell == (4, 4)
+    test_observation_that_is_there_twice(folder)
+
+
 def test_link_whose_nominal_rtt_is_not_a_number(folder: Path) -> None:
     change(folder, "link_checks", lambda rows: with_column(rows, "nominal_rtt_ms", pa.array([np.nan])))
     with pytest.raises(DatasetError, match="nominal_rtt_ms has 1 NaN or infinite"):
