@@ -81,6 +81,14 @@ def test_rows_are_those_that_are_committed(study: str, name: str) -> None:
     assert_frame_equal(now, committed, check_exact=True)
 
 
+@pytest.mark.parametrize(("study", "name"), FIGURES)
+def test_what_is_committed_is_drawn_as_it_is_drawn_today(study: str, name: str) -> None:
+    committed = json.loads(_committed(study, name).with_suffix(".json").read_text())
+    del committed["usermeta"]
+    now = json.loads(json.dumps(drawing(study, name).vega_lite()))
+    assert now == committed, f"crosslayer report data/raw/{study} --out figures, and then data/raw/coalescing again"
+
+
 def _committed(study: str, name: str) -> Path:
     return ROOT / "figures" / study / f"{name}.csv"
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -338,3 +341,31 @@ def test_pairs_need_both_sides() -> None:
     )
     found = metrics.paired(rows, "x_ms", "condition", "a", "b").collect()
     assert found.sort("round")["difference"].to_list() == [1.0, 2.0]
+
+
+# On every machine
+
+_COMPUTED = """
+import numpy as np, polars as pl
+from crosslayer import metrics
+draw = np.random.default_rng(0)
+rows = pl.LazyFrame({
+    "campaign": "c", "round": np.repeat(np.arange(24), 20), "host": "", "g": "a",
+    "at": np.tile(np.arange(5), 96), "x": np.tile(np.arange(5.0) * 7.3, 96), "v": draw.lognormal(3, 1, 480),
+})
+slope, intercept = metrics.line(rows, "x", "v", ["at"])
+moments = [metrics.moments(rows, "v", ["g"], statistic).drop("g").row(0) for statistic in ("mean", "variance")]
+print(*(number.hex() for of in (slope, intercept) for number in (of.value, *of.draws)), moments)
+"""
+
+
+def test_the_last_bit_is_the_same_whatever_processor_numpys_blas_finds() -> None:
+    """The oldest of its kernels for x86-64 adds up in another order than those of today's processors."""
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", _COMPUTED], env=os.environ | kernel, capture_output=True, text=True, check=True
+        ).stdout
+        for kernel in ({}, {"OPENBLAS_CORETYPE": "Prescott"})
+    ]
+    assert len(said[0]) > 1_000
+    assert said[0] == said[1]

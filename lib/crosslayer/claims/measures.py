@@ -18,7 +18,16 @@ import numpy as np
 
 from crosslayer import metrics
 from crosslayer.claims.observed import Observed, Series, Statistic
-from crosslayer.metrics.resampling import FEWEST_BEYOND, ROUNDS_OF_MOMENTS, Counts, Estimate, Sample, beyond, derived
+from crosslayer.metrics.resampling import (
+    FEWEST_BEYOND,
+    ROUNDS_OF_MOMENTS,
+    Counts,
+    Estimate,
+    Sample,
+    beyond,
+    derived,
+    weighted_sums,
+)
 
 
 class Measure(ABC):
@@ -211,6 +220,6 @@ class Share:
         if weights is not None and not sparse:
             counts = (np.bincount(sample.clusters, of, minlength=weights.shape[1]) for of in (held, None))
             with np.errstate(invalid="ignore"):
-                some, every = (weights @ count for count in counts)
+                some, every = (weighted_sums(weights, count) for count in counts)
                 draws = some / every * 100
         return Estimate(float(held.mean() * 100), sample.size, sample.rounds, draws, sparse=sparse)

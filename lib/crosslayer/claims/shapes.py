@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosslayer.claims.rules import MODE_HEIGHT, MODE_VALLEY, MODE_WIDTH_MS, STEP_RISE_RTT
-from crosslayer.metrics.resampling import Counts, Estimate, Sample
+from crosslayer.metrics.resampling import Counts, Estimate, Sample, weighted_sums
 
 _GRID = 1024
 _SAME = 1e-6
@@ -68,7 +68,7 @@ def _modes(values: NDArray[np.float64]) -> tuple[list[tuple[float, float]], list
     # Binned: a density of any number of observations costs the same.
     counts, edges = np.histogram(central, bins=_GRID)
     centres = (edges[:-1] + edges[1:]) / 2
-    density = np.exp(-0.5 * ((grid[:, None] - centres) / width) ** 2) @ counts
+    density = weighted_sums(np.exp(-0.5 * ((grid[:, None] - centres) / width) ** 2), counts)
     inner = density[1:-1]
     tops = [int(i) + 1 for i in np.flatnonzero((inner > density[:-2]) & (inner >= density[2:]))]
     high = [i for i in tops if density[i] >= MODE_HEIGHT * density.max()]

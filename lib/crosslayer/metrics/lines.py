@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crosslayer.metrics.intervals import rounds_of
 from crosslayer.metrics.observations import CLUSTER
-from crosslayer.metrics.resampling import RESAMPLES, Estimate, Reals, Sample
+from crosslayer.metrics.resampling import RESAMPLES, Estimate, Reals, Sample, weighted_sums
 
 
 def line(
@@ -58,5 +58,5 @@ def line(
 def _through(x: Reals, y: NDArray[np.float64]) -> tuple[Reals, Reals]:
     """Slope and intercept of each row of y, shape (lines, points)."""
     centred = x - x.mean()
-    slopes = np.asarray(y @ centred / (centred @ centred))
+    slopes = weighted_sums(y, centred) / (centred**2).sum()
     return slopes, np.asarray(y.mean(axis=1) - slopes * x.mean())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from crosslayer.metrics.intervals import estimates_frame, groups, rounds_of
 from crosslayer.metrics.observations import CLUSTER
-from crosslayer.metrics.resampling import ROUNDS_OF_MOMENTS, Counts, Estimate, Reals
+from crosslayer.metrics.resampling import ROUNDS_OF_MOMENTS, Counts, Estimate, Reals, weighted_sums
 
 STATISTICS = ("mean", "variance")
 
@@ -68,30 +68,31 @@ def estimate(
 def _studentised(
     values: NDArray[np.float64], clusters: NDArray[np.intp], statistic: str, value: float, weights: Counts
 ) -> Reals:
+    # Exponential and logarithm are the C library's: NumPy has others for AVX-512, with other last bits.
     # Around the mean, so that squares of large and nearly equal numbers are not subtracted.
     centre = float(np.mean(values))
     sums = [np.bincount(clusters, (values - centre) ** power, minlength=weights.shape[1]) for power in (0, 1, 2)]
 
     def of(drawn: NDArray[Any]) -> tuple[Reals, Reals]:
         """The statistic and its standard error by the rounds' influence on it, in each row."""
-        n = drawn @ sums[0]
-        mean = drawn @ sums[1] / n
+        n = weighted_sums(drawn, sums[0])
+        mean = weighted_sums(drawn, sums[1]) / n
         if statistic == "mean":
             factors = [-mean, np.ones_like(mean)]
             found = mean
         else:
-            found = drawn @ sums[2] / n - mean**2
+            found = weighted_sums(drawn, sums[2]) / n - mean**2
             factors = [mean**2 - found, -2 * mean, np.ones_like(mean)]
         square = sum(
             (
-                one * other * (drawn @ (sums[i] * sums[j]))
+                one * other * weighted_sums(drawn, sums[i] * sums[j])
                 for i, one in enumerate(factors)
                 for j, other in enumerate(factors)
             ),
             start=np.zeros_like(mean),
         )
         error = np.sqrt(np.maximum(square, 0)) / n
-        return (found, error) if statistic == "mean" else (np.log(found), error / found)
+        return (found, error) if statistic == "mean" else (pl.Series(found).log().to_numpy(), error / found)
 
     with np.errstate(invalid="ignore", divide="ignore"):
         [centred], [error] = of(np.ones((1, weights.shape[1])))
@@ -99,7 +100,7 @@ def _studentised(
         away = (found - centred) / errors * error
         # Equal observations have no scatter: 0 of 0 standard errors away.
         away[~np.isfinite(away)] = 0.0 if error == 0 else np.nan
-        draws: Reals = value - away if statistic == "mean" else value * np.exp(-away)
+        draws: Reals = value - away if statistic == "mean" else value * pl.Series(-away).exp().to_numpy()
     return draws
 
 

@@ -50,6 +50,15 @@ Counts = NDArray[np.float64]
 Clusters = NDArray[np.signedinteger]
 
 
+def weighted_sums(weights: Reals, values: NDArray[Any]) -> Reals:
+    """Sum over each row of weights (rows, n) of weight times value (n,): `weights @ values`, alike on every processor.
+
+    A matrix product adds up in an order that the BLAS picks for the processor it finds, so that its last bits differ
+    from one machine to the next, and with them the files of a report.
+    """
+    return np.asarray((weights * values).sum(axis=1))
+
+
 def drawn(rounds: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Clusters | None = None) -> Iterator[Counts]:
     """How often each round is drawn, some resamples at a time, shape (resamples, rounds); none for too few rounds.
 
@@ -173,6 +182,7 @@ class Sample:
         length = -(-len(near) // _PARTS)
         counts = np.bincount(clusters * _PARTS + np.arange(len(near)) // length, minlength=rounds * _PARTS)
         ends = np.column_stack([before, counts.reshape(rounds, _PARTS)]).cumsum(axis=1)
+        # Whole numbers: their sums are exact in any order (see `weighted_sums`).
         drawn = weights @ np.column_stack([ends, np.bincount(self.clusters, minlength=rounds)])
         ends, total = drawn[:, :-1], drawn[:, -1]
         place = np.clip((total + 1 / 3) * q - 2 / 3, 0, np.maximum(total - 1, 0))

@@ -153,7 +153,9 @@ def saving_per_rtt(o: Observed) -> Estimate:
     rtts = np.array([o.rtt_ms(link) for link in LINKS])
     weights = (rtts - rtts.mean()) / ((rtts - rtts.mean()) ** 2).sum()
     savings = over_links(mean(within(DOQ, COALESCING, page) for page in PAGES))
-    return derived(lambda *xs: np.tensordot(weights, np.array(xs), axes=1), *(saving(o) for saving in savings))
+    return derived(
+        lambda *xs: sum(weight * x for weight, x in zip(weights, xs, strict=True)), *(saving(o) for saving in savings)
+    )
 
 
 @Asked
