@@ -68,7 +68,6 @@ def estimate(
 def _studentised(
     values: NDArray[np.float64], clusters: NDArray[np.intp], statistic: str, value: float, weights: Counts
 ) -> Reals:
-    # Exponential and logarithm are the C library's: NumPy has others for AVX-512, with other last bits.
     # Around the mean, so that squares of large and nearly equal numbers are not subtracted.
     centre = float(np.mean(values))
     sums = [np.bincount(clusters, (values - centre) ** power, minlength=weights.shape[1]) for power in (0, 1, 2)]
@@ -92,6 +91,7 @@ def _studentised(
             start=np.zeros_like(mean),
         )
         error = np.sqrt(np.maximum(square, 0)) / n
+        # By Polars, which asks the C library: NumPy's logarithm and exponential have other last bits with AVX-512.
         return (found, error) if statistic == "mean" else (pl.Series(found).log().to_numpy(), error / found)
 
     with np.errstate(invalid="ignore", divide="ignore"):
