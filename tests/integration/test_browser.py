@@ -1,5 +1,7 @@
 """A browser or a ChromeDriver that is killed is one error, soon, and nothing of either is left.
 
+And by the virtual clock Chromium loads nothing of its own accord.
+
 Measured once, by this file run as a program in private namespaces, where browsers reach nobody.
 """
 
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import websocket
 
 from crosslayer.browser import BrowserError, find_browser, launch
 from crosslayer.testbed import Testbed, private
@@ -27,6 +30,8 @@ pytestmark = pytest.mark.alone
 
 VICTIMS = ("chromium", "chromedriver", "chromium under way", "chromedriver under way")
 FIREFOX = ("firefox", "firefox under way")
+OF_ITS_OWN_ACCORD_S = 3.0
+"""Longer than Chromium needs for the pages of its own in a new window."""
 
 
 def started(folder: Path) -> list[tuple[int, list[str]]]:
@@ -73,9 +78,29 @@ def killed(victim: str) -> dict[str, Any]:
     return result | {"close_s": time.monotonic() - begin, "left": started(folder)}
 
 
-def results(*victims: str) -> dict[str, Any]:
+def loaded() -> list[str]:
+    """What a Chromium with few processes has loaded, its own pages too, when it has an empty page in a new context."""
+    folder = Path(tempfile.mkdtemp())
+    certificates = make_certificates(folder, ["a.example"], [])
+    with (
+        launch(
+            find_browser("chromium"), folder=folder, addresses={}, certificates=certificates, few_processes=True
+        ) as browser,
+        browser.asking(),
+    ):
+        time.sleep(OF_ITS_OWN_ACCORD_S)
+        port, path = (folder / "profile" / "DevToolsActivePort").read_text(encoding="ascii").split()
+        devtools = websocket.create_connection(f"ws://127.0.0.1:{port}{path}", suppress_origin=True)
+        everything: list[dict[str, str]] = [{}]
+        devtools.send(json.dumps({"id": 1, "method": "Target.getTargets", "params": {"filter": everything}}))
+        targets = json.loads(devtools.recv())["result"]["targetInfos"]
+        devtools.close()
+    return [target["url"] for target in targets]
+
+
+def results(*what: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.test_browser", *victims],
+        [sys.executable, "-m", "tests.integration.test_browser", *what],
         cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -85,7 +110,7 @@ def results(*victims: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def of_chromium(browser_machine: None) -> dict[str, Any]:
-    return results(*VICTIMS)
+    return results("loaded", *VICTIMS)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +133,11 @@ def test_a_killed_program_is_an_error_and_leaves_nothing(
     assert result["left"] == []
 
 
+def test_a_chromium_with_few_processes_loads_no_page_of_its_own(of_chromium: dict[str, Any]) -> None:
+    assert set(of_chromium["loaded"]) == {"about:blank"}
+
+
 if __name__ == "__main__":
     private.enter([sys.executable, "-m", "tests.integration.test_browser", *sys.argv[1:]])
     with Testbed("plain"):
-        print(json.dumps({victim: killed(victim) for victim in sys.argv[1:]}))
+        print(json.dumps({what: loaded() if what == "loaded" else killed(what) for what in sys.argv[1:]}))
