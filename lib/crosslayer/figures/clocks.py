@@ -24,6 +24,7 @@ from crosslayer.figures.style import (
     GREY,
     INK,
     LONG,
+    ORANGE,
     PURPLE,
     RED,
     SKY,
@@ -48,7 +49,7 @@ _FURTHER = (
     Look(PURPLE, "cross", WIDE),
     Look(BROWN, "diamond", SOLID),
     Look(SKY, "square", SOLID),
-    Look(GREY, "circle", LONG),
+    Look(ORANGE, "circle", LONG),
 )
 _MAIN = {"kind": "full handshake", "variant": "main"}
 """What an empty word means."""

@@ -17,7 +17,7 @@ from crosslayer.links import Profile, load_profiles
 # Okabe and Ito's colours: told apart with every kind of colour blindness, not too light for white paper. In grey, dash
 # and shape tell them apart; the published curves are the thin dotted ones.
 GREY, BLUE, GREEN, RED, PURPLE, BROWN = "#4d4d4d", "#0072b2", "#009e73", "#d55e00", "#b0578d", "#8a6d00"
-SKY = "#56b4e9"
+SKY, ORANGE = "#56b4e9", "#e69f00"
 SOLID, LONG, SHORT, WIDE, CHAIN, DOUBLE = [1, 0], [7, 2], [3, 1.5], [4, 4], [7, 2, 2, 2], [7, 2, 2, 2, 2, 2]
 
 
