@@ -122,8 +122,8 @@ class Browser(ABC):
         Speak QUIC to the hosts it resolves too, whatever DNS says of them. False leaves it to their HTTPS records (RFC
         9460): where there are none, it stays with HTTP/2.
     few_processes
-        No process is started before a page needs it, no page of the browser's own is loaded, and Chromium's network
-        service is a thread of the browser. Users have more processes, to save time and to be safe from what they load;
+        No process is started before a page needs it; Chromium loads no page of its own, and its network service is a
+        thread of the browser. Users have more processes, to save time and to be safe from what they load;
         where computing takes no time they save none, and cost what is computed to start them and to talk to them.
     page_timeout_s
         How long a page or a lookup may take.

@@ -196,7 +196,7 @@ def both_clocks(frame: pl.DataFrame) -> AnyChart:
 
 
 def differences(frame: pl.DataFrame) -> AnyChart:
-    """Dots with intervals by the wall clock, ticks by the virtual one; hollow where they do not agree."""
+    """Dots with intervals by the wall clock, ticks by the virtual one; hollow where they are known not to agree."""
     if frame.is_empty():
         return marks.empty_plot("no two conditions were measured by both clocks", TEXT_WIDTH - 60, 80)
     title = pl.col("link").map_elements(link_title, return_dtype=pl.String)
@@ -218,8 +218,8 @@ def differences(frame: pl.DataFrame) -> AnyChart:
         return [
             marks.line_at(base, x=0),
             bars,
-            dots.transform_filter("datum.agrees"),
-            base.transform_filter("!datum.agrees")
+            dots.transform_filter("datum.agrees !== false"),  # null: too few rounds to tell
+            base.transform_filter("datum.agrees === false")
             .mark_point(filled=False, fill="white", size=46, strokeWidth=1.6, opacity=1)
             .encode(x=x, y=y, **look, tooltip=tooltip),
             marks.ticks(base, at, y, tooltip, {"yOffset": look["yOffset"]}, color=INK),
