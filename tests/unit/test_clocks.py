@@ -112,6 +112,15 @@ def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> N
     assert "Not the same: PLT: H3 0-RTT minus H3 1-RTT in 5 of 5 cells" in str(rows.verdict)
 
 
+@pytest.mark.parametrize(("rounds", "hollow"), [(1, False), (12, True)])
+def test_a_difference_is_hollow_only_where_an_interval_says_so(tmp_path: Path, rounds: int, hollow: bool) -> None:
+    apart = both(tmp_path, later_ms=50.0, rounds=rounds)
+    _, differences = figures.figures(apart.campaign.study)
+    drawing = report.Drawer(apart, found_beside(apart)).draw(differences)
+    assert drawing.rows["agrees"].null_count() == (0 if hollow else drawing.rows.height)
+    assert ('fill="white" stroke="#009e73"' in drawing.svg()) is hollow
+
+
 def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_those_that_differ(
     tmp_path: Path,
 ) -> None:
