@@ -1,7 +1,7 @@
 # The same environment without Nix, on Debian or Ubuntu. Each target does what is missing first.
 #
 #   make setup         system packages (apt, asks for sudo only for that), .venv from requirements.lock, Go build
-#   make reproduce     measure on this machine and draw every figure: figures/index.html (SIZE=smoke, quick or paper;
+#   make reproduce     measure on this machine and draw every figure: build/figures/index.html (SIZE=smoke, quick or paper;
 #                      CLOCK=wall or virtual)
 #   make guest         the kernel of the guest that measures by a virtual clock (docs/clocks.md), about 10 minutes, once
 #   make servers       AdGuard's dnsproxy for `crosslayer servers`, which Debian has not (docs/servers.md)
@@ -61,18 +61,15 @@ build/dnsproxy: setup/dnsproxy.mod setup/dnsproxy.sum | build/.system $(VENV)/.d
 	  CGO_ENABLED=0 $$go build -modfile=../setup/dnsproxy.mod -trimpath -o ../$@ \
 	  -ldflags "-s -w -X $(DNSPROXY)/internal/version.version=$$version" $(DNSPROXY)
 
-ifneq ($(filter reproduce,$(MAKECMDGOALS)),)
-ifdef PROFILE
-$(error A campaign has a size, a link has a profile: make reproduce SIZE=$(PROFILE))
-endif
-endif
+TAKES_smoke := measuring takes about 1 minute, drawing 3
+TAKES_quick := measuring and drawing take 12 to 25 minutes
+TAKES_paper := measuring takes about four days
 reproduce: setup $(if $(filter virtual,$(CLOCK)),guest)
 	@mkdir -p build/notebooks
-	@echo "== notebooks/run_all.ipynb, size $(SIZE), $(CLOCK) clock: measuring and drawing takes 12 to 25 minutes for quick"
+	@echo "== notebooks/run_all.ipynb, size $(SIZE), $(CLOCK) clock: $(or $(TAKES_$(SIZE)),see docs/measure.md)"
 	@{ $(BIN)/crosslayer doctor || true; } | tail -n 1
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/papermill notebooks/run_all.ipynb build/notebooks/run_all.ipynb \
-	  -p size $(SIZE) -p clock $(CLOCK) --cwd notebooks --log-output --no-progress-bar
-	@echo "Figures: figures/index.html"
+	  -p size $(SIZE) -p clock $(CLOCK) --cwd notebooks --stdout-file /dev/stdout --log-level ERROR --no-progress-bar
 
 environments: setup
 	@setup/environments

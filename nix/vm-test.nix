@@ -48,7 +48,7 @@ testers.runNixOSTest {
 
     said = as_reviewer("mkdir work && cd work && crosslayer-reproduce -p size smoke", timeout=1800)
     assert "over the netem of its kernel" in said, said
-    as_reviewer("${env}/bin/python ${../tests/vm/check_smoke_campaign.py} work/data/raw/coalescing-smoke")
-    assert int(as_reviewer("grep --count --fixed-strings \"<figure\" work/figures/index.html")) > 10
+    as_reviewer("${env}/bin/python ${../tests/vm/check_smoke_campaign.py} work/data/local/coalescing-smoke")
+    assert int(as_reviewer("grep --count --fixed-strings \"<figure\" work/build/figures/index.html")) > 10
   '';
 }

@@ -50,7 +50,7 @@ def cli() -> None:
     crosslayer doctor                              what this machine can do
     crosslayer link 4g -- kdig +quic www.example.org   any client on an emulated link
     crosslayer measure --size smoke                a small campaign, about a minute
-    crosslayer report data/raw/coalescing-smoke    its figures and claims on one page
+    crosslayer report data/local/coalescing-smoke   its figures and claims on one page
     """
 
 

@@ -196,7 +196,7 @@ def test_a_notebook_shows_its_figures(lab: Lab, browser: webdriver.Chrome, name:
     drawn = seen(browser, cells, "study.figure(")
     assert len(drawn) == len(figures)
     assert set(drawn) <= {"svg", "canvas"}, drawn  # with tooltips, not only a picture
-    kept = lab.checkout / "figures" / OF_STUDIES[name].name
+    kept = lab.checkout / "build" / "figures" / OF_STUDIES[name].name
     assert {path.stem for path in kept.glob("*.svg")} == (set(figures) if name == RUN_HERE else set())
 
 

@@ -90,11 +90,6 @@ def test_an_unknown_parameter_stops_run_all(tmp_path: Path) -> None:
         run_all(tmp_path, campain="data/raw/coalescing")
 
 
-def test_the_old_name_of_a_parameter_is_told_its_new_one(tmp_path: Path) -> None:
-    with pytest.raises(PapermillExecutionError, match="profile is called size now"):
-        run_all(tmp_path, profile="smoke")
-
-
 def test_papermill_itself_refuses_an_unknown_parameter(tmp_path: Path) -> None:
     """As a user types it, on a notebook of one study too."""
     for name in ("run_all", "question_key_share"):

@@ -164,11 +164,6 @@ def test_an_unknown_parameter_is_an_error() -> None:
         session.check_parameters(["", "import crosslayer", DECLARED, '# Parameters\ncampain = "x"\nrounds = 3\n'])
 
 
-def test_a_renamed_parameter_is_told_its_new_name() -> None:
-    with pytest.raises(NotebookError, match=r"unknown parameter profile.*profile is called size now"):
-        session.check_parameters(['size = "quick"', '# Parameters\nprofile = "smoke"\n'])
-
-
 def test_what_is_no_parameter_is_no_concern() -> None:
     injected = '# Parameters\ncampaign = "z"\n'
     for cells in (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,17 +10,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = [ROOT / ".ci" / "run", *sorted(path for path in (ROOT / "setup").iterdir() if not path.suffix)]
-
-
-def test_the_old_name_of_a_size_is_refused_with_the_new_one() -> None:
-    make = shutil.which("make")
-    if make is None:
-        pytest.skip("there is no make on this machine")
-    words = [make, "--dry-run", "reproduce", "PROFILE=smoke"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "make reproduce SIZE=smoke" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

@@ -6,13 +6,17 @@ import random
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
 
 from msgspec import Meta
 
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.checked import checked
 from crosslayer.pages import PageSpec
+
+OWN_CAMPAIGNS: Final = Path("data/local")
+"""Folder of the campaigns measured in a checkout; git ignores it. `data/raw` holds the committed campaigns only."""
 
 _ALIASES = 2
 """Alias host names a page needs: one primed for H3 1-RTT, the other by the A/A self-check."""

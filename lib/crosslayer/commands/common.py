@@ -35,7 +35,7 @@ CLOCK = click.option(
 )
 DATASET = click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw") / DEFAULT)
 FIGURES = click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("figures"), show_default=True, help="Folder."
+    "--out", type=click.Path(path_type=Path), default=Path("build/figures"), show_default=True, help="Folder."
 )
 
 

@@ -85,7 +85,7 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 @click.option("--mixed", is_flag=True, help="Take workers with other commits or versions too; the campaign says so.")
 @BACKEND
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder of the dataset.  [default: data/raw/STUDY-SIZE[-virtual]]"
+    "--out", type=click.Path(path_type=Path), help="Folder of the dataset.  [default: data/local/STUDY-SIZE[-virtual]]"
 )
 def command(
     study: str,
@@ -113,7 +113,7 @@ def command(
     Every finished round is safe in OUT/campaign.sqlite: stop it any way you like and give the same command again.
     The last line of output is the dataset's folder.
     """
-    from crosslayer.campaign.plan import changed, check_names
+    from crosslayer.campaign.plan import OWN_CAMPAIGNS, changed, check_names
     from crosslayer.links import Profile, own_profiles
     from crosslayer.pages import find_spec_dir, load_pages, own_pages
 
@@ -142,7 +142,7 @@ def command(
     check_names(plan, links=profiles, pages=specs, primes_alias=chosen.primes_alias, browsers=chosen.browsers)
     size = plan_file.stem if plan_file else size
     virtual = "-virtual" if plan.clock == "virtual" else ""
-    folder = out or Path("data/raw") / f"{plan.study}-{size}{virtual}"
+    folder = out or OWN_CAMPAIGNS / f"{plan.study}-{size}{virtual}"
     on_cluster = bool(scheduler or cluster)
     if scheduler and cluster:
         raise click.UsageError("A campaign has one cluster: leave --scheduler or --cluster out.")

@@ -24,8 +24,8 @@ def command(folder: Path, out: Path, beside: tuple[Path, ...], pdf: bool) -> Non
     Needs no namespaces, no root and, without --pdf, no browser. FOLDER is data/raw/coalescing unless told otherwise.
 
     \b
-    crosslayer report                                  the committed campaign, into figures/
-    crosslayer report data/raw/mine --out mine --pdf   another one, also on paper
+    crosslayer report                                  the committed campaign, into build/figures/
+    crosslayer report data/local/mine --out mine --pdf   another one, also on paper
     """
     from crosslayer.campaign.dataset import Dataset
     from crosslayer.report import cores, write_report

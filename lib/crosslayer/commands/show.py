@@ -22,9 +22,9 @@ def command(load: Path, out: Path | None) -> None:
     same LOAD opens decrypted in Wireshark and tshark: the keys of that run are inside.
 
     \b
-    crosslayer measure --study one-connection --size smoke --capture pcap --out data/raw/mine
-    crosslayer show data/raw/mine
-    crosslayer show data/raw/mine/captures/4g/wikipedia.org/0/doh3-0-rtt-and-page-on-one-connection.pcapng
+    crosslayer measure --study one-connection --size smoke --capture pcap --out data/local/mine
+    crosslayer show data/local/mine
+    crosslayer show data/local/mine/captures/4g/wikipedia.org/0/doh3-0-rtt-and-page-on-one-connection.pcapng
     crosslayer link 4g --capture mine.pcapng -- curl -k https://www.example.org/ && crosslayer show mine.pcapng
     """
     from crosslayer.report.waterfall import captured, waterfall

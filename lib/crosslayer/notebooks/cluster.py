@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crosslayer import metrics
 from crosslayer.campaign.cluster import measured_on
-from crosslayer.campaign.plan import Plan, check_names
+from crosslayer.campaign.plan import OWN_CAMPAIGNS, Plan, check_names
 from crosslayer.campaign.run import measure as run
 from crosslayer.notebooks import session
 from crosslayer.notebooks.opened import Opened, open_campaign
@@ -38,7 +38,7 @@ def measure(
     client
         Any `dask.distributed.Client` whose workers offer a resource `testbed` (docs/cluster.md).
     out
-        Folder of the dataset; `data/raw/STUDY-cluster` where None.
+        Folder of the dataset; `data/local/STUDY-cluster` where None.
     batch, mixed
         As `crosslayer measure --batch` and `--mixed`.
 
@@ -57,7 +57,7 @@ def measure(
     profiles = study.profiles(plan)
     specs = load_pages(find_spec_dir())
     check_names(plan, links=profiles, pages=specs, primes_alias=study.primes_alias, browsers=study.browsers)
-    folder = fresh(out or f"data/raw/{plan.study}-cluster")
+    folder = fresh(out or OWN_CAMPAIGNS / f"{plan.study}-cluster")
     source = measured_on(client, clock=plan.clock, batch=batch, mixed=mixed)
     run(plan, folder, study.measurer, profiles, source=source)
     opened = open_campaign(folder)

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from IPython.display import clear_output
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import DisplayHandle, Pretty, display
 
 from crosslayer.notebooks.errors import NotebookError
 
@@ -21,6 +22,7 @@ CANNOT_MEASURE = 3
 """Exit status of `crosslayer measure` on a machine that cannot provide the testbed."""
 
 _PROGRESS_EVERY_S = 5.0
+_LINE_EVERY_S = 30.0
 _STOP_TIMEOUT_S = 15.0
 
 
@@ -116,11 +118,17 @@ def _die_with_parent() -> Callable[[], None]:
 
 
 class _Progress:
-    """Shows what a measurement says: lines stay, a progress bar (lines that end in a carriage return) is replaced."""
+    """Shows the progress of a measurement: lines stay, a progress bar (a line ending in a carriage return) is replaced.
+
+    A notebook shows the bar in one output that is updated. Whoever reads only the printed text, as `make reproduce`
+    does, gets the bar as a line every half minute.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self._shown_at = 0.0
+        self._bar: DisplayHandle | None = None
+        self._updated_at = 0.0
+        self._printed_at = time.monotonic()
 
     @property
     def last_line(self) -> str:
@@ -142,16 +150,23 @@ class _Progress:
             return
         if part.endswith("\n"):
             self.lines.append(text)
-            self._show(text)
-        elif time.monotonic() - self._shown_at >= _PROGRESS_EVERY_S:
-            self._show(text)
+            print(text, flush=True)
+            return
+        now = time.monotonic()
+        if now - self._printed_at >= _LINE_EVERY_S:
+            self._printed_at = now
+            print(text, flush=True)
+        if InteractiveShell.initialized() and now - self._updated_at >= _PROGRESS_EVERY_S:
+            self._updated_at = now
+            self._update(Pretty(text))
 
-    def _show(self, status: str) -> None:
-        self._shown_at = time.monotonic()
-        clear_output(wait=True)
-        print(status, flush=True)
+    def _update(self, bar: Pretty) -> None:
+        if self._bar is not None:
+            self._bar.update(bar)
+        else:
+            self._bar = display(bar, display_id=True)
 
     def close(self) -> None:
-        """Leave the lines that stay."""
-        clear_output(wait=True)
-        print("\n".join(self.lines), flush=True)
+        """Remove the bar; the lines stay."""
+        if self._bar is not None:
+            self._bar.update(Pretty(""))

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import polars as pl
 from IPython.display import display
 
 from crosslayer import claims, report
 from crosslayer.campaign.dataset import Dataset, found_beside
+from crosslayer.claims import Verdict
 from crosslayer.notebooks import session, shown
 from crosslayer.notebooks.errors import NotebookError
 from crosslayer.notebooks.measuring import committed, measured_or_committed
 from crosslayer.notebooks.paths import existing, find_root
 from crosslayer.notebooks.shown import Text
-from crosslayer.report.files import saved_figures
+from crosslayer.report.files import saved_claims, saved_figures
 from crosslayer.studies import DEFAULT, STUDIES
 from crosslayer.study import SIZES
 from crosslayer.words import Clock
@@ -91,6 +95,8 @@ class Run:
     notice: str = ""
     _shown: set[str] = field(default_factory=set)
     """Notebooks that were run."""
+    _spent_s: float = 0.0
+    """Time that the notebooks so far took, in seconds."""
 
     def measure(self) -> Text:
         """Measure a campaign of this size, unless a dataset was given, and say what is analysed.
@@ -118,9 +124,12 @@ class Run:
         Raises
         ------
         NotebookError
-            With the error of the cell that failed. A figure that cannot be drawn is a box, and `report` tells of it.
+            With the error of the cell that failed. A figure that cannot be drawn is a box, and `report` lists it.
         """
+        total = len({section.notebook for study in STUDIES.values() for section in study.sections} | {name})
+        print(f"Notebook {len(self._shown) + 1} of {total}: {name}", flush=True)
         self._shown.add(name)
+        started = time.monotonic()
         study = next((s.name for s in STUDIES.values() if name in {section.notebook for section in s.sections}), None)
         if study == DEFAULT:
             self._execute(name, campaign=str(self._dataset.folder), notice=self.notice)
@@ -128,11 +137,19 @@ class Run:
             self._execute(name, campaign="", size=self.size)
         else:
             self._execute(name)
+        self._report_progress(time.monotonic() - started, total)
         for saved in saved_figures(self.figures):
             if saved.figure.notebook == name and saved.error:
                 display(shown.failure(saved.error))
             elif saved.figure.notebook == name:
                 shown.show_saved(self.figures / saved.study.name / f"{saved.figure.name}.png", saved.figure)
+
+    def _report_progress(self, took_s: float, total: int) -> None:
+        """Print how long a notebook took and, from the mean of all so far, how long the remaining ones will take."""
+        self._spent_s += took_s
+        left_s = self._spent_s / len(self._shown) * (total - len(self._shown))
+        rest = f"; the remaining {total - len(self._shown)} take about {_duration(left_s)}" if left_s else ""
+        print(f"  done in {_duration(took_s)}{rest}", flush=True)
 
     def others(self) -> None:
         """Run the notebooks of all studies that have not been run by name: a study that is added shows itself.
@@ -159,6 +176,7 @@ class Run:
                 parameters=parameters | {"figures": str(self.figures)},
                 cwd=str(source.parent),
                 progress_bar=False,
+                stdout_file=sys.stdout,  # a notebook that measures prints its progress
                 extra_arguments=["--log-level=ERROR"],  # else the inner kernel's warnings stand among the figures
             )
         except PapermillExecutionError as error:
@@ -180,14 +198,34 @@ class Run:
         report.save_claims(verdicts, self._dataset, self.figures)
         report.check_beside(self._dataset, found_beside(self._dataset), self.figures)
         path = report.write_index(self._dataset, self.figures, notice=self.notice)
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(verdicts).items())
         where = path.relative_to(self.root) if path.is_relative_to(self.root) else path
-        display(Text(f"Claims: {counts}.\n\nFigures and claims on one page: `{where}`"))
+        summary = self._summary(verdicts)
+        print(f"{summary}\nFigures and claims on one page: {where}", flush=True)
+        display(Text(f"{summary}\n\nFigures and claims on one page: `{where}`"))
         if failed := [saved.error for saved in saved_figures(self.figures) if saved.error]:
             raise NotebookError(f"{len(failed)} could not be drawn: {' '.join(failed)}", where=str(where))
+
+    def _summary(self, verdicts: pl.DataFrame) -> str:
+        """The verdict line: how many claims have each verdict, and how many have that of the committed campaign."""
+        counts = {verdict: n for verdict, n in claims.counts(verdicts).items() if n and verdict != Verdict.NOT_MEASURED}
+        line = f"{sum(counts.values())} claims judged: {', '.join(f'{n} {verdict}' for verdict, n in counts.items())}."
+        committed_campaign = committed(self._dataset.campaign.study, self.root)
+        if not committed_campaign.is_dir() or self._dataset.folder.resolve() == committed_campaign.resolve():
+            return line
+        reference = saved_claims(Dataset.open(committed_campaign), self.root / "figures")
+        if reference is None:
+            return line
+        both = claims.compared(verdicts, reference)
+        same = both.height - both["changed"].sum()
+        return f"{line} {same} of {both.height} have the verdict of the committed campaign."
 
     @cached_property
     def _dataset(self) -> Dataset:
         if self.campaign is None:
             raise NotebookError("nothing is measured yet", where="run_all", next_step="Call run.measure() first.")
         return Dataset.open(self.campaign)
+
+
+def _duration(seconds: float) -> str:
+    """A duration for a reader: seconds below two minutes, else minutes."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

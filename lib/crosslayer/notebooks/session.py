@@ -22,7 +22,6 @@ from crosslayer.notebooks.errors import NotebookError
 
 _INJECTED = "# Parameters\n"
 """How the cell begins that papermill writes."""
-_RENAMED = {"profile": "size"}
 
 
 def begin() -> None:
@@ -53,18 +52,17 @@ def check_parameters(cells: Sequence[str]) -> None:
     Raises
     ------
     NotebookError
-        Naming the parameters, and the new name of one that was renamed.
+        Naming the unknown and the known parameters.
     """
     for declared, injected in pairwise(cells):
         known = _assigned(declared)
         if not injected.startswith(_INJECTED) or not known:
             continue
         if unknown := sorted(_assigned(injected) - known):
-            renamed = "".join(f" {old} is called {_RENAMED[old]} now." for old in unknown if old in _RENAMED)
             raise NotebookError(
                 f"unknown parameter {', '.join(unknown)}",
                 where="parameters",
-                next_step=f"Parameters are: {', '.join(sorted(known))}.{renamed}",
+                next_step=f"Parameters are: {', '.join(sorted(known))}.",
             )
 
 
