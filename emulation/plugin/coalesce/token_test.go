@@ -102,7 +102,7 @@ func (r *received) RecordEvent(event qlogwriter.Event) {
 	}
 }
 
-// Whether the token comes before the ticket or behind it is drawn anew for each connection, and told as it was.
+// Whether the token comes before or after the ticket is drawn anew for each connection. The event reports the order.
 func TestTokenEvent(t *testing.T) {
 	s := start(t, nil, "")
 	for range 12 {
@@ -115,16 +115,26 @@ func TestTokenEvent(t *testing.T) {
 		}
 		_ = response.Body.Close()
 		_ = transport.Close() // and with it the connection's goroutine, which writes to seen
-		if len(seen.frames) != 2 {
+		if len(seen.frames) < 2 {
 			t.Fatalf("received %v", seen.frames)
 		}
-		token, asked := s.lastEvent("token"), s.lastEvent("request")
-		if token["behind_ticket"] != (seen.frames[0] == "ticket") || token["remote"] != asked["remote"] || token["listener"] != "h3" {
+		remote := s.lastEvent("request")["remote"]
+		// On a busy machine the token may have been sent more than once: the first packet is compared.
+		first := slices.IndexFunc(s.events("token"), func(event map[string]any) bool { return event["remote"] == remote })
+		if first < 0 {
+			t.Fatalf("no token was reported for %v", remote)
+		}
+		token := s.events("token")[first]
+		if token["behind_ticket"] != (seen.frames[0] == "ticket") || token["listener"] != "h3" {
 			t.Errorf("received %v, event %v", seen.frames, token)
 		}
 	}
-	if n, connections := len(s.events("token")), len(s.events("connection")); n != connections {
-		t.Errorf("%d tokens for %d connections", n, connections)
+	clients := map[any]bool{}
+	for _, token := range s.events("token") {
+		clients[token["remote"]] = true
+	}
+	if connections := len(s.events("connection")); len(clients) != connections {
+		t.Errorf("tokens for %d of %d connections", len(clients), connections)
 	}
 	var stats struct{ Tokens map[string]int }
 	s.command(`{"command": "stats"}`, &stats)

@@ -145,8 +145,8 @@ type Protocol struct {
 	ALPN string
 	// NoError closes a connection where nothing is wrong, ExcessiveLoad where there are too many.
 	NoError, ExcessiveLoad quic.ApplicationErrorCode
-	// TokenSent, where it is set, is called once for each connection when its client is sent an address-validation
-	// token; behindTicket says that the session ticket was sent before it.
+	// TokenSent, where it is set, is called for every packet that carries an address-validation token to a client, so
+	// again where a packet is retransmitted; behindTicket reports that a session ticket was sent before it.
 	TokenSent func(remote net.Addr, behindTicket bool)
 }
 

@@ -65,22 +65,23 @@ func KeyShare(state tls.ConnectionState) string {
 // watch makes the tracer of a new connection; where QLOGDIR is set, its qlog goes there too, as is quic-go's way.
 func (p Protocol) watch(ctx context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Trace {
 	known := clientOf(ctx)
-	w := &packetWatch{known: known, done: p.TokenSent == nil, sent: func(behindTicket bool) {
-		p.TokenSent(known.RemoteAddr, behindTicket)
-	}}
+	w := &packetWatch{known: known}
+	if p.TokenSent != nil {
+		w.sent = func(behindTicket bool) { p.TokenSent(known.RemoteAddr, behindTicket) }
+	}
 	if file := qlog.DefaultConnectionTracer(ctx, isClient, id); file != nil {
 		w.file = file.AddProducer()
 	}
 	return w
 }
 
-// packetWatch counts the packets of the client's hello, notes the streams that came as early data, looks for the first NEW_TOKEN frame of a connection, and whether
-// the session ticket was before it: quic-go puts both into one packet, in an order that it draws.
+// packetWatch counts the packets of the client's hello, notes the streams that came as early data, and reports every
+// NEW_TOKEN frame of a connection, and whether the session ticket was before it: quic-go puts both into one packet, in an
+// order that it draws. Where the client's acknowledgement is later than a probe timeout, it sends both again.
 type packetWatch struct {
 	known  *peer
-	sent   func(behindTicket bool)
+	sent   func(behindTicket bool) // nil: tokens are not reported
 	ticket bool
-	done   bool
 	file   qlogwriter.Recorder // nil without QLOGDIR
 }
 
@@ -99,7 +100,7 @@ func (w *packetWatch) RecordEvent(event qlogwriter.Event) {
 	case qlog.PacketReceived:
 		w.helloOrEarly(packet)
 	case qlog.PacketSent:
-		if !w.done && packet.Header.PacketType == qlog.PacketType1RTT {
+		if w.sent != nil && packet.Header.PacketType == qlog.PacketType1RTT {
 			w.ticketOrToken(packet)
 		}
 	}
@@ -126,9 +127,7 @@ func (w *packetWatch) ticketOrToken(packet qlog.PacketSent) {
 		case *qlog.CryptoFrame: // after the handshake, a server has nothing but tickets to say in them
 			w.ticket = true
 		case *qlog.NewTokenFrame:
-			w.done = true
 			w.sent(w.ticket)
-			return
 		}
 	}
 }
