@@ -22,6 +22,7 @@ from fontTools.ttLib import TTFont
 from polars.testing import assert_frame_equal
 
 from charts import valid
+from committed import CAMPAIGNS
 from crosslayer.campaign.dataset import Dataset, found_beside
 from crosslayer.figures import Drawing, clocks, draw, server_cost
 from crosslayer.figures.style import FONT_FILES, TRANSPORTS
@@ -31,10 +32,7 @@ from crosslayer.studies import STUDIES
 ROOT = Path(__file__).parents[2]
 FIGURES = [(study.name, figure.name) for study in STUDIES.values() for figure in study.figures]
 FIGURES += [
-    (name, figure.name)
-    for name in STUDIES
-    if (ROOT / "data" / "raw" / f"{name}-virtual").is_dir()
-    for figure in clocks.figures(name)
+    (name, figure.name) for name in STUDIES if f"{name}-virtual" in CAMPAIGNS for figure in clocks.figures(name)
 ]
 SERVER_COST = ("server-cost", "server-cost")
 VEGA_LITE_IN_JUPYTERLAB = "5.21"

@@ -13,9 +13,10 @@ from urllib.parse import unquote
 import pytest
 
 import synthetic
+from committed import CAMPAIGNS
 from crosslayer.campaign import crate
 
-COMMITTED = sorted(path.parent for path in (Path(__file__).parents[2] / "data" / "raw").glob("*/campaign.json"))
+COMMITTED = sorted(CAMPAIGNS.values())
 
 
 def entities(path: Path) -> dict[str, dict[str, Any]]:
