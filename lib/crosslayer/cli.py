@@ -58,8 +58,6 @@ def main() -> None:
     """Entry point: foreseeable faults end as one message with the next step, never as a traceback."""
     from crosslayer.testbed.errors import TestbedError
 
-    # Debian gives ordinary users no path to tc, named and kresd.
-    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     try:
         cli.main(prog_name="crosslayer")
     except CrosslayerError as error:

@@ -144,7 +144,7 @@ def _named_versions(file: str) -> dict[str, list[str]]:
 def _tools() -> list[Finding]:
     findings = []
     for name, (package, needed, purpose) in _TOOLS.items():
-        if found := shutil.which(name):
+        if found := places.find_program(name):
             findings.append(Finding(name, State.OK, f"{found} ({purpose})", needed_for=needed))
             continue
         state = State.MISSING if needed == "measuring" else State.NOTE
@@ -174,7 +174,7 @@ def _guest() -> Finding:
 
 
 def _namespaces(guest: bool) -> Finding:
-    unshare = shutil.which("unshare")
+    unshare = places.find_program("unshare")
     if unshare is None:
         return Finding("namespaces", State.MISSING, "cannot be tried without unshare", "Install util-linux.")
     refusal = private.refused(unshare)
@@ -202,7 +202,7 @@ def _namespaces(guest: bool) -> Finding:
 
 
 def _netem() -> list[Finding]:
-    unshare, tc = shutil.which("unshare"), shutil.which("tc")
+    unshare, tc = places.find_program("unshare"), places.find_program("tc")
     works = False
     if unshare and tc:
         trial = f"{unshare} --user --map-root-user --net -- {tc} qdisc add dev lo root netem delay 1ms"

@@ -3,9 +3,10 @@
 1. what an environment variable of the user names;
 2. the checkout: the working folder or one above it, else where this package is checked out;
 3. the packaged files (`CROSSLAYER_SHARE`, set by Nix): a folder laid out like a checkout;
-4. for programs, the PATH.
+4. for programs, the PATH and the system's folders.
 
-So in a checkout its own build counts, also in `nix develop`. Nothing is read, started or imported here.
+So in a checkout its own build counts, also in `nix develop`. Programs of others are located here too (`find_program`),
+whatever calls the library. Nothing is read, started or imported here.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ _BUILD = "Run `make setup`, or work in `nix develop`."
 _KERNEL = "`make guest` builds it, or work in `nix develop .#guest`."
 _FILES = "Work in a checkout."
 _PACKAGE = "Install {}: `make setup`, or work in `nix develop`."
+
+_SYSTEM_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Debian has `tc`, `named` and `kresd` there, and leaves these folders out of an ordinary user's PATH."""
 
 THINGS: Final = {
     "server": _Thing("CROSSLAYER_SERVER_BIN", "build/crosslayer-server", "crosslayer-server", _BUILD),
@@ -109,13 +113,27 @@ def find(name: str) -> Place:
         for folder, told_by in ((checkout(), "this checkout"), (share and Path(share), "the package")):
             if folder and _fits(path := folder / thing.in_checkout, thing):
                 return Place(path, told_by)
-    # /usr/sbin, where Debian has `named`, is not in everybody's PATH.
-    if thing.program and (found := shutil.which(thing.program) or shutil.which(thing.program, path="/usr/sbin")):
-        return Place(Path(found), "the PATH")
+    if thing.program and (program := find_program(thing.program)):
+        return Place(Path(program), "the PATH")
     raise PlaceError(
         f"`{thing.program or thing.in_checkout}` is nowhere to be found",
         next_step=thing.next_step,
     )
+
+
+def search_path() -> str:
+    """The folders in which programs are searched, as the variable PATH has them: those of PATH, then the system's."""
+    named = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join([*named, *(folder for folder in _SYSTEM_FOLDERS if folder not in named)])
+
+
+def find_program(name: str) -> str | None:
+    """Path of a program of this machine, by its name or path; None where it is not installed.
+
+    The only search for programs in the library, so that a notebook, a worker of a cluster and the command line find the
+    same ones.
+    """
+    return shutil.which(name, path=search_path())
 
 
 def _is_checkout(folder: Path) -> bool:

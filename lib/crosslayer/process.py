@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Self
 
+from crosslayer import places
 from crosslayer.errors import CrosslayerError
 
 Spawn = Callable[..., "subprocess.Popen[Any]"]
@@ -212,7 +214,11 @@ class Process:
 
 
 def run_command(words: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
-    """Run a command of the user's own to its end; its exit status as a shell has it (128 + signal, 126, 127)."""
+    """Run a command of the user's own to its end; its exit status as a shell has it (128 + signal, 126, 127).
+
+    Its PATH has the system's folders too, so that `tc` and `tcpdump` are found.
+    """
+    environment = {**(os.environ if environment is None else environment), "PATH": places.search_path()}
     try:
         status = subprocess.run(words, env=environment, check=False).returncode
     except FileNotFoundError:

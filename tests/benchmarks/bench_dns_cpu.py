@@ -39,7 +39,7 @@ CONDITIONS = [(protocol, resumption) for protocol in Protocol for resumption in 
 def loopback() -> None:
     """Give this network namespace the server's addresses."""
     for command in ("link set lo up", *(f"address add {a}/32 dev lo" for a in (SERVER_ADDRESS, ADDRESS))):
-        subprocess.run(["ip", *command.split()], check=True)
+        subprocess.run([private.tool("ip"), *command.split()], check=True)
 
 
 def empty_page(folder: Path) -> Path:

@@ -41,7 +41,7 @@ HELD_MS = 5.0
 def loopback() -> None:
     """Give this network namespace the server's address."""
     for command in ("link set lo up", f"address add {SERVER_ADDRESS}/32 dev lo"):
-        subprocess.run(["ip", *command.split()], check=True)
+        subprocess.run([private.tool("ip"), *command.split()], check=True)
 
 
 class Spawned:

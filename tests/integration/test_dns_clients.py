@@ -32,6 +32,7 @@ from crosslayer.dns import (
     tcp_rtt,
 )
 from crosslayer.errors import CrosslayerError
+from crosslayer.testbed import private
 from crosslayer.testbed import server as testbed_server
 
 NAME = "www.example.org"
@@ -84,7 +85,7 @@ def settled_stats(server: testbed_server.Server) -> dict[str, dict[str, int]]:
 
 def measure(folder: Path) -> dict[str, Any]:
     for command in ("link set lo up", *(f"address add {a}/32 dev lo" for a in (SERVER_ADDRESS, ADDRESS))):
-        subprocess.run(["ip", *command.split()], check=True)
+        subprocess.run([private.tool("ip"), *command.split()], check=True)
     question = Question(NAME)
     results: dict[str, Any] = {}
     with Capture() as capture:
@@ -156,13 +157,13 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         places.find("server")
     except CrosslayerError as error:
         pytest.skip(str(error))
-    private = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"]
-    allowed = subprocess.run([*private, "true"], capture_output=True, text=True, check=False)
+    namespace = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"]
+    allowed = subprocess.run([*namespace, "true"], capture_output=True, text=True, check=False)
     if allowed.returncode:
         pytest.skip(f"no private network namespace here: {allowed.stderr.strip()}")
     folder = tmp_path_factory.mktemp("dns")
     done = subprocess.run(
-        [*private, sys.executable, __file__, str(folder)], capture_output=True, text=True, timeout=120, check=False
+        [*namespace, sys.executable, __file__, str(folder)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     results: dict[str, Any] = json.loads(done.stdout)

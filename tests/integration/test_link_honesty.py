@@ -49,12 +49,13 @@ VERDICTS = {
 
 def spoil(kind: str) -> None:
     """Break the link behind the testbed's back."""
-    commands = [["ip", "link", "set", "to-server", state] for state in ("down", "up")] if kind == "cable" else []
+    ip, tc = private.tool("ip"), private.tool("tc")
+    commands = [[ip, "link", "set", "to-server", state] for state in ("down", "up")] if kind == "cable" else []
     if kind != "cable" and BREAKS[kind]:
         for device, netem in WHOLE.items():
             for was, becomes in BREAKS[kind]:
                 netem = netem.replace(was, becomes)
-            commands.append(["tc", "qdisc", "replace", "dev", device, "root", "netem", *netem.split()])
+            commands.append([tc, "qdisc", "replace", "dev", device, "root", "netem", *netem.split()])
     for command in commands:
         subprocess.run(private.command_in(network.LINK, command), check=True)
 

@@ -76,6 +76,34 @@ def test_absent_table_gives_no_rows(folder: Path) -> None:
     assert Dataset.open(folder).table("page_loads").collect().height == 0
 
 
+def counting(folder: Path) -> Path:
+    """The same with the rows of each table in its campaign.json, as an export writes it."""
+    path = folder / "campaign.json"
+    rows = {
+        name: pl.scan_parquet(folder / name / "**/*.parquet").select(pl.len()).collect().item()
+        for name in TABLES
+        if (folder / name).exists()
+    }
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"rows": rows}))
+    return folder
+
+
+@pytest.mark.parametrize("missing", ["page_loads", "page_loads/link=fiber/part-0.parquet"])
+def test_a_table_that_is_counted_and_not_there_is_named(folder: Path, missing: str) -> None:
+    assert Dataset.open(counting(folder)).campaign.rows["page_loads"] == 16
+    path = folder / missing
+    path.unlink() if path.is_file() else shutil.rmtree(path)
+    with pytest.raises(DatasetError, match=r"page_loads: has 0 rows, and campaign.json counts 16\. Export"):
+        Dataset.open(folder)
+
+
+def test_a_table_with_a_part_of_its_rows_is_named(folder: Path) -> None:
+    counting(folder)
+    change(folder, "page_loads", lambda rows: rows.slice(3))
+    with pytest.raises(DatasetError, match=r"page_loads: has 13 rows, and campaign.json counts 16"):
+        Dataset.open(folder)
+
+
 def test_column_newer_than_the_dataset_reads_as_null(folder: Path) -> None:
     change(folder, "page_loads", lambda rows: rows.drop_columns(["setup_ms"]))
     assert Dataset.open(folder).table("page_loads").collect()["setup_ms"].is_null().all()

@@ -158,7 +158,7 @@ def called_programs() -> set[str]:
         for place in ast.walk(tree):
             if isinstance(place, ast.Call):
                 function = place.func.attr if isinstance(place.func, ast.Attribute) else getattr(place.func, "id", "")
-                if function in ("which", "_tool"):
+                if function in ("find_program", "tool", "_real"):
                     found |= {a.value for a in place.args if isinstance(a, ast.Constant) and isinstance(a.value, str)}
                 elif function in ("run", "Popen", "command_in"):
                     commands += place.args

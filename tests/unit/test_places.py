@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from pathlib import Path
 
@@ -9,7 +10,11 @@ import pytest
 
 from crosslayer import doctor, places
 from crosslayer.campaign import provenance
+from crosslayer.process import run_command
+from crosslayer.testbed import private
+from crosslayer.testbed.errors import TestbedError
 
+LIBRARY = Path(places.__file__).parent
 VARIABLES = {name: thing.variable for name, thing in places.THINGS.items()}
 OURS = [name for name, thing in places.THINGS.items() if thing.in_checkout]
 PROGRAMS = [name for name, thing in places.THINGS.items() if thing.in_checkout and thing.program]
@@ -80,6 +85,49 @@ def test_programs_are_found_on_the_path_at_last(name: str, nowhere: Path, monkey
     if name in PROGRAMS:
         monkeypatch.chdir(tree(nowhere / "work"))
         assert places.find(name).told_by == "this checkout"
+
+
+def test_programs_of_the_system_folders_are_found_without_the_path(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    system = nowhere / "sbin"
+    system.mkdir()
+    monkeypatch.setattr(places, "_SYSTEM_FOLDERS", (str(system),))
+    assert places.find_program("tc") is None
+    for name in ("tc", "named"):
+        (system / name).write_text("#!/bin/sh\necho runs\n", encoding="utf-8")
+        (system / name).chmod(0o755)
+    assert places.find_program("tc") == private.tool("tc") == str(system / "tc")
+    assert places.find("named").path == system / "named"
+    assert run_command(["tc"]) == run_command(["tc"], {}) == 0
+    assert capfd.readouterr().out == "runs\n" * 2
+    assert next(finding for finding in doctor._tools() if finding.item == "tc").state is doctor.State.OK
+
+    (nowhere / "bin" / "tc").symlink_to(system / "tc")
+    assert places.find_program("tc") == str(nowhere / "bin" / "tc"), "the user's PATH comes first"
+
+
+def test_a_tool_that_is_missing_is_named_with_its_package(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "_SYSTEM_FOLDERS", ())
+    for name, package in (("tc", "iproute2"), ("nsenter", "util-linux")):
+        with pytest.raises(TestbedError, match=f"no `{name}` on this machine. Install {package} "):
+            private.tool(name)
+    with pytest.raises(TestbedError, match="no `nsenter` on this machine"):
+        private.command_in("client", ["true"])
+
+
+def test_no_other_part_of_the_library_searches_or_expects_programs_on_the_path() -> None:
+    """By its name alone a program is found only where PATH has its folder."""
+    bare = {*private._PACKAGES, "git"}
+    for file in LIBRARY.rglob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        assert file.name == "places.py" or not any(ast.unparse(call.func) == "shutil.which" for call in calls), file
+        of_the_wire = [word for call in calls if ast.unparse(call.func) == "self._guest.run" for word in call.args]
+        for words in ast.walk(tree):
+            if isinstance(words, ast.List) and words.elts and words not in of_the_wire:
+                first = words.elts[0]
+                assert not (isinstance(first, ast.Constant) and first.value in bare), f"{file}:{words.lineno}"
 
 
 def test_a_program_that_is_not_built_is_not_taken(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:

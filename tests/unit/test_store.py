@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -20,8 +23,10 @@ from crosslayer.campaign.export import export
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import FILE_NAME, Store
 from crosslayer.campaign.tables import SCHEMA_VERSION
+from crosslayer.testbed import private
 
 PLAN = Plan(study="coalescing", links=("fiber", "4g"), pages=("example.org",), rounds=2)
+ROOT = Path(__file__).parents[2]
 CELL = Cell("fiber", "example.org")
 
 
@@ -182,6 +187,160 @@ def test_export_writes_each_link_once_with_descriptions_and_units(tmp_path: Path
     crate = json.loads((tmp_path / "ro-crate-metadata.json").read_text(encoding="utf-8"))
     listed = {unquote(entity["@id"]) for entity in crate["@graph"]}
     assert {"campaign.json", "tcp_rtts/link=fiber/part-0.parquet", "tcp_rtts/link=4g/part-0.parquet"} <= listed
+
+
+def measured(folder: Path, rounds: int = 1) -> Path:
+    """A campaign with some rounds and its dataset."""
+    with Store(folder, PLAN) as store:
+        for name, value in _FACTS.items():
+            store.set_fact(name, value)
+        for number in range(rounds):
+            store.add_round(CELL, number, {"tcp_rtts": [_rtt(number)]})
+        export(store, folder)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("kept", ["campaign.json", "tcp_rtts", "captures"])
+def test_a_dataset_without_its_store_is_not_overwritten(tmp_path: Path, kept: str) -> None:
+    folder = measured(tmp_path / "copy")
+    (folder / "captures").mkdir()
+    (folder / FILE_NAME).unlink()
+    for path in set(folder.iterdir()) - {folder / kept}:
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    before = contents(folder)
+    with pytest.raises(CampaignError, match=rf"holds {kept} and no campaign.sqlite: .* overwrite .*--out"):
+        Store(folder, PLAN)
+    assert contents(folder) == before
+    assert set(folder.iterdir()) == {folder / kept}
+
+
+def test_a_folder_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
+    """A table is called `resources`, as the folder of many a project."""
+    (tmp_path / "resources").mkdir()
+    (tmp_path / "resources" / "mine.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(CampaignError, match=r"holds resources and no campaign\.sqlite"):
+        Store(tmp_path, PLAN)
+    assert contents(tmp_path) == {"resources/mine.txt": b"mine"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("empty", "holds 2 rows of tcp_rtts, and its campaign.sqlite only 0"),
+        ("older", "holds 2 rows of tcp_rtts, and its campaign.sqlite only 1"),
+        ("of another campaign", "holds the dataset of another campaign \\(c\\)"),
+    ],
+)
+def test_a_dataset_with_more_than_its_store_is_not_overwritten(tmp_path: Path, kind: str, message: str) -> None:
+    folder = measured(tmp_path / "whole", rounds=2)
+    other = measured(tmp_path / "other", rounds=1 if kind == "older" else 3)
+    (folder / FILE_NAME).write_bytes(b"" if kind == "empty" else (other / FILE_NAME).read_bytes())
+    with Store(folder, PLAN) as store:
+        store.set_fact("campaign", "c" if kind != "of another campaign" else "d")
+        before = {name: file for name, file in contents(folder).items() if FILE_NAME not in name}
+        with pytest.raises(CampaignError, match=f"{message}: an export would delete"):
+            export(store, folder)
+    assert {name: file for name, file in contents(folder).items() if FILE_NAME not in name} == before
+
+
+def test_a_damaged_table_is_written_again(tmp_path: Path) -> None:
+    folder = measured(tmp_path)
+    part = folder / "tcp_rtts" / "link=fiber" / "part-0.parquet"
+    part.write_bytes(part.read_bytes()[:50])
+    with Store(folder) as store:
+        export(store, folder)
+    assert pq.read_metadata(part).num_rows == 1
+
+
+def test_a_folder_that_is_removed_meanwhile_has_its_rounds_again(tmp_path: Path) -> None:
+    folder = tmp_path / "campaign"
+    with Store(folder, PLAN) as store:
+        store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
+        shutil.rmtree(folder)
+        with pytest.raises(CampaignError, match=r"was removed while the campaign ran; its rounds are now in .*sqlite"):
+            store.add_round(CELL, 1, {"tcp_rtts": [_rtt(1)]})
+    with Store(folder, PLAN) as store:
+        assert store.done() == {("fiber", "example.org", 0)}
+
+
+def test_a_file_that_is_replaced_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    with Store(tmp_path / "a", PLAN) as store:
+        store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
+        Store(tmp_path / "b", PLAN).close()
+        theirs = (tmp_path / "b" / FILE_NAME).replace(tmp_path / "a" / FILE_NAME).read_bytes()
+        with pytest.raises(CampaignError, match=r"its rounds are now in .*campaign-rescued.sqlite"):
+            export(store, tmp_path / "a")
+    assert (tmp_path / "a" / FILE_NAME).read_bytes() == theirs
+    with contextlib.closing(sqlite3.connect(tmp_path / "a" / "campaign-rescued.sqlite")) as db:
+        assert db.execute("SELECT count(*) FROM tcp_rtts").fetchone() == (1,)
+
+
+def test_a_folder_that_is_moved_meanwhile_is_named(tmp_path: Path) -> None:
+    with Store(tmp_path / "a", PLAN) as store:
+        (tmp_path / "a").rename(tmp_path / "b")
+        with pytest.raises(CampaignError, match=rf"was moved while the campaign ran\. Its rounds are in {tmp_path}/b/"):
+            store.set_fact("ended", "now")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_a_file_that_is_cut_off_meanwhile_is_said(tmp_path: Path, suffix: str) -> None:
+    with Store(tmp_path, PLAN) as store:
+        store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
+        os.truncate(tmp_path / f"{FILE_NAME}{suffix}", 100)
+        with pytest.raises(CampaignError, match=r"changed by another program .* rounds in it may be lost"):
+            store.add_round(CELL, 1, {"tcp_rtts": [_rtt(1)]})
+
+
+@pytest.mark.parametrize("kind", ["overwritten", "cut off", "overwritten inside"])
+def test_a_damaged_store_is_not_called_safe(tmp_path: Path, kind: str) -> None:
+    with Store(tmp_path, PLAN) as store:
+        for number in range(200):
+            store.add_round(CELL, number, {"tcp_rtts": [_rtt(number)]})
+    file = tmp_path / FILE_NAME
+    whole = file.read_bytes()
+    damaged = {
+        "overwritten": b"x" * len(whole),
+        "cut off": whole[: len(whole) // 2],
+        "overwritten inside": whole[:4096] + b"\xff" * (len(whole) - 4096),
+    }
+    file.write_bytes(damaged[kind])
+    for plan in (PLAN, None):
+        with pytest.raises(CampaignError, match="damaged, and rounds in it may be lost") as caught:
+            Store(tmp_path, plan)
+        assert "safe" not in str(caught.value)
+
+
+def test_a_disk_that_is_still_full_is_named_again(tmp_path: Path) -> None:
+    """SQLite calls it `disk I/O error` then. On a tmpfs of a mount namespace of its own."""
+    script = f"""
+import sys
+from pathlib import Path
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.store import Store
+from tests.unit.test_store import CELL, PLAN, _rtt
+for _ in range(3):
+    try:
+        with Store(Path({str(tmp_path)!r}) / "campaign", PLAN) as store:
+            for number in range(100_000):
+                store.add_round(CELL, len(store.done()), {{"tcp_rtts": [_rtt(number, error="x" * 9_000)]}})
+    except CampaignError as error:
+        print(error)
+"""
+    mount = f'mount -t tmpfs -o size=1M tmpfs {tmp_path} && exec "$@"'
+    words = [private.tool("unshare"), "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
+    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine refuses mount namespaces")
+    done = subprocess.run([*words, sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert len(said) == 3
+    for line in said:
+        assert re.search(r"the disk is full .*Make room on the disk and run the same command again", line), line
 
 
 def test_exporting_a_folder_without_a_campaign_says_so(tmp_path: Path) -> None:

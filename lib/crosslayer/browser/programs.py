@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from crosslayer.errors import CrosslayerError
+from crosslayer.places import find_program
 
 
 class BrowserError(CrosslayerError):
@@ -50,7 +50,7 @@ def find_browser(name: str = "chromium") -> BrowserPrograms:
     browser = _found(name)
     if name == "firefox":
         return BrowserPrograms(name, browser, _version(browser))
-    driver = shutil.which(os.environ.get("CROSSLAYER_CHROMEDRIVER", "chromedriver"))
+    driver = find_program(os.environ.get("CROSSLAYER_CHROMEDRIVER", "chromedriver"))
     if driver is None:
         raise BrowserError(
             "there is no ChromeDriver on this machine",
@@ -73,7 +73,7 @@ def _found(name: str) -> str:
     variable, *usual = _NAMES[name]
     told = os.environ.get(variable)
     for program in (told,) if told else usual:
-        browser = shutil.which(program)
+        browser = find_program(program)
         if browser is None:
             continue
         if not _is_snap(browser):

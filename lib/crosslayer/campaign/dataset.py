@@ -2,8 +2,8 @@
 
 A dataset folder holds `campaign.json` and, per table, `TABLE/link=LINK/*.parquet` (see `schema`).
 Opening refuses what would make a wrong number later: another schema version, a column that is missing or of
-another type or unit, a file that is damaged or in the wrong place, NaN, a negative duration, a success without its
-value, a condition of an unknown name, an observation that is there twice, a link with two RTTs. Nothing is written
+another type or unit, a file that is damaged, missing or in the wrong place, NaN, a negative duration, a success without
+its value, a condition of an unknown name, an observation that is there twice, a link with two RTTs. Nothing is written
 here.
 """
 
@@ -257,8 +257,9 @@ class Dataset:
             if elsewhere := sorted(set((folder / name).rglob("*.parquet")) - set(paths)):
                 _refuse(f"is not in a folder link=LINK of {name}", elsewhere[0])
             expected = TABLES[name].arrow_schema()
-            for path in paths:
-                _check_schema(TABLES[name], expected, path)
+            rows = sum(_check_schema(TABLES[name], expected, path) for path in paths)
+            if (counted := campaign.rows.get(name, rows)) != rows:
+                _refuse(f"has {rows} rows, and campaign.json counts {counted}", folder / name)
         rounds: dict[tuple[str, str], int] = {}
         for table, paths in ((TABLES[name], paths) for name, paths in files.items() if paths):
             conditions, faults = _conditions(table, paths)
@@ -352,9 +353,11 @@ def _refuse(fault: str, where: Path | str, next_step: str = _MEASURE_AGAIN) -> N
     raise DatasetError(fault, where=str(where), next_step=next_step)
 
 
-def _check_schema(table: type[Table], schema: pa.Schema, path: Path) -> None:
+def _check_schema(table: type[Table], schema: pa.Schema, path: Path) -> int:
+    """Refuse a file whose columns are not the table's; how many rows it has."""
     try:
-        found = pq.read_schema(path)
+        with pq.ParquetFile(path) as file:
+            found, rows = file.schema_arrow, file.metadata.num_rows
     except (OSError, pa.ArrowException) as error:
         _refuse(f"is not a Parquet file ({error})", path)
     version = (found.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
@@ -369,6 +372,7 @@ def _check_schema(table: type[Table], schema: pa.Schema, path: Path) -> None:
         unit, other_unit = ((f.metadata or {}).get(b"unit", b"").decode() for f in (expected, other))
         if other.metadata and unit != other_unit:
             _refuse(f"column {expected.name} is in {other_unit or 'no unit'}, expected {unit or 'no unit'}", path)
+    return rows
 
 
 def _scan(table: type[Table], paths: Iterable[Path]) -> pl.LazyFrame:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from crosslayer.campaign import crate
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.store import Store
+from crosslayer.campaign.store import FILE_NAME, Store
 from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, Table
 
 if TYPE_CHECKING:
@@ -29,14 +30,16 @@ def export(store: Store, folder: Path) -> Path:
     Raises
     ------
     CampaignError
-        Where the folder cannot be written or the disk is full; the store keeps every row.
+        Where the folder cannot be written, the disk is full (the store keeps every row), or `check_kept` refuses it.
     """
+    check_kept(store, folder)
     try:
         rows = {name: _write_table(store, folder, table) for name, table in TABLES.items()}
         facts = {name: store.fact(name) for name in _FACTS}
         campaign = {"campaign": store.fact("campaign"), "schema_version": SCHEMA_VERSION}
         crate.write_json(folder / "campaign.json", campaign | facts | {"rows": rows})
         crate.of_campaign(folder)
+        store.check_untouched()
     except OSError as error:
         raise CampaignError(
             f"the dataset cannot be written ({error.strerror})",
@@ -44,6 +47,48 @@ def export(store: Store, folder: Path) -> Path:
             next_step="Make room, then run `crosslayer export` on the folder; nothing measured is lost.",
         ) from error
     return folder
+
+
+def check_kept(store: Store, folder: Path) -> None:
+    """Refuse a folder whose dataset has rows that the store does not have: an export would delete them.
+
+    Files that cannot be read are no reason: an export repairs them.
+
+    Raises
+    ------
+    CampaignError
+        For rows of another campaign, or more rows than the store has.
+    """
+    store.check_untouched()
+    campaign = store.fact("campaign")
+    for name in TABLES:
+        rows, campaigns = _rows_of(folder / name)
+        if others := campaigns - {campaign}:
+            _refuse(folder, f"holds the dataset of another campaign ({', '.join(sorted(others))})")
+        if rows > (kept := store.count(name)):
+            _refuse(folder, f"holds {rows} rows of {name}, and its {FILE_NAME} only {kept}")
+
+
+def _refuse(folder: Path, what: str) -> NoReturn:
+    raise CampaignError(
+        f"{what}: an export would delete what is there",
+        where=str(folder),
+        next_step="Choose another folder with --out; nothing was changed.",
+    )
+
+
+def _rows_of(table: Path) -> tuple[int, set[str]]:
+    """How many rows the readable files of a table have, and of which campaigns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows, campaigns = 0, set[str]()
+    for part in table.glob("link=*/*.parquet"):
+        with contextlib.suppress(OSError, pa.ArrowException, KeyError), pq.ParquetFile(part) as file:
+            rows += file.metadata.num_rows
+            for first in itertools.islice(file.iter_batches(1, columns=["campaign"]), 1):
+                campaigns |= set(first["campaign"].to_pylist())
+    return rows, campaigns
 
 
 def _write_table(store: Store, folder: Path, table: type[Table]) -> int:

@@ -113,12 +113,11 @@ def revision() -> dict[str, Any]:
     if root is None:
         told = os.environ.get("CROSSLAYER_REVISION")
         return {"revision": told, "clean": None if told is None else "dirty" not in told}
-    git = ["git", "-C", str(root), "-c", f"safe.directory={root}"]
-    try:
-        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
+    if (program := places.find_program("git")) is None:
         return {"revision": None, "clean": None}
+    git = [program, "-C", str(root), "-c", f"safe.directory={root}"]
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
     if head.returncode != 0:
         return {"revision": None, "clean": None}
     return {"revision": head.stdout.strip(), "clean": not status.stdout.strip()}

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from crosslayer.campaign import captures, provenance
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.export import export
+from crosslayer.campaign.export import check_kept, export
 from crosslayer.campaign.measurer import Measurer
 from crosslayer.campaign.plan import Plan
 from crosslayer.campaign.rounds import Job, Part, Source, measured_here
@@ -72,6 +72,7 @@ def measure(
     """
     with Store(folder, plan) as store:
         campaign, done = _identify(store, plan), store.done()
+        check_kept(store, folder)
         todo = [
             (number, cell)
             for number in range(plan.rounds)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -19,6 +21,11 @@ from crosslayer.campaign.plan import CUBIC, Cell, Plan
 from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, Column
 
 FILE_NAME = "campaign.sqlite"
+_RESCUED = "campaign-rescued.sqlite"
+_DATASET = ("campaign.json", *TABLES, "captures")
+"""What an export writes into the folder."""
+_FULL_BYTES = 1_000_000
+"""Free space below which a failed write is one of a full disk: SQLite reports `disk I/O error` for some of them."""
 
 Rows = Mapping[str, Iterable[Mapping[str, Any]]]
 """Rows by table; a row has a value for each column it knows."""
@@ -38,7 +45,8 @@ class Store:
     ------
     CampaignError
         Where the folder cannot be written, the disk is full, another run holds the store, the plan differs, the store
-        was begun by an older crosslayer, or there is none and no plan to begin one with.
+        was begun by an older crosslayer, there is none and no plan to begin one with, or the folder holds a dataset
+        without a store, which an export would overwrite.
     """
 
     def __init__(self, folder: Path, plan: Plan | None = None) -> None:
@@ -49,20 +57,33 @@ class Store:
                 where=str(self._file),
                 next_step="Name the folder given to `crosslayer measure --out`.",
             )
+        if not self._file.exists() and (there := [name for name in _DATASET if (folder / name).exists()]):
+            raise CampaignError(
+                f"holds {', '.join(there)} and no {FILE_NAME}: a campaign would overwrite what is there",
+                where=str(folder),
+                next_step="Choose another folder with --out; nothing was changed.",
+            )
         with contextlib.ExitStack() as undo:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._db = sqlite3.connect(self._file, isolation_level=None, timeout=2)
                 undo.callback(self._db.close)
+                # First of all: without it the log's index is a file, which a full disk has no space for.
+                self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
                 self._db.execute("PRAGMA journal_mode = WAL")
                 # A round is on the disk when its transaction ends, also if the machine goes down.
                 self._db.execute("PRAGMA synchronous = FULL")
-                self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
                 self._db.execute("BEGIN EXCLUSIVE")
+                if (health := self._read("PRAGMA quick_check(1)")[0][0]) != "ok":
+                    raise self._damaged(health)
                 self._db.execute("CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
                 self._adopt(plan)
                 self._create()
                 self._db.execute("COMMIT")
+                # O_PATH: to close any other descriptor of the file would give up SQLite's locks.
+                self._held = os.open(self._file, os.O_PATH)
+                undo.callback(os.close, self._held)
+                self._left = self._stamps()
             except OSError as error:
                 raise CampaignError(
                     f"the output folder cannot be written ({error.strerror})",
@@ -84,6 +105,7 @@ class Store:
     def close(self) -> None:
         """Close the database; its log is folded into it."""
         self._db.close()
+        os.close(self._held)
 
     def _create(self) -> None:
         for name, table in TABLES.items():
@@ -135,19 +157,17 @@ class Store:
 
     def fact(self, name: str) -> Any:
         """A value kept beside the rows, None where there is none."""
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        rows = self._read("SELECT value FROM facts WHERE name = ?", (name,))
+        return json.loads(rows[0][0]) if rows else None
 
     def set_fact(self, name: str, value: object) -> None:
         """Keep a JSON value beside the rows."""
-        try:
+        with self._writing():
             self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
-        except sqlite3.Error as error:
-            raise self._failure(error) from error
 
     def done(self) -> set[tuple[str, str, int]]:
         """(link, page, round) of every finished round."""
-        return set(self._db.execute("SELECT link, page, round FROM rounds"))
+        return set(self._read("SELECT link, page, round FROM rounds"))
 
     def add_round(self, cell: Cell, round_number: int, rows: Rows) -> None:
         """Write one finished round, whole or not at all."""
@@ -158,7 +178,7 @@ class Store:
         self._write(rows, None)
 
     def _write(self, rows: Rows, round_key: tuple[str, str, int] | None) -> None:
-        try:
+        with self._writing():
             self._db.execute("BEGIN IMMEDIATE")
             for table, some in rows.items():
                 columns = {column.name: column for column in TABLES[table].columns}
@@ -169,35 +189,125 @@ class Store:
             if round_key is not None:
                 self._db.execute("INSERT INTO rounds VALUES (?, ?, ?)", round_key)
             self._db.execute("COMMIT")
+
+    def _read(self, sql: str, values: tuple[str, ...] = ()) -> list[Any]:
+        """Every row of a query."""
+        try:
+            return self._db.execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            if self._db.in_transaction:
+            raise self._failure(error) from error
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A write of the block, whole or not at all, to a file that nobody else has touched since the last one."""
+        opened = hasattr(self, "_left")
+        if opened:
+            self.check_untouched()
+        try:
+            yield
+        except sqlite3.Error as error:
+            if opened and self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise self._failure(error) from error
+        if opened:
+            self._left = self._stamps()
+
+    def _stamps(self) -> list[tuple[int, ...] | None]:
+        """What another program's write would change: of the database and its log."""
+        stamps: list[tuple[int, ...] | None] = []
+        for file in (self._file, self._file.with_name(f"{FILE_NAME}-wal")):
+            try:
+                seen = file.stat()
+            except OSError:
+                stamps.append(None)
+            else:
+                stamps.append((seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns))
+        return stamps
+
+    def check_untouched(self) -> None:
+        """Refuse to continue with a file that another program has changed, moved or removed.
+
+        Raises
+        ------
+        CampaignError
+            With what became of the rounds: of a removed file they are written to the folder again.
+        """
+        if self._stamps() == self._left:
+            return
+        if os.fstat(self._held).st_nlink:
+            moved = Path(f"/proc/self/fd/{self._held}").readlink()
+            if moved != self._file.resolve():
+                raise CampaignError(
+                    "was moved while the campaign ran",
+                    where=str(self._file),
+                    next_step=f"Its rounds are in {moved}. Move its folder back and give the same command again.",
+                )
+            raise CampaignError(
+                "was changed by another program while the campaign ran: rounds in it may be lost",
+                where=str(self._file),
+                next_step="`crosslayer export` shows whether it can still be read. Measure in another folder (--out).",
+            )
+        rescued = self._file.with_name(_RESCUED) if self._file.exists() else self._file
+        try:
+            rescued.parent.mkdir(parents=True, exist_ok=True)
+            self._db.execute("VACUUM INTO ?", (str(rescued),))
+        except (OSError, sqlite3.Error) as error:
+            raise CampaignError(
+                f"was removed while the campaign ran, and its rounds are lost ({error})",
+                where=str(self._file),
+                next_step="Measure again.",
+            ) from error
+        raise CampaignError(
+            f"was removed while the campaign ran; its rounds are now in {rescued}",
+            where=str(self._file),
+            next_step="Give the same command again: it goes on from there."
+            if rescued == self._file
+            else "Keep that file; it is a campaign's under the name campaign.sqlite in a folder of its own.",
+        )
 
     def links(self, table: str) -> list[str]:
         """The links that a table has rows of, by name."""
-        return [link for (link,) in self._db.execute(f'SELECT DISTINCT "link" FROM "{table}" ORDER BY 1')]
+        return [link for (link,) in self._read(f'SELECT DISTINCT "link" FROM "{table}" ORDER BY 1')]
+
+    def count(self, table: str) -> int:
+        """How many rows a table has."""
+        return int(self._read(f'SELECT count(*) FROM "{table}"')[0][0])
 
     def rows(self, table: str, link: str) -> Iterator[dict[str, Any]]:
         """Every row of a link in a table as Python values, in the order of rounds and pages, whoever measured them."""
         columns = TABLES[table].columns
         names = ", ".join(f'"{c.name}"' for c in columns)
-        found = self._db.execute(
-            f'SELECT {names} FROM "{table}" WHERE "link" = ? ORDER BY "round", "page", rowid', (link,)
-        )
-        for row in found:
-            yield {c.name: _typed(c, value) for c, value in zip(columns, row, strict=True)}
+        sql = f'SELECT {names} FROM "{table}" WHERE "link" = ? ORDER BY "round", "page", rowid'
+        try:
+            for row in self._db.execute(sql, (link,)):
+                yield {c.name: _typed(c, value) for c, value in zip(columns, row, strict=True)}
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
 
     def _failure(self, error: sqlite3.Error) -> CampaignError:
-        text = str(error)
-        step = "See the message; what was measured so far is safe in the file."
-        if "locked" in text:
-            step = "Another run is writing to it: let it end, or choose another folder with --out."
-        elif "full" in text:
+        what, kind = f"cannot be written: {error}", getattr(error, "sqlite_errorname", "")
+        folder = next(one for one in self._file.parents if one.exists())
+        if kind == "SQLITE_FULL" or (kind.startswith("SQLITE_IOERR") and shutil.disk_usage(folder).free < _FULL_BYTES):
+            what = f"cannot be written: the disk is full ({error})"
             step = "Make room on the disk and run the same command again: it goes on where it stopped."
-        elif "unable to open" in text or "readonly" in text:
+        elif kind in ("SQLITE_BUSY", "SQLITE_LOCKED"):
+            step = "Another run is writing to it: let it end, or choose another folder with --out."
+        elif kind.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
             step = "Make the folder writable, or choose another with --out."
-        return CampaignError(f"cannot be written: {text}", where=str(self._file), next_step=step)
+        elif kind.startswith("SQLITE_IOERR"):
+            step = "Its disk failed or is gone: what is in the file shows when the same command is given again."
+        elif kind.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+            return self._damaged(str(error))
+        else:
+            step = "Every round before this one is safe in the file."
+        return CampaignError(what, where=str(self._file), next_step=step)
+
+    def _damaged(self, why: str) -> CampaignError:
+        return CampaignError(
+            f"is damaged, and rounds in it may be lost: {why}",
+            where=str(self._file),
+            next_step="Keep a copy: `sqlite3 FILE .recover` may read a part of it. Measure in another folder (--out).",
+        )
 
 
 def _flat(plan: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from crosslayer.campaign.rounds import Job, Part, Source, versions_here
 from crosslayer.campaign.worker import WORDS, from_json
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import Clock, find_kernel
+from crosslayer.places import find_program
 from crosslayer.testbed import private
 from crosslayer.testbed.errors import TestbedError
 
@@ -211,13 +211,13 @@ def source(clock: Clock) -> Source:
     """As on a machine of one's own; a guest by the wall clock is for those that refuse namespaces."""
     if clock == "virtual":
         return measured_in_guests(clock, 1)
-    unshare = shutil.which("unshare")
+    unshare = find_program("unshare")
     return measured_in_guests(clock, 1) if unshare and private.refused(unshare) else _measured_beside
 
 
 def _measured_beside(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
     """Measure in a process of its own, since namespaces are entered by a whole process."""
-    words = ["setpriv", "--pdeathsig", "TERM", "--", *WORDS]
+    words = [private.tool("setpriv"), "--pdeathsig", "TERM", "--", *WORDS]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crosslayer.errors import CrosslayerError
+from crosslayer.places import find_program
 from crosslayer.studies import DEFAULT
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def guest_clock(clock: Clock) -> Clock | None:
     if clock == "virtual":
         find_kernel()
         return clock
-    unshare = shutil.which("unshare")
+    unshare = find_program("unshare")
     if not private.inside() and unshare and private.refused(unshare):
         with contextlib.suppress(CrosslayerError):  # then the refusal is what is told
             find_kernel()

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 import struct
 import subprocess
 import tempfile
@@ -18,6 +17,7 @@ from typing import Final, Literal, Self
 from crosslayer import places
 from crosslayer.guest.errors import GuestDied, GuestError
 from crosslayer.guest.kernel import find_kernel
+from crosslayer.testbed import private
 
 Clock = Literal["virtual", "wall"]
 
@@ -110,9 +110,6 @@ class Machine:
         seed: int | None = None,
     ) -> None:
         kernel, init = find_kernel(), places.find("guest").path
-        setpriv = shutil.which("setpriv")
-        if setpriv is None:
-            raise GuestError("there is no `setpriv` on this machine", next_step="Install util-linux.")
         if environment is None:
             environment = {name: value for name, value in os.environ.items() if name not in ("TMPDIR", "TMP", "TEMP")}
         job = {
@@ -144,7 +141,7 @@ class Machine:
             fcntl.fcntl(theirs_out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)  # or the guest would wait for this process
             self._process = subprocess.Popen(
                 [
-                    *(setpriv, "--pdeathsig", "KILL", "--", str(kernel.path)),
+                    *(private.tool("setpriv"), "--pdeathsig", "KILL", "--", str(kernel.path)),
                     *_kernel_words(init, clock, self._job.path, seed),
                 ],
                 stdin=theirs_in,

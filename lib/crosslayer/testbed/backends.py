@@ -92,7 +92,7 @@ class Netem(Backend):
         self._hops.append((server, client))
 
     def _tc(self, words: list[str], *, may_fail: bool = False) -> None:
-        command = private.command_in(network.LINK, ["tc", *words])
+        command = private.command_in(network.LINK, [private.tool("tc"), *words])
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0 and not may_fail:
             raise TestbedError(
@@ -146,7 +146,7 @@ class Uml(Backend):
         ]
         words = [
             str(kernel), "mem=96M", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1",
-            f"init={init}", f"MODULES={folder / 'modules'}", f"IP={_tool('ip')}", f"TC={_tool('tc')}",
+            f"init={init}", f"MODULES={folder / 'modules'}", f"IP={_real('ip')}", f"TC={_real('tc')}",
             "con=null", "con0=fd:0,fd:1", "con1=null", "ssl=null", f"uml_dir={folder}", "umid=guest",
             *(f"vec{i}:transport=fd,fd={port},vec=0" for i, port in enumerate(ports)),
         ]  # fmt: skip
@@ -278,7 +278,7 @@ class Player(Process):
         client = network.bridge_of(network.CLIENT)
         ports = [_port("trace-near", "player-near", _PLAYED), _port("trace-far", "player-far", client)]
         for device in ("trace-near", "trace-far"):  # or bridges would send after a cable that is elsewhere by now
-            words = ["ip", "link", "set", device, "type", "bridge_slave", "learning", "off"]
+            words = [private.tool("ip"), "link", "set", device, "type", "bridge_slave", "learning", "off"]
             subprocess.run(private.command_in(network.LINK, words), check=True)
         control, theirs = socket.socketpair()
         words = [sys.executable, "-I", str(_PLAYER), *map(str, ports)]
@@ -335,7 +335,8 @@ def open_backend(name: str) -> Backend:
 
 def netem_works() -> bool:
     """True where this kernel has `sch_netem` (tried on the loopback device of the link's namespace, which is down)."""
-    words = private.command_in(network.LINK, ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"])
+    words = [private.tool("tc"), "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    words = private.command_in(network.LINK, words)
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
@@ -348,7 +349,7 @@ def find_uml() -> tuple[Path, str, list[Path], Path]:
     """
     init = places.find("wire").path
     told = os.environ.get("CROSSLAYER_UML")
-    kernel = told or shutil.which("linux.uml") or shutil.which("linux")
+    kernel = told or places.find_program("linux.uml") or places.find_program("linux")
     if not told and (kernel is None or " amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8")):
         with contextlib.suppress(places.PlaceError):
             return places.find("kernel").path, "of the guest", [], init
@@ -394,11 +395,9 @@ def _load_order(modules: Path, names: tuple[str, ...]) -> list[Path]:
     return order
 
 
-def _tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise TestbedError(f"there is no `{name}` on this machine", next_step="Install iproute2 (`make setup` does).")
-    return os.path.realpath(found)
+def _real(name: str) -> str:
+    """The file that a tool's path leads to: the guest has no link of the host's /run."""
+    return os.path.realpath(private.tool(name))
 
 
 def _veth(ip: IPRoute, one: str, other: str, plugged: Mapping[str, str]) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from crosslayer.places import find_program
 from crosslayer.testbed.errors import TestbedError
 
 MARK = "CROSSLAYER_PRIVATE"
@@ -29,6 +29,13 @@ UNSHARE = (
 ROOT = Path("/run/crosslayer")
 """The private temporary folder: a tmpfs that only this set of namespaces sees."""
 
+_PACKAGES = {
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "ip": "iproute2",
+    "tc": "iproute2",
+}
 _INIT = Path(__file__).with_name("init.py")
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
@@ -43,16 +50,15 @@ def inside() -> bool:
 def enter(command: list[str]) -> None:
     """Re-execute `command` in private namespaces; returns only inside them, where it is called a second time.
 
-    `TestbedError` where the machine has no `unshare` or refuses user namespaces.
+    Raises
+    ------
+    TestbedError
+        Where the machine has no `unshare` or refuses user namespaces.
     """
     if inside():
         _settle()
         return
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        raise TestbedError(
-            "there is no `unshare` on this machine", next_step="Install util-linux; see `crosslayer doctor`."
-        )
+    unshare = tool("unshare")
     if (refusal := refused(unshare)) is not None:
         raise TestbedError(
             f"this machine refuses private namespaces ({refusal})",
@@ -61,6 +67,22 @@ def enter(command: list[str]) -> None:
     os.environ[MARK] = "1"
     init = [sys.executable, "-I", str(_INIT)]
     os.execv(sys.executable, [*init, "outside", unshare, *UNSHARE, "--", *init, "inside", *command])
+
+
+def tool(name: str) -> str:
+    """Path of a program of the system that the testbed is made with.
+
+    Raises
+    ------
+    TestbedError
+        Where it is not installed.
+    """
+    if (program := find_program(name)) is None:
+        raise TestbedError(
+            f"there is no `{name}` on this machine",
+            next_step=f"Install {_PACKAGES[name]} (`make setup` does); see `crosslayer doctor`.",
+        )
+    return program
 
 
 def refused(unshare: str) -> str | None:
@@ -159,4 +181,4 @@ def namespace(name: str) -> Iterator[None]:
 
 def command_in(name: str, arguments: list[str]) -> list[str]:
     """The command line that runs `arguments` in the named network namespace."""
-    return ["nsenter", f"--net=/run/netns/{name}", "--", *arguments]
+    return [tool("nsenter"), f"--net=/run/netns/{name}", "--", *arguments]
