@@ -52,7 +52,7 @@ func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 		}
 		return dns.RcodeSuccess, rw.WriteMsg(record.answer(r))
 	}
-	rcode, err := plugin.NextOrFailure(c.Name(), c.Next, ctx, rw, r)
+	rcode, err := early.ServeNext(ctx, c.Name(), c.Next, rw, r)
 	if plugin.ClientWrite(rcode) {
 		return rcode, err
 	}

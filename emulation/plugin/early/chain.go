@@ -92,6 +92,10 @@ func (c *Chain) Resolve(ctx context.Context, q Query, send func(m *dns.Msg, wire
 			w.tsig = dns.ErrSecret
 		}
 	}
+	if !implemented(q.Opcode) {
+		_ = w.WriteMsg(new(dns.Msg).SetRcode(q.Msg, dns.RcodeNotImplemented))
+		return w.sent
+	}
 	ctx = context.WithValue(ctx, dnsserver.Key{}, c.server)
 	ctx = context.WithValue(ctx, dnsserver.LoopKey{}, 0)
 	ctx = WithOrigin(ctx, q.Origin)
