@@ -82,6 +82,7 @@ type Query struct {
 // Resolve sends a query through the plugins and each message of the answer to send. It returns how many there were: more
 // than one for a zone transfer, none where nothing answered.
 func (c *Chain) Resolve(ctx context.Context, q Query, send func(m *dns.Msg, wire []byte) error) int {
+	ClearReservedFlags(q.Msg)
 	w := &answerWriter{ctx: ctx, query: q, pad: WantsPadding(q.Msg), edns: q.IsEdns0() != nil, send: send}
 	if tsig := q.IsTsig(); tsig != nil {
 		w.mac = tsig.MAC

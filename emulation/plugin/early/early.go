@@ -23,6 +23,7 @@ func (e Early) Name() string { return pluginName }
 
 // ServeDNS implements the plugin.Handler interface.
 func (e Early) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+	ClearReservedFlags(r)
 	if TwoOPTs(r) {
 		return dns.RcodeFormatError, nil
 	}
