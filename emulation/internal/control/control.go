@@ -4,9 +4,11 @@ package control
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -142,12 +144,27 @@ func (s *Socket) Serve(commands Commands) {
 	}
 }
 
+// maxLineBytes is the longest command: an https-record of the largest size, in hexadecimal, with room for its name.
+const maxLineBytes = 1 << 17
+
 func (c Commands) converse(conn net.Conn) {
 	defer conn.Close()
-	lines := bufio.NewScanner(conn)
+	lines := bufio.NewReaderSize(conn, maxLineBytes)
 	answers := json.NewEncoder(conn)
-	for lines.Scan() {
-		if err := answers.Encode(c.Execute(lines.Bytes())); err != nil {
+	for {
+		line, err := lines.ReadSlice('\n')
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = lines.ReadSlice('\n')
+		}
+		if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
+			return
+		}
+		answer := any(Refusal(fmt.Errorf("a line has more than %d bytes", maxLineBytes)))
+		if !tooLong {
+			answer = c.Execute(bytes.TrimSuffix(line, []byte("\n")))
+		}
+		if answers.Encode(answer) != nil || err != nil {
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -147,6 +148,35 @@ func TestCommands(t *testing.T) {
 		}
 		if answer, err := answers.ReadString('\n'); err != nil || strings.TrimSpace(answer) != c.answer {
 			t.Errorf("%s: %s %v", c.line, answer, err)
+		}
+	}
+}
+
+// A line that is too long is refused, and the next command is carried out.
+func TestLongLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	socket := listen(t, path)
+	go socket.Serve(Commands{"hello": func([]byte) any { return OK }})
+	for _, c := range []struct {
+		bytes int
+		ok    bool
+	}{{70_000, true}, {maxLineBytes, true}, {maxLineBytes + 1, false}, {3 * maxLineBytes, false}} {
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		command := `{"command": "hello", "x": "`
+		command += strings.Repeat("x", c.bytes-len(command)-len("\"}\n")) + "\"}\n"
+		answers := json.NewDecoder(conn)
+		for _, line := range []string{command, "{\"command\": \"hello\"}\n"} {
+			if _, err := io.WriteString(conn, line); err != nil {
+				t.Fatal(err)
+			}
+			var answer Reply
+			if err := answers.Decode(&answer); err != nil || answer.OK != (c.ok || len(line) < 100) {
+				t.Errorf("%d bytes: %+v, %v", len(line), answer, err)
+			}
 		}
 	}
 }

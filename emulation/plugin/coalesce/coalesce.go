@@ -28,6 +28,7 @@ func (c Coalesce) Name() string { return pluginName }
 
 // ServeDNS implements the plugin.Handler interface.
 func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+	early.ClearReservedFlags(r)
 	if early.TwoOPTs(r) {
 		return dns.RcodeFormatError, nil
 	}
@@ -52,7 +53,7 @@ func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 		}
 		return dns.RcodeSuccess, rw.WriteMsg(record.answer(r))
 	}
-	rcode, err := plugin.NextOrFailure(c.Name(), c.Next, ctx, rw, r)
+	rcode, err := early.ServeNext(ctx, c.Name(), c.Next, rw, r)
 	if plugin.ClientWrite(rcode) {
 		return rcode, err
 	}
@@ -101,7 +102,7 @@ func (w *responseWriter) WriteMsg(m *dns.Msg) error {
 		early.Pad(m)
 	}
 	w.report(m.Rcode)
-	if w.query != nil {
+	if w.query != nil && m.IsTsig() == nil { // the writer below signs what it packs itself
 		if wire := compressed(m, dnsrequest.Request{Req: w.query, W: w.ResponseWriter}); wire != nil {
 			_, err := w.ResponseWriter.Write(wire)
 			return err

@@ -1,14 +1,15 @@
 package coalesce
 
 import (
-	"bytes"
-	"crypto/ecdh"
 	"crypto/tls"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"time"
 
 	"crosslayer.example/emulation/internal/control"
 	"crosslayer.example/emulation/plugin/early"
@@ -119,13 +120,38 @@ func (s *server) setECH(object []byte) any {
 	if err != nil {
 		return control.Refusal(fmt.Errorf("key is no private key in hexadecimal: %w", err))
 	}
-	private, err := ecdh.X25519().NewPrivateKey(key)
-	if err != nil {
-		return control.Refusal(fmt.Errorf("key is no private key of X25519: %w", err))
+	opener := tls.EncryptedClientHelloKey{Config: config, PrivateKey: key, SendAsRetry: true}
+	if err := s.tryECH(opener); err != nil { // or every hello with the extension would fail
+		return control.Refusal(err)
 	}
-	if !bytes.Contains(config, private.PublicKey().Bytes()) { // or every handshake would fail
-		return control.Refusal(errors.New("config is not of that key"))
-	}
-	s.common.ech.Store(&tls.EncryptedClientHelloKey{Config: config, PrivateKey: key, SendAsRetry: true})
+	s.common.ech.Store(&opener)
 	return control.OK
+}
+
+// tryECH does a handshake with an encrypted hello in memory: it verifies that config is an ECHConfig, and key its key.
+func (s *server) tryECH(opener tls.EncryptedClientHelloKey) error {
+	if s.tls == nil {
+		return errors.New("there is no certificate: put the tls plugin into the same server block")
+	}
+	list := append(binary.BigEndian.AppendUint16(nil, uint16(len(opener.Config))), opener.Config...) // #nosec G115 -- a length that does not fit is refused below
+	there, here := net.Pipe()
+	defer there.Close()
+	defer here.Close()
+	deadline := time.Now().Add(time.Second)
+	_, _ = there.SetDeadline(deadline), here.SetDeadline(deadline)
+	server := tls.Server(there, &tls.Config{
+		GetCertificate: s.tls.GetCertificate, EncryptedClientHelloKeys: []tls.EncryptedClientHelloKey{opener},
+		SessionTicketsDisabled: true, MinVersion: tls.VersionTLS13,
+	})
+	client := tls.Client(here, &tls.Config{
+		ServerName: "name.invalid", EncryptedClientHelloConfigList: list, MinVersion: tls.VersionTLS13,
+		InsecureSkipVerify: true, // #nosec G402 -- the certificate is not what is tested
+	})
+	opened := make(chan error, 1)
+	go func() { opened <- server.Handshake() }()
+	if err := client.Handshake(); err != nil {
+		_ = here.Close()
+		return fmt.Errorf("config is no ECHConfig of that key: %w", errors.Join(err, <-opened))
+	}
+	return nil
 }

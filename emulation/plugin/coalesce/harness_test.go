@@ -14,7 +14,7 @@ import (
 
 const testHost = servertest.Host
 
-func TestMain(m *testing.M) { servertest.Main(m, pluginName) }
+func TestMain(m *testing.M) { servertest.Main(m, pluginName, "tsig") }
 
 // running is a whole CoreDNS instance with the plugin, and what tests need to talk to it.
 type running struct {

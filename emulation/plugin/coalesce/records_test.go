@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,9 +147,20 @@ func TestEncryptedHellosAreOpened(t *testing.T) {
 	}
 	_, other := echConfig(t, "public.example.org")
 	anothers := fmt.Sprintf(`"config": "%x", "key": "%x"`, config, other)
-	for _, bad := range []string{anothers, `"config": "zz", "key": "00"`, `"config": "00"`, `"key": "00"`, `"config": 1`} {
+	private, err := ecdh.X25519().NewPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := fmt.Sprintf(`"config": "%x", "key": "%x"`, private.PublicKey().Bytes(), key)
+	cut := fmt.Sprintf(`"config": "%x", "key": "%x"`, config[:len(config)-1], key)
+	long := fmt.Sprintf(`"config": "%x%x", "key": "%x"`, config, config, key)
+	for _, bad := range []string{anothers, bare, cut, long, `"config": "zz", "key": "00"`, `"config": "00"`, `"key": "00"`, `"config": 1`} {
 		if s.command(`{"command": "ech", `+bad+`}`, &answer); answer.OK {
 			t.Errorf("%s: %+v", bad, answer)
 		}
+	}
+	// What was refused leaves the handshake of a client that offers ECH as it was.
+	if _, err := tls.Dial("tcp", s.addresses["https/tcp"], offering("h2")); err == nil || strings.Contains(err.Error(), "internal error") {
+		t.Errorf("after bad commands: %v", err)
 	}
 }

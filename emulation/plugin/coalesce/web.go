@@ -143,6 +143,9 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 		return failure(http.StatusUnsupportedMediaType)
 	}
 	query, wire, err := doh.RequestToMsgWire(x.Request)
+	if wire != nil {
+		query, err = early.UnpackRequest(wire)
+	}
 	if err != nil {
 		return failure(http.StatusBadRequest)
 	}

@@ -82,6 +82,7 @@ type Query struct {
 // Resolve sends a query through the plugins and each message of the answer to send. It returns how many there were: more
 // than one for a zone transfer, none where nothing answered.
 func (c *Chain) Resolve(ctx context.Context, q Query, send func(m *dns.Msg, wire []byte) error) int {
+	ClearReservedFlags(q.Msg)
 	w := &answerWriter{ctx: ctx, query: q, pad: WantsPadding(q.Msg), edns: q.IsEdns0() != nil, send: send}
 	if tsig := q.IsTsig(); tsig != nil {
 		w.mac = tsig.MAC
@@ -91,6 +92,10 @@ func (c *Chain) Resolve(ctx context.Context, q Query, send func(m *dns.Msg, wire
 		} else {
 			w.tsig = dns.ErrSecret
 		}
+	}
+	if !implemented(q.Opcode) {
+		_ = w.WriteMsg(new(dns.Msg).SetRcode(q.Msg, dns.RcodeNotImplemented))
+		return w.sent
 	}
 	ctx = context.WithValue(ctx, dnsserver.Key{}, c.server)
 	ctx = context.WithValue(ctx, dnsserver.LoopKey{}, 0)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -92,16 +93,131 @@ func TestAnswersAreInParallel(t *testing.T) {
 
 // RFC 9250, section 4.3.2: where there is no answer, the stream is reset, and it alone.
 func TestNoAnswerIsAReset(t *testing.T) {
-	f := servertest.NewFolder(t)
-	s := &running{Folder: f}
-	s.instance = f.Start(strings.Replace(corefile(""), "acknowledge\n", "", 1)) // nobody is left who answers NOTIFY
-	s.doq = listening(s.instance)[0].String()
+	s := start(t, "")
 	conn := s.Client().Connect(t, s.doq, DoQ)
 	var reset *quic.StreamError
-	if _, err := servertest.Send(t, conn, servertest.Notify()).Read(make([]byte, 1)); !errors.As(err, &reset) || reset.ErrorCode != DoQInternalError {
+	stream := servertest.Send(t, conn, servertest.Question("silent.example.org", dns.TypeA))
+	if _, err := stream.Read(make([]byte, 1)); !errors.As(err, &reset) || reset.ErrorCode != DoQInternalError {
 		t.Errorf("no answer: %v", err)
 	}
 	servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA)))
+}
+
+// withOpcode is a padded request of an opcode; that of UPDATE carries records, that of DSO has no question.
+func withOpcode(opcode int) *dns.Msg {
+	m := servertest.Padded(servertest.Question(testHost, dns.TypeSOA))
+	m.Opcode = opcode
+	switch opcode {
+	case dns.OpcodeUpdate:
+		header := dns.RR_Header{Name: testHost + ".", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300}
+		m.Ns = []dns.RR{&dns.A{Hdr: header, A: net.IPv4(192, 0, 2, 7)}, &dns.A{Hdr: header, A: net.IPv4(192, 0, 2, 8)}}
+	case dns.OpcodeStateful:
+		m.Question = nil
+	}
+	return m
+}
+
+// RFC 1035, section 4.1.1: an opcode that is not implemented is answered with NOTIMP, on its stream. The connection goes on.
+func TestOtherOpcodesAreNotImplemented(t *testing.T) {
+	f := servertest.NewFolder(t)
+	s := &running{Folder: f}
+	s.instance = f.Start(strings.Replace(corefile(""), "acknowledge\n", "", 1)) // no plugin answers NOTIFY
+	s.doq = listening(s.instance)[0].String()
+	conn := s.Client().Connect(t, s.doq, DoQ)
+	for _, opcode := range []int{dns.OpcodeIQuery, dns.OpcodeStatus, dns.OpcodeNotify, dns.OpcodeUpdate, dns.OpcodeStateful, 15} {
+		query := withOpcode(opcode)
+		answer := servertest.Receive(t, servertest.Send(t, conn, query))
+		if answer.Rcode != dns.RcodeNotImplemented || answer.Opcode != opcode || !answer.Response || len(answer.Question) != len(query.Question) ||
+			answer.Len() != PaddingBlock {
+			t.Errorf("opcode %d: %d bytes, %v", opcode, answer.Len(), answer)
+		}
+	}
+	headerOnly := []byte{0, 12, 0, 0, dns.OpcodeUpdate << 3, 0, 0, 1, 0, 0, 0, 0, 0, 0} // announces a question that is not there
+	if answer := servertest.Receive(t, servertest.SendRaw(t, conn, headerOnly)); answer.Rcode != dns.RcodeNotImplemented {
+		t.Errorf("a malformed UPDATE: %v", answer)
+	}
+	if answer := servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA))); len(answer.Answer) != 1 {
+		t.Errorf("after them: %v", answer)
+	}
+}
+
+// RFC 9250, section 4.3.1: a client may stop any number of answers. quic-go counts a stream against the limit of its
+// connection until both sides have ended.
+func TestStoppedStreamsEnd(t *testing.T) {
+	s := start(t, "")
+	for name, query := range map[string]*dns.Msg{
+		"before the answer":             servertest.Question("stuck.example.org", dns.TypeA), // its plugin ignores the context
+		"while the plugins work":        servertest.Question("slow.example.org", dns.TypeA),
+		"at the moment of the answer":   servertest.Question(testHost, dns.TypeA),
+		"in the middle of the answer":   servertest.Question("long.example.org", dns.TypeTXT),
+		"of a query that has no answer": servertest.Question("silent.example.org", dns.TypeA),
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := s.Client().Connect(t, s.doq, DoQ)
+			for range 150 { // a client may have 100 streams open
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				stream, err := conn.OpenStreamSync(ctx)
+				cancel()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := stream.Write(servertest.Framed(t, query)); err != nil {
+					t.Fatal(err)
+				}
+				_ = stream.Close()
+				stream.CancelRead(DoQRequestCancelled)
+			}
+			if answer := servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA))); len(answer.Answer) != 1 {
+				t.Errorf("answer %v", answer)
+			}
+		})
+	}
+}
+
+// RFC 9250, section 4.3.3; RFC 9000, section 10.2.3: early data that breaks the protocol closes the connection with the
+// code of DNS over QUIC, which can be sent once the handshake is complete.
+func TestProtocolErrorsOfEarlyData(t *testing.T) {
+	s := start(t, "")
+	good := servertest.Framed(t, servertest.Question(testHost, dns.TypeA))
+	numbered := append([]byte{}, good...)
+	numbered[3] = 1
+	for name, wire := range map[string][]byte{
+		"two queries": append(append([]byte{}, good...), good...), "half a query": good[:len(good)/2], "message ID": numbered, "length 0": {0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := s.Client()
+			client.Warm(t, s.doq, DoQ)
+			relay := servertest.NewRelay(t, s.doq, true)
+			conn := client.Dial(t, relay.Address(), DoQ)
+			servertest.SendRaw(t, conn, wire)
+			relay.RequestSent()
+			servertest.Eventually(t, "early data from the client", func() bool { return relay.Saw(servertest.EarlyPacket) })
+			time.Sleep(soon) // the server has read it
+			relay.Release()
+			wantClosed(t, conn, DoQProtocolError)
+		})
+	}
+}
+
+// wantClosed makes sure that the server closes a connection with this code of DNS over QUIC.
+func wantClosed(t *testing.T, conn *quic.Conn, code quic.ApplicationErrorCode) {
+	t.Helper()
+	select {
+	case <-conn.Context().Done():
+	case <-time.After(5 * time.Second):
+		t.Fatal("the connection stays open")
+	}
+	closed, ok := errors.AsType[*quic.ApplicationError](context.Cause(conn.Context()))
+	if !ok || closed.ErrorCode != code || !closed.Remote {
+		t.Errorf("closed with %v", context.Cause(conn.Context()))
+	}
+}
+
+// A connection that is one too many is closed with DOQ_EXCESSIVE_LOAD, also before its handshake is complete.
+func TestTooManyConnectionsAreToldWhy(t *testing.T) {
+	s := start(t, "max_connections 2\nmax_share 50")
+	s.Client().Connect(t, s.doq, DoQ)
+	wantClosed(t, s.Client().Dial(t, s.doq, DoQ), DoQExcessiveLoad)
 }
 
 // RFC 9250, section 5.7: all messages of a zone transfer on one stream; RFC 8945: nobody gets it without the key.

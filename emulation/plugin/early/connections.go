@@ -52,8 +52,7 @@ func (cs *Conns) track(listener *Listener, conn *quic.Conn) *Conn {
 const handshakePatience = 3 * time.Second
 
 // Close closes the open connections of one listener, or of all for "", and returns how many there were: each at once, or
-// as soon as its handshake is complete. Before that the application may not speak, and what QUIC says in its place (RFC
-// 9000, section 10.2.3) is an error: Firefox asks such a host over TCP from then on.
+// as soon as its handshake is complete.
 func (cs *Conns) Close(listener string) int {
 	cs.mu.Lock()
 	var closing []*Conn
@@ -67,13 +66,29 @@ func (cs *Conns) Close(listener string) int {
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, c := range closing {
-		wg.Go(func() {
-			_ = c.AwaitHandshake(patience) // failed, or not over by now, it is closed too
-			_ = c.CloseWithError(c.listener.protocol.NoError, "")
-		})
+		wg.Go(func() { c.CloseAfterHandshake(patience, c.listener.protocol.NoError, "") })
 	}
 	wg.Wait()
 	return len(closing)
+}
+
+// CloseAfterHandshake closes the connection with a code of the application, at once or as soon as the handshake is complete.
+// Earlier QUIC would send the transport error APPLICATION_ERROR in place of the code (RFC 9000, section 10.2.3): the client
+// would not learn the reason, and Firefox uses TCP for such a host from then on. The connection is closed in any case when
+// the context ends, or after handshakePatience.
+func (c *Conn) CloseAfterHandshake(ctx context.Context, code quic.ApplicationErrorCode, reason string) {
+	closeAfterHandshake(ctx, c.Conn, code, reason)
+}
+
+func closeAfterHandshake(ctx context.Context, conn *quic.Conn, code quic.ApplicationErrorCode, reason string) {
+	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
+	defer cancel()
+	select {
+	case <-conn.HandshakeComplete():
+	case <-conn.Context().Done():
+	case <-ctx.Done():
+	}
+	_ = conn.CloseWithError(code, reason)
 }
 
 // Count returns the number of open connections of a listener.

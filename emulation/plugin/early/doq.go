@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coredns/coredns/plugin/pkg/dnsutil"
-
 	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
 )
@@ -63,20 +61,27 @@ func (s *DoQServer) Serve(listener *Listener) {
 			var wrong breach
 			switch {
 			case errors.As(err, &wrong):
-				_ = conn.CloseWithError(DoQProtocolError, wrong.Error())
+				conn.CloseAfterHandshake(context.Background(), DoQProtocolError, wrong.Error())
 			case errors.Is(err, os.ErrDeadlineExceeded):
-				// A stream cannot be given up alone: STOP_SENDING is the client's only (RFC 9250, section 4.3.1).
-				_ = conn.CloseWithError(DoQExcessiveLoad, "a stream took too long")
+				// A server must not send STOP_SENDING, so it cannot end a single stream (RFC 9250, section 4.3.1).
+				conn.CloseAfterHandshake(context.Background(), DoQExcessiveLoad, "a stream took too long")
 			}
 		})
 	})
 }
 
-// serveStream reads the one query of a stream, answers it, and sees to the end of the stream on both sides.
+// serveStream reads the one query of a stream, answers it and ends both sides of the stream. quic-go keeps a stream, and
+// counts it against the connection's limit, until each side has ended.
 func (s *DoQServer) serveStream(conn *Conn, stream *quic.Stream, from Origin) error {
+	cancelled := func() {
+		if _, reset := errors.AsType[*quic.StreamError](context.Cause(stream.Context())); reset {
+			stream.CancelWrite(DoQRequestCancelled) // quic-go does not end the send side at STOP_SENDING alone
+		}
+	}
+	defer context.AfterFunc(stream.Context(), cancelled)()
 	wire, ended, err := readMessage(stream)
 	if err != nil {
-		stream.CancelWrite(DoQRequestCancelled) // reset by the client: so is the answer (RFC 9250, section 4.3.1)
+		stream.CancelWrite(DoQRequestCancelled) // the client reset its side (RFC 9250, section 4.3.1)
 		return err
 	}
 	query, err := parseQuery(wire)
@@ -98,8 +103,12 @@ func (s *DoQServer) serveStream(conn *Conn, stream *quic.Stream, from Origin) er
 			watched <- err
 		}()
 	}
-	if err := s.answer(ctx, conn, stream, Query{query, wire, from, conn.LocalAddr(), streamAddr(conn.RemoteAddr())}); err != nil && ctx.Err() == nil {
-		stream.CancelWrite(DoQInternalError)
+	if err := s.answer(ctx, conn, stream, Query{query, wire, from, conn.LocalAddr(), streamAddr(conn.RemoteAddr())}); err != nil {
+		if ctx.Err() != nil {
+			stream.CancelWrite(DoQRequestCancelled)
+		} else {
+			stream.CancelWrite(DoQInternalError)
+		}
 	}
 	return <-watched
 }
@@ -187,7 +196,7 @@ func awaitEnd(stream io.Reader) error {
 }
 
 func parseQuery(wire []byte) (*dns.Msg, error) {
-	query, err := dnsutil.UnpackRequest(wire)
+	query, err := UnpackRequest(wire)
 	switch {
 	case err != nil:
 		return nil, breach("malformed query")

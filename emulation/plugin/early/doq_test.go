@@ -1,15 +1,11 @@
 package early
 
 import (
-	"context"
-	"errors"
 	"testing"
-	"time"
 
 	"crosslayer.example/emulation/internal/servertest"
 
 	"github.com/miekg/dns"
-	"github.com/quic-go/quic-go"
 )
 
 const testHost = servertest.Host
@@ -47,15 +43,7 @@ func TestDoQProtocolErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conn := s.Client().Connect(t, s.doq, "doq")
 			servertest.SendRaw(t, conn, wire)
-			select {
-			case <-conn.Context().Done():
-			case <-time.After(5 * time.Second):
-				t.Fatal("the connection stays open")
-			}
-			var closed *quic.ApplicationError
-			if err := context.Cause(conn.Context()); !errors.As(err, &closed) || closed.ErrorCode != DoQProtocolError || !closed.Remote {
-				t.Errorf("closed with %v", err)
-			}
+			wantClosed(t, conn, DoQProtocolError)
 		})
 	}
 }

@@ -23,13 +23,14 @@ func (e Early) Name() string { return pluginName }
 
 // ServeDNS implements the plugin.Handler interface.
 func (e Early) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+	ClearReservedFlags(r)
 	if TwoOPTs(r) {
 		return dns.RcodeFormatError, nil
 	}
 	if !WantsPadding(r) || !IsEncrypted(ctx) {
-		return plugin.NextOrFailure(e.Name(), e.Next, ctx, w, r)
+		return ServeNext(ctx, e.Name(), e.Next, w, r)
 	}
-	rcode, err := plugin.NextOrFailure(e.Name(), e.Next, ctx, paddingWriter{w}, r)
+	rcode, err := ServeNext(ctx, e.Name(), e.Next, paddingWriter{w}, r)
 	if !plugin.ClientWrite(rcode) {
 		// Written here and not by the server, so that refusals are padded like every other answer.
 		if writeErr := (paddingWriter{w}).WriteMsg(new(dns.Msg).SetRcode(r, rcode)); err == nil {

@@ -58,6 +58,10 @@ func (w witness) ServeDNS(ctx context.Context, rw dns.ResponseWriter, r *dns.Msg
 			abandoned.Add(1)
 		case <-time.After(5 * time.Second):
 		}
+	case strings.HasPrefix(name, "stuck."):
+		time.Sleep(2 * time.Second)
+	case strings.HasPrefix(name, "silent."):
+		return dns.RcodeSuccess, nil
 	case strings.HasPrefix(name, "careless."): // as a server that was asked over TCP answers
 		m := new(dns.Msg).SetReply(r).SetEdns0(1232, false)
 		m.IsEdns0().Option = []dns.EDNS0{

@@ -128,6 +128,7 @@ type Listener struct {
 	config   *quic.Config
 	streams  *Limit
 	limit    *Limit
+	refusing *Limit // connections beyond the limit that wait for their handshake
 	socket   net.PacketConn
 
 	serving func(*quic.EarlyListener)
@@ -160,6 +161,7 @@ func (p *Policy) Listen(address string, protocol Protocol, secured *tls.Config, 
 	l := &Listener{
 		key: key, protocol: protocol, policy: p, tls: secured.Clone(), config: config, socket: socket,
 		streams: NewLimit(p.MaxStreams, p.MaxShare), limit: NewLimit(p.MaxConnections, p.MaxShare),
+		refusing: NewLimit(p.MaxConnections, p.MaxShare),
 	}
 	config.MaxIdleTimeout = p.IdleTimeout
 	config.GetConfigForClient = func(*quic.ClientInfo) (*quic.Config, error) {
@@ -245,7 +247,7 @@ func (l *Listener) Serve(conns *Conns, serve func(*Conn)) {
 			}
 			release := l.limit.Try(accepted.RemoteAddr())
 			if release == nil {
-				_ = accepted.CloseWithError(l.protocol.ExcessiveLoad, "too many connections")
+				l.refuse(accepted)
 				continue
 			}
 			context.AfterFunc(accepted.Context(), release)
@@ -254,6 +256,21 @@ func (l *Listener) Serve(conns *Conns, serve func(*Conn)) {
 		}
 	}
 	l.served.Go(func() { l.serving(l.accepting) })
+}
+
+// refuse closes a connection that is one too many. At most as many as may be open wait for their handshake, so that the
+// client learns the reason; others are closed at once.
+func (l *Listener) refuse(conn *quic.Conn) {
+	const reason = "too many connections"
+	release := l.refusing.Try(conn.RemoteAddr())
+	if release == nil {
+		_ = conn.CloseWithError(l.protocol.ExcessiveLoad, reason)
+		return
+	}
+	go func() {
+		defer release()
+		closeAfterHandshake(context.Background(), conn, l.protocol.ExcessiveLoad, reason)
+	}()
 }
 
 // ServeStreams accepts the streams that a client opens, one at a time where there are too many already. What is served

@@ -39,6 +39,17 @@ func TwoOPTs(m *dns.Msg) bool {
 	return n > 1
 }
 
+// ClearReservedFlags clears the Z bits of a query's OPT record: CoreDNS copies the record into the answer, where they must be
+// zero (RFC 6891, section 6.1.4).
+func ClearReservedFlags(query *dns.Msg) {
+	const reserved = 1<<15 - 1 // all flags but DO
+	for _, record := range query.Extra {
+		if isOPT(record) {
+			record.Header().Ttl &^= reserved
+		}
+	}
+}
+
 // RemoveOPT makes m the answer to a query without EDNS (RFC 6891, section 7).
 func RemoveOPT(m *dns.Msg) { m.Extra = slices.DeleteFunc(m.Extra, isOPT) }
 
