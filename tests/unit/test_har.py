@@ -117,13 +117,14 @@ def test_code_of_the_har_keeps_what_it_says_but_its_urls(tmp_path: Path) -> None
     text = '<!DOCTYPE html><p>Hello</p><img src="/a.png?user=s3cr3t"><img src="b.png"><a href="/other?x=1">'
     size = len(text)
     entries = [
-        entry(SITE + "home/", "text/html", 0.0, size, content={"text": text}),
-        entry(SITE + "a.png?user=s3cr3t", "image/png", 0.1, content={"text": "aGVsbG8=", "encoding": "base64"}),
+        entry(SITE + "home/", "text/html", 0.0, size, content={"text": text, "size": size}),
+        entry(SITE + "a.png?user=s3cr3t", "image/png", 0.1, 5, content={"text": "aGVsbG8=", "encoding": "base64", "size": 5}),
         entry(SITE + "home/b.png", "image/png", 0.2),
     ]
     result = from_har(write(tmp_path, entries), tmp_path / "shop")
     body = (tmp_path / "shop" / "0.html").read_text()
-    assert body == text.replace("/a.png?user=s3cr3t", "/a.png").replace('"b.png"', '"/home/b.png"')
+    rewritten = text.replace("/a.png?user=s3cr3t", "/a.png").replace('"b.png"', '"/home/b.png"')
+    assert body == rewritten + " " * (size - len(rewritten))
     assert (tmp_path / "shop" / "1.bin").read_bytes() == b"hello"
     assert "recording's own" in result.code
     again = from_har(write(tmp_path, entries), tmp_path / "again", made=True)
@@ -148,12 +149,11 @@ def test_recorded_pages_are_what_they_were(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ([], "must be a table"),
+        ([], "must be a JSON object"),
         ({"log": {}}, "entries"),
         ({"log": {"entries": [{"startedDateTime": "now"}]}}, "startedDateTime"),
         ({"log": {"entries": [entry(SITE, "image/png", 0.0)]}}, "no document"),
         ({"log": {"entries": [entry("https://[/", "text/html", 0.0)]}}, "no document"),
-        ({"log": {"entries": [entry("https://10.0.0.1/", "text/html", 0.0)]}}, "no document"),
     ],
 )
 def test_what_is_no_recording_of_a_page_is_refused(tmp_path: Path, values: object, said: str) -> None:

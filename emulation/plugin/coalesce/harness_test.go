@@ -44,6 +44,7 @@ func start(t *testing.T, properties map[string]string, blocks string) *running {
 	s.Write("sites/page/body/0", "gzipped, so to speak")
 	s.Write("sites/page/manifest.json", `{"page": "page", "host": "www.example.org", "aliases": ["alias.example.org"], "resources": [
 		{"path": "/", "file": "body/0", "content_type": "text/html; charset=utf-8", "content_encoding": "gzip", "wire_bytes": 20},
+		{"path": "/a%20b%2Fc%27", "file": "body/0", "content_type": "text/plain", "content_encoding": "", "wire_bytes": 20, "host": "cdn.example.org"},
 		{"path": "/elsewhere", "file": "body/0", "content_type": "text/plain", "content_encoding": "", "wire_bytes": 20, "host": "cdn.example.org"}]}`)
 	s.corefile = s.block(properties) + blocks
 	s.Start(s.corefile)

@@ -32,7 +32,7 @@ type resource struct {
 	body   []byte
 }
 
-// site holds the resources of every host name by path.
+// site holds the resources of every host name by path in normal form.
 type site map[string]map[string]*resource
 
 // loadSite reads every page built below folder into memory.
@@ -87,6 +87,7 @@ func (s site) load(path string) error {
 }
 
 func (s site) add(host, path string, r *resource) error {
+	path = normalPath(path)
 	if s[host] == nil {
 		s[host] = map[string]*resource{}
 	}
@@ -95,6 +96,33 @@ func (s site) add(host, path string, r *resource) error {
 	}
 	s[host][path] = r
 	return nil
+}
+
+// normalPath is the normal form of the path of a URL (RFC 3986, section 6.2.2): an escape of an unreserved character is
+// decoded, every other escape is in upper case, and every character that a path cannot hold is escaped; so are quotes,
+// parentheses and &, which mean something in documents. lib/crosslayer/pages/_urls.py has the same rule.
+func normalPath(path string) string {
+	normal := make([]byte, 0, len(path))
+	for i := 0; i < len(path); i++ {
+		c, kept := path[i], false
+		if c == '%' && i+2 < len(path) {
+			if value, err := strconv.ParseUint(path[i+1:i+3], 16, 8); err == nil {
+				c, kept = byte(value), !unreserved(byte(value))
+				i += 2
+			}
+		}
+		if kept || !unreserved(c) && !strings.ContainsRune("!$*+,;=:@/", rune(c)) {
+			normal = fmt.Appendf(normal, "%%%02X", c)
+		} else {
+			normal = append(normal, c)
+		}
+	}
+	return string(normal)
+}
+
+// unreserved tells whether a character means the same with and without an escape (RFC 3986, section 2.3).
+func unreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-._~", rune(c))
 }
 
 func (r manifestResource) load(folder string) (*resource, error) {

@@ -86,3 +86,37 @@ func TestLoadSiteRefuses(t *testing.T) {
 		t.Errorf("missing folder: %v", err)
 	}
 }
+
+func TestPathsHaveOneForm(t *testing.T) {
+	for path, want := range map[string]string{
+		"/a%20b.png":   "/a%20b.png",
+		"/a b'c.png":   "/a%20b%27c.png",
+		"/%c3%BC.png":  "/%C3%BC.png",
+		"/\u00fc.png":  "/%C3%BC.png",
+		"/d%22e":       "/d%22e",
+		"/x%2fy":       "/x%2Fy",
+		"/x/y":         "/x/y",
+		"/%7Euser/%41": "/~user/A",
+		"/a%3Ab":       "/a%3Ab",
+		"/a:b@c":       "/a:b@c",
+		"/50%":         "/50%25",
+		"/%zz":         "/%25zz",
+	} {
+		if got := normalPath(path); got != want {
+			t.Errorf("%q: %q, want %q", path, got, want)
+		}
+		if again := normalPath(want); again != want {
+			t.Errorf("%q is not in normal form: %q", want, again)
+		}
+	}
+}
+
+func TestLoadSiteTakesPathsInNormalForm(t *testing.T) {
+	folder := t.TempDir()
+	resource := `{"path": "/a b%7e", "file": "body", "content_type": "text/plain", "wire_bytes": 3}`
+	writePage(t, folder, "one", `{"page": "one", "host": "one.example", "resources": [`+resource+`]}`)
+	pages, err := loadSite(folder)
+	if err != nil || pages["one.example"]["/a%20b~"] == nil {
+		t.Errorf("%v %v", pages, err)
+	}
+}

@@ -36,6 +36,7 @@ type connectionKey struct{}
 // exchange is one request and what has been decided about it.
 type exchange struct {
 	*http.Request
+	path              string // of the URL, in normal form
 	arrival           time.Time
 	conn              *early.Conn // nil on TCP
 	handshakeComplete bool        // when the request arrived
@@ -52,7 +53,7 @@ func (x exchange) initials() int {
 
 // ServeHTTP implements the http.Handler interface.
 func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := exchange{Request: r, arrival: time.Now(), handshakeComplete: true}
+	x := exchange{Request: r, path: requestPath(r), arrival: time.Now(), handshakeComplete: true}
 	if conn, ok := r.Context().Value(connectionKey{}).(*early.Conn); ok {
 		x.conn = conn
 		x.handshakeComplete = !conn.IsEarly(r.Body.(interface{ StreamID() quic.StreamID }).StreamID())
@@ -75,7 +76,7 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Before the handler returns, and with it the end of the stream: whoever has the whole response finds the event.
 	h.events.write(requestEvent{
 		Event: "request", Time: x.arrival.UnixNano(), Done: x.arrival.Add(time.Since(x.arrival)).UnixNano(), Listener: h.listener,
-		Remote: r.RemoteAddr, ServerName: r.TLS.ServerName, Host: r.Host, Method: r.Method, Path: r.URL.Path,
+		Remote: r.RemoteAddr, ServerName: r.TLS.ServerName, Host: r.Host, Method: r.Method, Path: x.path,
 		Status: status, Bytes: sent, HandshakeComplete: x.handshakeComplete, Resumed: r.TLS.DidResume,
 		AddressValidated: x.addressValidated(), KeyShare: early.KeyShare(*x.TLS), Initials: x.initials(),
 		ECH: x.TLS.ECHAccepted,
@@ -117,19 +118,19 @@ func (h *web) respond(x exchange) (int, *resource) {
 	if !h.mayAnswerNow(x, safe) {
 		return failure(http.StatusTooEarly)
 	}
-	if x.URL.Path == doh.Path {
+	if x.path == doh.Path {
 		return h.respondDNS(x)
 	}
 	paths, ok := h.site[hostName(x.Host)]
 	switch {
 	case !ok:
 		return failure(http.StatusMisdirectedRequest)
-	case paths[x.URL.Path] == nil:
+	case paths[x.path] == nil:
 		return failure(http.StatusNotFound)
 	case !safe:
 		return failure(http.StatusMethodNotAllowed)
 	}
-	return http.StatusOK, paths[x.URL.Path]
+	return http.StatusOK, paths[x.path]
 }
 
 // respondDNS answers DNS over HTTPS (RFC 8484).
@@ -200,6 +201,14 @@ func (h *web) mayAnswerNow(x exchange, safe bool) bool {
 func failure(status int) (int, *resource) {
 	body := strings.ToLower(http.StatusText(status)) + "\n"
 	return status, &resource{body: []byte(body), header: headerFor("text/plain; charset=utf-8", "", len(body))}
+}
+
+// requestPath is the path that a client asked for, in normal form.
+func requestPath(r *http.Request) string {
+	if r.URL.RawPath != "" {
+		return normalPath(r.URL.RawPath)
+	}
+	return normalPath(r.URL.EscapedPath())
 }
 
 // hostName is the name in an authority, in lower case and without port and final dot.

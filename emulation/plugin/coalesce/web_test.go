@@ -76,6 +76,35 @@ func TestPages(t *testing.T) {
 	}
 }
 
+func TestPathsWithEscapes(t *testing.T) {
+	s := start(t, nil, "")
+	for listener, transport := range over(s) {
+		for path, c := range map[string]struct {
+			normal string
+			status int
+		}{
+			"/a%20b%2fc%27": {"/a%20b%2Fc%27", 200},
+			"/a%20b%2Fc'":   {"/a%20b%2Fc%27", 200},
+			"/a%20b/c'":     {"/a%20b/c%27", 404},
+		} {
+			r, err := http.NewRequest("GET", "https://cdn.example.org"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatalf("%s: %s: %v", listener, path, err)
+			}
+			if _, err := io.ReadAll(response.Body); err != nil || response.StatusCode != c.status {
+				t.Errorf("%s: %s: %d %v", listener, path, response.StatusCode, err)
+			}
+			if event := s.lastEvent("request"); event["path"] != c.normal {
+				t.Errorf("%s: %s: event %v", listener, path, event)
+			}
+		}
+	}
+}
+
 func TestDNSOverHTTP(t *testing.T) {
 	s := start(t, nil, "")
 	for listener, transport := range over(s) {

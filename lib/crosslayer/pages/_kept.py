@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import html
+import io
 import mimetypes
 import re
 import zlib
@@ -11,19 +11,24 @@ from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import quote, urlsplit
 
 from warcio.archiveiterator import ArchiveIterator
 from warcio.bufferedreaders import ChunkedDataReader
 
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._har import FromHar, page_of
+from crosslayer.pages._recording import recording_of
+from crosslayer.pages._references import base_of, named_in
 from crosslayer.pages._spec import HOST
+from crosslayer.pages._urls import parse
 
 _SAVED_FROM = re.compile(rb"<!-- saved from url=\(\d+\)(\S+) -->")
-_NAMED = re.compile(r"""["'(=]\s*([^"'()<>\s]+)""")
 _EPOCH = "1970-01-01T00:00:00+00:00"
-_CODE = (".html", ".htm", ".css", ".js", ".mjs")
+_CODE = (".html", ".htm", ".xhtml", ".css", ".js", ".mjs")
+_DOCUMENTS = (".html", ".htm", ".xhtml")
+_SAVED_AGAIN = ".download"
+"""What Chromium adds to the names of scripts that it saves."""
 
 
 def from_warc(warc: Path, folder: Path, *, made: bool = False) -> FromHar:
@@ -41,28 +46,66 @@ def from_warc(warc: Path, folder: Path, *, made: bool = False) -> FromHar:
     asked: dict[str, dict[str, Any]] = {}
     came: list[dict[str, Any]] = []
     try:
-        with warc.open("rb") as stream:
-            for record in ArchiveIterator(stream):
-                told = record.rec_headers
-                url = str(told.get_header("WARC-Target-URI") or "").strip("<>")
-                if record.rec_type == "request" and record.http_headers is not None:
-                    asked[url] = {"method": record.http_headers.protocol, "headers": _headers(record.http_headers)}
-                elif record.rec_type == "response" and record.http_headers is not None:
-                    came.append(_response(record, url))
-                elif record.rec_type in ("revisit", "resource"):
-                    left_out[f"{record.rec_type} records"] += 1
+        content = warc.read_bytes()
     except OSError as error:
         raise PageError(f"cannot be read ({error.strerror})", where=str(warc), next_step="Name a WARC.") from error
-    except Exception as error:  # warcio lets through whatever a broken record makes it stumble over
+    content = _plain(content, warc)
+    if not content.startswith(b"WARC/"):
+        what = "is an ARC, the format before WARC" if content.startswith(b"filedesc:") else "is no WARC"
+        raise PageError(what, where=str(warc), next_step="Name a file that ends with .warc or .warc.gz.")
+    try:
+        for record in ArchiveIterator(io.BytesIO(content)):
+            fields = record.rec_headers
+            url = str(fields.get_header("WARC-Target-URI") or "").strip("<>")
+            if record.rec_type == "request" and record.http_headers is not None:
+                asked[url] = {"method": record.http_headers.protocol, "headers": _headers(record.http_headers)}
+            elif record.rec_type == "response" and record.http_headers is not None:
+                came.append(_response(record, url))
+            elif record.rec_type in ("revisit", "resource"):
+                left_out[f"{record.rec_type} records"] += 1
+            _check_whole(record, warc)
+    except PageError:
+        raise
+    except Exception as error:  # warcio does not catch what a broken record raises
         raise PageError(
             f"is no WARC ({error or type(error).__name__})",
             where=str(warc),
             next_step="Name a file that ends with .warc or .warc.gz.",
         ) from error
-    for place, entry in enumerate(came):
+    for number, entry in enumerate(came):
         entry["request"] |= asked.get(entry["request"]["url"], {})
-        entry["startedDateTime"] = _after(_EPOCH, place)  # archives have seconds at best; their order tells
-    return page_of({"log": {"entries": came}}, warc, folder, made=made, timed=False, left_out=left_out)
+        entry["startedDateTime"] = _after(_EPOCH, number)  # archives have seconds at best; their order counts
+    recording = recording_of({"log": {"entries": came}}, str(warc))
+    return page_of(recording, warc, folder, made=made, timed=False, left_out=left_out)
+
+
+def _plain(content: bytes, warc: Path) -> bytes:
+    """An archive without gzip: one member a record, as the standard has it, or one for all."""
+    plain = []
+    while content[:2] == b"\x1f\x8b":
+        decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            plain.append(decoder.decompress(content))
+        except zlib.error as error:
+            raise PageError(f"is no WARC ({error})", where=str(warc), next_step="Fetch the archive again.") from error
+        if not decoder.eof:
+            raise _truncated(warc)
+        content = decoder.unused_data
+    if plain and content.strip(b"\0"):
+        raise PageError("has other data after its gzip records", where=str(warc), next_step="Fetch the archive again.")
+    return b"".join(plain) if plain else content
+
+
+def _check_whole(record: Any, warc: Path) -> None:
+    """Refuse an archive that ends before the stated end of a record."""
+    record.raw_stream.read()
+    limited = getattr(record.raw_stream, "limit", 0)
+    if limited:
+        raise _truncated(warc)
+
+
+def _truncated(warc: Path) -> PageError:
+    return PageError("is truncated: its last record is not whole", where=str(warc), next_step="Fetch the archive again.")
 
 
 def _response(record: Any, url: str) -> dict[str, Any]:
@@ -89,8 +132,8 @@ def _response(record: Any, url: str) -> dict[str, Any]:
     }
 
 
-def _headers(told: Any) -> list[dict[str, str]]:
-    return [{"name": name, "value": value} for name, value in told.headers]
+def _headers(http: Any) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in http.headers]
 
 
 def _decoded(wire: bytes, encoding: str) -> bytes | None:
@@ -105,9 +148,9 @@ def _decoded(wire: bytes, encoding: str) -> bytes | None:
         return None
 
 
-def _after(begin: str, place: int) -> str:
+def _after(begin: str, number: int) -> str:
     """A time so many ms after another."""
-    return (datetime.fromisoformat(begin) + timedelta(milliseconds=place)).isoformat()
+    return (datetime.fromisoformat(begin) + timedelta(milliseconds=number)).isoformat()
 
 
 def from_folder(saved: Path, folder: Path, *, host: str = "", made: bool = False) -> FromHar:
@@ -139,22 +182,29 @@ def from_folder(saved: Path, folder: Path, *, host: str = "", made: bool = False
             )
         base = f"https://{host}/"
         files = {
-            base + quote(file.relative_to(saved).as_posix()): file
+            str(parse(base + quote(file.relative_to(saved).as_posix()))): file
             for file in sorted(saved.rglob("*"))
             if file.is_file() and not file.is_symlink() and file != document
         }
         named = _named(base, document, files)
-        entries = [_saved(url, file, by, place) for place, (url, (file, by)) in enumerate(named.items())]
+        entries = [_saved(url, file, by, number) for number, (url, (file, by)) in enumerate(named.items())]
     except OSError as error:
         raise PageError(
             f"cannot be read ({error.strerror})", where=str(error.filename or saved), next_step="Save the page again."
         ) from error
     left_out = {"files that nothing names": len(files) + 1 - len(named)} if len(named) <= len(files) else {}
-    return page_of({"log": {"entries": entries}}, saved, folder, made=made, timed=False, left_out=left_out)
+    recording = recording_of({"log": {"entries": entries}}, str(saved))
+    return page_of(recording, saved, folder, made=made, timed=False, left_out=left_out)
 
 
 def _document(saved: Path) -> Path:
-    there = sorted(file for file in saved.glob("*") if file.suffix.lower() in (".html", ".htm"))
+    """The document of a saved folder."""
+    if not saved.is_dir():
+        what = "is a file, not a folder" if saved.exists() else "is not there"
+        raise PageError(
+            what, where=str(saved), next_step="Name the folder in which a browser saved a page, with its document in it."
+        )
+    there = sorted(file for file in saved.glob("*") if file.suffix.lower() in _DOCUMENTS)
     for file in there:
         if file.stem == "index" or len(there) == 1:
             return file
@@ -167,28 +217,32 @@ def _document(saved: Path) -> Path:
 
 def _named(base: str, document: Path, files: dict[str, Path]) -> dict[str, tuple[Path, str]]:
     """Files by URL with the URL of what names each, the document first, in the order in which a reader meets them."""
-    found: dict[str, tuple[Path, str]] = {base: (document, "")}
+    named: dict[str, tuple[Path, str]] = {base: (document, "")}
+    text = document.read_text(encoding="utf-8", errors="replace")
+    # A script's references are relative to the document, a style sheet's to itself.
+    document_base = parse(base_of(text), parse(base)) or parse(base)
     for url in (todo := [base]):  # which grows meanwhile
-        file = found[url][0]
-        # What a script names is meant from the document.
-        of = url if file.suffix.lower() == ".css" else base
-        for match in _NAMED.finditer(file.read_text(encoding="utf-8", errors="replace")):
-            try:
-                target = urljoin(of, quote(unquote(html.unescape(match[1])), safe="/:?#"))
-            except ValueError:
-                continue
-            target = target.partition("#")[0].partition("?")[0]
-            if target in files and target not in found:
-                found[target] = files[target], url
-                if files[target].suffix.lower() in _CODE:
-                    todo.append(target)
-    return found
+        file = named[url][0]
+        style = _name_of(file).suffix.lower() == ".css"
+        of = parse(url) if style else document_base
+        for reference in named_in(file.read_text(encoding="utf-8", errors="replace"), style=style):
+            target = parse(reference, of)
+            if target is not None and (key := target.address) in files and key not in named:
+                named[key] = files[key], url
+                if _name_of(files[key]).suffix.lower() in _CODE:
+                    todo.append(key)
+    return named
 
 
-def _saved(url: str, file: Path, by: str, place: int) -> dict[str, Any]:
+def _name_of(file: Path) -> Path:
+    """A file under the name it had before it was saved."""
+    return file.with_suffix("") if file.suffix == _SAVED_AGAIN else file
+
+
+def _saved(url: str, file: Path, by: str, number: int) -> dict[str, Any]:
     """An entry of a HAR from a file."""
     body = file.read_bytes()
-    mime = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    mime = mimetypes.guess_type(_name_of(file).name)[0] or "application/octet-stream"
     content = {
         "mimeType": mime,
         "size": len(body),
@@ -197,7 +251,7 @@ def _saved(url: str, file: Path, by: str, place: int) -> dict[str, Any]:
     }
     headers = [{"name": "Referer", "value": by}] if by else []
     return {
-        "startedDateTime": _after(_EPOCH, place),
+        "startedDateTime": _after(_EPOCH, number),
         "request": {"method": "GET", "url": url, "headers": headers},
         "response": {"status": 200, "headers": [], "bodySize": len(body), "content": content},
     }

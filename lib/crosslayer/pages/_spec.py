@@ -38,7 +38,10 @@ _COMPRESSED = ("image/png", "image/jpeg", "image/webp", "font/woff2")
 HOST = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _README = "sites/README.md explains every key."
 
-Bytes = Annotated[int, Meta(ge=1)]
+HOSTS_MOST = 200
+"""Host names that a page may have: the testbed has 254 addresses, and other pages need some of them."""
+
+Bytes = Annotated[int, Meta(ge=0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,10 @@ class _PageFile:
         if len({self.host, *self.aliases, *self.origins}) != 1 + len(self.aliases) + len(self.origins):
             raise FieldError(
                 "a host name stands twice in 'host', 'aliases' and 'origins'", next_step="Name each host once."
+            )
+        if 1 + len(self.aliases) + len(self.origins) > HOSTS_MOST:
+            raise FieldError(
+                f"names {len(self.origins)} hosts", key="origins", next_step=f"A page may have {HOSTS_MOST} host names."
             )
 
 

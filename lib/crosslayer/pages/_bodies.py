@@ -1,0 +1,262 @@
+"""The bodies of a copied page: as recorded with other references, or made anew with the same weight.
+
+Documents, style sheets and scripts are either all as recorded, or all made: made ones request the same and compute
+nothing. They are made where the recording lacks one, where one was compressed better than gzip can, and on request.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import random
+import re
+import string
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+from crosslayer.pages._cold_load import ColdLoad
+from crosslayer.pages._fetches import CODE, Fetch, Fetches
+from crosslayer.pages._references import References
+from crosslayer.pages._wire import GZIP_PADDING, PADDING_LEAST, PADDING_SHARE, gzip_compress
+
+AS_RECORDED = "the recording's own, URLs rewritten; it may hold what its user saw (--made makes it anew)"
+_GIF = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
+_LETTERS = string.ascii_letters + string.digits
+_COMMENTS = {"document": ("<!--", "-->"), "style": ("/*", "*/"), "script": ("\n/*", "*/")}
+_TYPES = {
+    "document": "text/html; charset=utf-8",
+    "style": "text/css; charset=utf-8",
+    "script": "text/javascript; charset=utf-8",
+    "drawing": "image/svg+xml",
+}
+_WORKER = re.compile(rb"serviceWorker[\s\S]{0,200}?\bregister\s*\(")
+
+
+def write_bodies(page: Fetches, load: ColdLoad, *, made: bool) -> str:
+    """Give every fetch its body, and its final weight and content type; says where the code comes from."""
+    reason = "made anew, as asked" if made else _keep_code(page, load)
+    if reason:
+        hosts = {fetch.host for fetch in page.fetches if fetch.kind == "document"}
+        for fetch in page.fetches:
+            if fetch.kind in CODE:
+                _make_code(fetch, hosts)
+    for fetch in page.fetches:
+        if fetch.kind not in CODE:
+            _leaf(fetch)
+    heavier = [fetch for fetch in page.fetches if fetch.wire_bytes != fetch.recorded_bytes]
+    if heavier:
+        more = sum(fetch.wire_bytes - fetch.recorded_bytes for fetch in heavier)
+        page.notes.append(
+            f"{len(heavier)} bodies weigh {more:+,} bytes against the recording, since they cannot have its weight"
+        )
+    return reason or AS_RECORDED
+
+
+def _keep_code(page: Fetches, load: ColdLoad) -> str:
+    """Give documents, style sheets and scripts their recorded bodies; says why not, where that cannot be."""
+    targets = {str(fetch.resource.url): fetch for fetch in page.fetches}
+    targets |= {url: targets[end] for url, end in load.redirected.items()}
+    references = References(targets, load.absent - load.redirected.keys(), set())
+    bodies: dict[int, tuple[bytes, int]] = {}
+    # Documents come last: whether they may keep an `integrity` depends on the files that it is of.
+    for fetch in sorted(page.fetches, key=lambda fetch: fetch.kind == "document"):
+        if fetch.kind not in CODE:
+            continue
+        entry, shown = fetch.resource.entry, f"{fetch.resource.url.host}{fetch.resource.url.path}"
+        if entry.cut:
+            return f"made anew, since the recorder cut the body of {shown}"
+        if entry.body is None or (fetch.kind == "document" and not entry.body.strip()):
+            return f"made anew, since the recording has no body of {shown}"
+        if not "<>\"'=()/".encode(entry.charset, "replace").isascii() or len("<".encode(entry.charset)) != 1:
+            return f"made anew, since {shown} is in {entry.charset}"
+        if _WORKER.search(entry.body):
+            return f"made anew, since {shown} registers a service worker, which would answer the measured load"
+        body = references.rewritten(fetch, entry.body)
+        body, weight = _fitted(fetch, body)
+        if fetch.encoding == "gzip" and weight > fetch.wire_bytes:
+            return f"made anew, since gzip does not bring {shown} to {fetch.wire_bytes} bytes"
+        if body != entry.body:
+            references.changed.add(fetch.number)
+        bodies[fetch.number] = body, weight
+    for fetch in page.fetches:
+        if fetch.number in bodies:
+            fetch.body, fetch.wire_bytes = bodies[fetch.number]
+            fetch.content_type = _content_type(fetch)
+    if references.unsigned:
+        page.notes.append(f"{references.unsigned} 'integrity' attributes removed, since the files have new URLs in them")
+    return ""
+
+
+def _content_type(fetch: Fetch) -> str:
+    """Of recorded code; of XHTML that is not well-formed, that of HTML, since a browser would show an error."""
+    entry = fetch.resource.entry
+    if "xhtml" in entry.mime:
+        try:
+            ElementTree.fromstring(fetch.body)
+        except (ElementTree.ParseError, ValueError, LookupError):
+            return f"text/html; charset={entry.charset}"
+    known = re.sub(r"[^!-~ ]", "", entry.content_type)
+    fits = {"document": "html", "style": "css", "script": "script"}[fetch.kind] in entry.mime
+    return known if known and fits else _TYPES[fetch.kind]
+
+
+def _fitted(fetch: Fetch, body: bytes) -> tuple[bytes, int]:
+    """Bring recorded code to its weight by a comment at its end; code that is heavier keeps its own weight."""
+    begin, end = (part.encode() for part in _COMMENTS[fetch.kind])
+    if fetch.encoding == "identity":
+        spare = fetch.wire_bytes - len(body)
+        if spare <= 0:
+            return body, len(body)
+        noise = spare - len(begin) - len(end)
+        if noise < 0:
+            return body + b" " * spare, fetch.wire_bytes
+        return body + begin + b" " * noise + end, fetch.wire_bytes
+    size = len(gzip_compress(body))
+    spare = fetch.wire_bytes - size
+    if spare <= _padding_most(size):
+        return body, size + (spare if spare in GZIP_PADDING else 0)
+    noise_text = _noise(fetch, 2 * fetch.wire_bytes)
+    letters = _most(
+        len(noise_text),
+        lambda n: len(gzip_compress(body + begin + noise_text[:n] + end)) <= fetch.wire_bytes - GZIP_PADDING[0],
+    )
+    return body + begin + noise_text[:letters] + end, fetch.wire_bytes
+
+
+def _make_code(fetch: Fetch, document_hosts: set[str]) -> None:
+    """A document, style sheet or script of its weight that requests what the original requested."""
+    own = fetch.host if fetch.kind != "script" else None
+    if fetch.kind == "script" and len(document_hosts) == 1:
+        own = next(iter(document_hosts))
+    write: dict[str, Callable[[Fetch, str | None], str]] = {
+        "document": _made_html,
+        "style": _made_css,
+        "script": _made_js,
+    }
+    unknown = fetch.recorded_bytes == 0 and fetch.kind == "document"
+    text = write[fetch.kind](fetch, own) if fetch.children or fetch.kind == "document" else ""
+    begin, end = _COMMENTS[fetch.kind]
+    _weigh(fetch, text, begin, end)
+    if unknown:
+        fetch.recorded_bytes = fetch.wire_bytes
+    fetch.content_type = _TYPES[fetch.kind]
+
+
+def _made_html(fetch: Fetch, host: str | None) -> str:
+    lines = ['<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A recorded page</title>']
+    lines.append('<link rel="icon" href="data:,"><body><p>A page made after a recording.</p>')
+    tags = {
+        "style": '<link rel="stylesheet" href="{}">',
+        "script": '<script src="{}"></script>',
+        "image": '<img alt="" src="{}">',
+        "drawing": '<img alt="" src="{}">',
+        "font": '<link rel="preload" as="font" crossorigin href="{}">',
+        "document": '<iframe hidden src="{}"></iframe>',
+        "other": '<script>fetch("{}",{{mode:"no-cors"}})</script>',
+    }
+    lines += [tags[child.kind].format(html.escape(child.reference(host))) for child in fetch.children]
+    lines += [f'<i id="r{used.number}">a</i>' for used in _used_by_styles(fetch)]
+    return "\n".join(lines) + "\n"
+
+
+def _used_by_styles(fetch: Fetch) -> list[Fetch]:
+    """Pictures and fonts of the style sheets of a document: a browser fetches them for an element that has them."""
+    used: list[Fetch] = []
+    for child in fetch.children:
+        if child.kind == "style":
+            used += [one for one in child.children if one.kind != "style"]
+        if child.kind in ("style", "script"):
+            used += _used_by_styles(child)
+    return used
+
+
+def _made_css(fetch: Fetch, host: str | None) -> str:
+    rules = {
+        "style": '@import "{url}";',
+        "image": '#r{n}{{background:url("{url}")}}',
+        "drawing": '#r{n}{{background:url("{url}")}}',
+        "font": '@font-face{{font-family:r{n};src:url("{url}")}}#r{n}{{font-family:r{n}}}',
+    }
+    children = sorted(fetch.children, key=lambda child: child.kind != "style")  # @import comes first
+    return "\n".join(rules[c.kind].format(url=c.reference(host), n=c.number) for c in children) + "\n"
+
+
+def _made_js(fetch: Fetch, host: str | None) -> str:
+    element = "(function(e){{{set};document.head.appendChild(e)}})(document.createElement('{tag}'));"
+    calls = {
+        "style": element.format(set="e.rel='stylesheet';e.href={url}", tag="link"),
+        "script": element.format(set="e.src={url}", tag="script"),
+        "image": "(new Image).src={url};",
+        "drawing": "(new Image).src={url};",
+        "font": "new FontFace('r','url('+{url}+')').load().catch(function(){{}});",
+        "document": "(function(e){{e.hidden=true;e.src={url};document.body.appendChild(e)}})"
+        "(document.createElement('iframe'));",
+        "other": "fetch({url},{{mode:'no-cors'}});",
+    }
+    calls = {kind: call.replace("{{", "{").replace("}}", "}") for kind, call in calls.items()}
+    return "\n".join(calls[c.kind].replace("{url}", json.dumps(c.reference(host))) for c in fetch.children) + "\n"
+
+
+def _leaf(fetch: Fetch) -> None:
+    """The recorded body where there is one, else one of the right type and weight."""
+    entry = fetch.resource.entry
+    fetch.content_type = re.sub(r"[^!-~ ]", "", entry.content_type) or _TYPES.get(fetch.kind, "application/octet-stream")
+    if fetch.kind == "drawing":
+        _weigh(fetch, '<svg xmlns="http://www.w3.org/2000/svg"/>\n', "<!--", "-->")
+    elif fetch.kind == "font" and entry.body:
+        fetch.body, fetch.wire_bytes = entry.body, len(entry.body)
+    elif fetch.kind in ("image", "font"):
+        filler = random.Random(fetch.path).randbytes(fetch.wire_bytes)
+        # Decoders ignore what follows the end of a picture.
+        fetch.body = ((entry.body or _GIF) + filler)[: max(fetch.wire_bytes, len(entry.body or b""))]
+        fetch.wire_bytes = len(fetch.body)
+    else:
+        _weigh(fetch, "", "", "")
+
+
+def _weigh(fetch: Fetch, text: str, begin: str, end: str) -> None:
+    """Bring a text to the weight of a fetch by a comment; a text that is heavier as it is keeps its own weight."""
+    noise = _noise(fetch, 2 * fetch.wire_bytes).decode("ascii")
+    plain = fetch.resource.entry.plain_bytes
+
+    def body(letters: int) -> bytes:
+        rest = max(plain - len(text) - len(begin) - len(end) - letters, 0)
+        return f"{text}{begin}{noise[:letters]}{' ' * rest}{end}".encode()
+
+    if fetch.encoding == "gzip":
+        most = fetch.wire_bytes - GZIP_PADDING[0] - min(PADDING_LEAST, int(PADDING_SHARE * fetch.wire_bytes)) // 2
+        letters = _most(len(noise), lambda n: len(gzip_compress(body(n))) <= most)
+        fetch.body = body(letters)
+        size = len(gzip_compress(fetch.body))
+        if size <= most and fetch.wire_bytes - size <= _padding_most(fetch.wire_bytes):
+            return
+        least = len(gzip_compress(text.encode())) + GZIP_PADDING[0]
+        if text and least > fetch.wire_bytes:
+            fetch.body, fetch.wire_bytes = text.encode(), least
+            return
+        fetch.encoding = "identity"  # too small to be compressed to the byte
+    short = fetch.wire_bytes - len(text) - len(begin) - len(end)
+    if short >= 0:
+        fetch.body = f"{text}{begin}{noise[:short]}{end}".encode()
+    else:
+        fetch.body = (text + " " * (fetch.wire_bytes - len(text))).encode()
+    fetch.wire_bytes = len(fetch.body)
+
+
+def _noise(fetch: Fetch, letters: int) -> bytes:
+    """Letters that do not compress well, the same for each path."""
+    return "".join(random.Random(fetch.path).choices(_LETTERS, k=letters)).encode()
+
+
+def _most(limit: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to a limit that fits, where all below it fit too; 0 where none does."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def _padding_most(size: int) -> int:
+    return min(max(PADDING_LEAST, int(PADDING_SHARE * size)), GZIP_PADDING[-1])

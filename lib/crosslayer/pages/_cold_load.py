@@ -1,0 +1,263 @@
+"""One load of one page, chosen from a recording: which requests belong to it, and which do not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from crosslayer.pages._errors import PageError
+from crosslayer.pages._recording import Entry, RecordedPage, Recording
+from crosslayer.pages._urls import Url, parse
+
+KINDS = (
+    ("text/html", "document"),
+    ("application/xhtml", "document"),
+    ("text/css", "style"),
+    ("javascript", "script"),
+    ("ecmascript", "script"),
+    ("svg", "drawing"),
+    ("image/", "image"),
+    ("font", "font"),
+)
+"""Kinds of resource by a part of the media type; the first that matches counts."""
+_VAGUE = ("", "text/plain", "application/octet-stream", "binary/octet-stream")
+_BY_TYPE = {"document": "document", "stylesheet": "style", "style": "style", "script": "script", "font": "font"}
+_BY_ENDING = {
+    ".html": "document",
+    ".htm": "document",
+    ".css": "style",
+    ".js": "script",
+    ".mjs": "script",
+    ".svg": "drawing",
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".webp", ".avif", ".ico"), "image"),
+    **dict.fromkeys((".woff", ".woff2", ".ttf", ".otf"), "font"),
+}
+_BY_SCRIPT = ("xhr", "fetch", "xmlhttprequest", "empty")
+"""Types of requests whose response a script reads, whatever its media type."""
+_AGAIN = "Record the load of a page from its start, with an empty cache."
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A request that the copy of the page makes too."""
+
+    entry: Entry
+    url: Url
+    kind: str
+    """`document`, `style`, `script`, `drawing`, `image`, `font` or `other`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColdLoad:
+    """The requests of one load."""
+
+    resources: tuple[Resource, ...]
+    """In the order of their requests; the document first."""
+    load_ms: float | None
+    """The load event, since the Unix epoch; None where the recording does not say."""
+    left_out: Counter[str]
+    """Requests that the copy does not make, by reason."""
+    redirected: Mapping[str, str]
+    """URLs that redirected, and the URL of the resource each led to."""
+    absent: frozenset[str]
+    """URLs that were requested and are not in the copy."""
+    others: tuple[str, ...]
+    """The other pages of the recording: number, URL and count of requests."""
+
+
+@dataclass(slots=True)
+class _Navigation:
+    """The entries of one page of a recording."""
+
+    page: RecordedPage
+    entries: list[Entry]
+
+    @property
+    def started_ms(self) -> float:
+        if self.page.started_ms is not None:
+            return self.page.started_ms
+        return self.entries[0].started_ms if self.entries else float("inf")
+
+
+def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
+    """The requests of one page of a recording.
+
+    Parameters
+    ----------
+    where
+        Name of the recording in errors.
+    number
+        Which page: the pages that have a document are counted from 1 in the order of their start.
+
+    Raises
+    ------
+    PageError
+        For a recording without such a page; the message says why.
+    """
+    navigations = _navigations(recording)
+    documents = [(navigation, found) for navigation in navigations if (found := _document(navigation)) is not None]
+    if not documents:
+        raise _without_document(recording, where)
+    if not 1 <= number <= len(documents):
+        pages = "1 page" if len(documents) == 1 else f"{len(documents)} pages"
+        raise PageError(
+            f"has {pages} with a document, not a page {number}",
+            where=where,
+            next_step=f"Choose one with --page: {'; '.join(_titles(documents))}.",
+        )
+    navigation, document = documents[number - 1]
+    titles = _titles(documents)
+    others = tuple(title for place, title in enumerate(titles, 1) if place != number)
+    left_out = Counter(recording.unreadable)
+    if empty := len(navigations) - len(documents):
+        left_out["pages without a document"] += empty
+    until = _load_event(navigation, document)
+    resources: dict[str, Resource] = {}
+    absent: set[str] = set()
+    redirections: dict[str, Url] = {}
+    for entry in navigation.entries:
+        url = parse(entry.url)
+        kind = kind_of(entry, url)
+        if why := _unfit(entry, url, until):
+            left_out[why] += 1
+            if url is not None:
+                absent.add(str(url))
+                target = parse(entry.received.get("location", ""), url)
+                if why == "redirections" and target is not None:
+                    redirections[str(url)] = target
+        elif url is None:
+            continue
+        elif not resources and entry is not document:
+            left_out["before the document"] += 1
+            absent.add(str(url))
+        elif str(url) in resources:
+            left_out["asked for again"] += 1
+        else:
+            resources[str(url)] = Resource(entry, url, kind)
+    return ColdLoad(
+        resources=tuple(resources.values()),
+        load_ms=until,
+        left_out=left_out,
+        redirected=_ends(redirections, resources),
+        absent=frozenset(absent - set(resources)),
+        others=others,
+    )
+
+
+def kind_of(entry: Entry, url: Url | None) -> str:
+    """Kind of a response: by its media type; where that is missing or vague, by the request, the name and the body."""
+    if entry.resource_type in _BY_SCRIPT:
+        return "other"
+    kind = next((kind for part, kind in KINDS if part in entry.mime), "other")
+    if kind != "other" or entry.mime not in _VAGUE:
+        return kind
+    if entry.resource_type in _BY_TYPE:
+        return _BY_TYPE[entry.resource_type]
+    ending = PurePosixPath(url.path).suffix.lower() if url else ""
+    begin = (entry.body or b"")[:1024].lstrip().lower()
+    if begin.startswith((b"<!doctype html", b"<html")):
+        return "document"
+    return _BY_ENDING.get(ending, "other")
+
+
+def _navigations(recording: Recording) -> list[_Navigation]:
+    """The pages of a recording with the entries of each, by their start.
+
+    An entry belongs to the page it names; one that names none, to the last page that had started.
+    """
+    pages = {page.identifier: page for page in recording.pages}
+    if not any(entry.page for entry in recording.entries) and len(pages) < 2:
+        page = next(iter(pages.values()), RecordedPage("", None, None))
+        return [_Navigation(page, recording.entries)]
+    by_page = {identifier: _Navigation(page, []) for identifier, page in pages.items()}
+    nameless = []
+    for entry in recording.entries:
+        if entry.page:
+            new = _Navigation(RecordedPage(entry.page, None, None), [])
+            by_page.setdefault(entry.page, new).entries.append(entry)
+        else:
+            nameless.append(entry)
+    navigations = sorted(by_page.values(), key=lambda navigation: navigation.started_ms)
+    starts = [navigation.started_ms for navigation in navigations]
+    for entry in nameless:
+        last = max((n for n, start in enumerate(starts) if start <= entry.started_ms), default=0)
+        navigations[last].entries.append(entry)
+    for navigation in navigations:
+        navigation.entries.sort(key=lambda entry: entry.started_ms)
+    return navigations
+
+
+def _document(navigation: _Navigation) -> Entry | None:
+    """The document of a page: the first HTML that the recording calls one, else the first HTML."""
+    found = [
+        entry
+        for entry in navigation.entries
+        if not _unfit(entry, url := parse(entry.url), None) and kind_of(entry, url) == "document"
+    ]
+    called = [entry for entry in found if entry.resource_type == "document"]
+    return next(iter(called or found), None)
+
+
+def _load_event(navigation: _Navigation, document: Entry) -> float | None:
+    """Since the Unix epoch; None where the recording does not say, or says a time before the document."""
+    if navigation.page.load_ms is None:
+        return None
+    load_ms = navigation.started_ms + navigation.page.load_ms
+    return load_ms if load_ms > document.started_ms else None
+
+
+def _unfit(entry: Entry, url: Url | None, until: float | None) -> str:
+    """Why the copy does not request it; empty where it does."""
+    if url is None:
+        return "without a valid URL"
+    if url.scheme not in ("http", "https"):
+        return f"of {url.scheme}:"
+    if not url.host:
+        return "without a host name"
+    if 300 <= entry.status < 400 and entry.status != 304:
+        return "redirections"
+    if not 200 <= entry.status < 400:
+        return "that failed"
+    if entry.method != "GET":
+        return entry.method
+    if entry.mime.startswith(("video/", "audio/")):
+        return "films and sounds"
+    if until is not None and entry.started_ms > until:
+        return "after the load event"
+    return ""
+
+
+def _ends(redirections: Mapping[str, Url], resources: Mapping[str, Resource]) -> dict[str, str]:
+    """Each URL that redirected, directly or over others, to a resource."""
+    ends = {}
+    for url in redirections:
+        target, seen = url, {url}
+        while target in redirections and str(redirections[target]) not in seen:
+            target = str(redirections[target])
+            seen.add(target)
+        if target in resources:
+            ends[url] = target
+    return ends
+
+
+def _titles(documents: list[tuple[_Navigation, Entry]]) -> list[str]:
+    return [
+        f"{number} is {document.url.partition('?')[0]} ({len(navigation.entries)} requests)"
+        for number, (navigation, document) in enumerate(documents, 1)
+    ]
+
+
+def _without_document(recording: Recording, where: str) -> PageError:
+    """Says what a recording has instead of a document."""
+    reasons = Counter(recording.unreadable)
+    for entry in recording.entries:
+        why = _unfit(entry, parse(entry.url), None)
+        reasons[why or f"of type {entry.mime or 'unknown'}"] += 1
+    if not reasons:
+        return PageError("has no entries, so it has no document", where=where, next_step=_AGAIN)
+    counted = ", ".join(f"{n} {why}" for why, n in reasons.most_common(6))
+    return PageError(
+        f"has no document, an HTML response to GET; its requests are: {counted}", where=where, next_step=_AGAIN
+    )

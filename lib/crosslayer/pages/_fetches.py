@@ -1,0 +1,208 @@
+"""The requests of a copied page: host name, path and weight of each, and which resource causes it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from crosslayer.pages._cold_load import ColdLoad, Resource
+from crosslayer.pages._errors import PageError
+from crosslayer.pages._spec import HOST, HOSTS_MOST
+from crosslayer.pages._urls import Url, is_address, parse
+from crosslayer.pages._wire import GZIP_PADDING, gzip_compress
+
+CODE = {"document": ".html", "style": ".css", "script": ".js"}
+_ENDINGS = CODE | {"drawing": ".svg"}
+_IMPORTS = ("style", "image", "drawing", "font")
+"""What a style sheet can cause to be fetched."""
+_DNS_PATH = "/dns-query"
+"""The server answers DNS there, on every host."""
+_PATH_MOST = 1000
+"""Characters of a path; a longer one is cut, since Chromium and servers limit header fields."""
+_PACKED = ("image", "font")
+"""Kinds that are compressed already, and sent as they are."""
+
+
+@dataclass(slots=True)
+class Fetch:
+    """A request of the copied page."""
+
+    resource: Resource
+    number: int
+    host: str
+    """Host name in the copy."""
+    path: str
+    wire_bytes: int
+    """Of the body on the wire."""
+    encoding: str
+    """`gzip` where it is compressed, by whatever; else `identity`."""
+    recorded_bytes: int
+    """Of the body on the wire, as the recording says; where it does not, as `wire_bytes`."""
+    initiator: Fetch | None = None
+    children: list[Fetch] = field(default_factory=list)
+    body: bytes = b""
+    content_type: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Kind of its resource."""
+        return self.resource.kind
+
+    @property
+    def name(self) -> str:
+        """File of its body."""
+        return f"{self.number}{_ENDINGS.get(self.kind, '.bin')}"
+
+    @property
+    def url(self) -> str:
+        """In the copy."""
+        return f"https://{self.host}{self.path}"
+
+    def reference(self, base_host: str | None) -> str:
+        """How a file refers to it: by its path where the base URL of the file has its host, else by its URL."""
+        return self.path if self.host == base_host else self.url
+
+
+@dataclass(slots=True)
+class Fetches:
+    """All requests of a copied page, the document first."""
+
+    fetches: list[Fetch]
+    notes: list[str]
+    """What differs from the recording, in sentences without a full stop."""
+
+
+def fetches_of(load: ColdLoad, where: str) -> Fetches:
+    """The requests of a copy of a load.
+
+    Raises
+    ------
+    PageError
+        For a load of more hosts than the testbed has addresses for.
+    """
+    notes: list[str] = []
+    names = _host_names(load, notes)
+    if len(set(names.values())) > HOSTS_MOST:
+        raise PageError(
+            f"has {len(set(names.values()))} host names; the testbed has addresses for {HOSTS_MOST}",
+            where=where,
+            next_step="Record the page with a content blocker, or record another page.",
+        )
+    taken: set[tuple[str, str]] = {(host, _DNS_PATH) for host in names.values()}
+    fetches: list[Fetch] = []
+    for resource in load.resources:
+        host = names[resource.url.host]
+        path = _path(resource.url, taken, host) if fetches else "/"
+        taken.add((host, path))
+        wire_bytes, encoding = _weight(resource)
+        fetches.append(Fetch(resource, len(fetches), host, path, wire_bytes, encoding, wire_bytes))
+    _set_initiators(fetches)
+    _note_caches(load, notes)
+    return Fetches(fetches, notes)
+
+
+def _host_names(load: ColdLoad, notes: list[str]) -> dict[str, str]:
+    """The name of each recorded host in the copy: the same, or a made-up one where the testbed cannot serve it."""
+    names: dict[str, str] = {}
+    ports: dict[str, set[str]] = {}
+    hosts = list(dict.fromkeys(resource.url.host for resource in load.resources))
+    taken = {host for host in hosts if HOST.fullmatch(host)}
+    for host in hosts:
+        if host in taken:
+            names[host] = host
+            continue
+        plain = re.sub(r"[^a-z0-9.-]+", "-", host.lower()).strip("-.")
+        if is_address(host):
+            plain = "host-" + plain.replace(".", "-")
+        base = next(
+            (name for name in (plain, f"{plain}.test") if HOST.fullmatch(name) and name != host), "unnamed.test"
+        )
+        name, again = base, 1
+        while name in taken:
+            again += 1
+            name = f"n{again}.{base}"
+        taken.add(name)
+        names[host] = name
+        notes.append(f"{host} is served as {name}")
+    for resource in load.resources:
+        if resource.url.port is not None:
+            ports.setdefault(names[resource.url.host], set()).add(str(resource.url.port))
+    for host, numbers in ports.items():
+        port = "ports" if len(numbers) > 1 else "port"
+        notes.append(f"{port} {', '.join(sorted(numbers))} of {host} served on port 443")
+    return names
+
+
+def _path(url: Url, taken: set[tuple[str, str]], host: str) -> str:
+    """The URL's path where no other resource of the host has it, else with a number; without the query."""
+    base = url.path
+    if len(base) > _PATH_MOST:
+        base = re.sub(r"%.?$", "", base[:_PATH_MOST])
+    path, again = base, 1
+    while (host, path) in taken:
+        again += 1
+        path = f"{base}~{again}"
+    return path
+
+
+def _set_initiators(fetches: list[Fetch]) -> None:
+    by_url = {fetch.resource.url.address: fetch for fetch in reversed(fetches)}
+    by_url |= {str(fetch.resource.url): fetch for fetch in fetches}
+    document = fetches[0]
+    for fetch in fetches[1:]:
+        named = parse(fetch.resource.entry.initiator)
+        by = (by_url.get(str(named)) or by_url.get(named.address) if named else None) or document
+        able = by.kind in ("document", "script") or (by.kind == "style" and fetch.kind in _IMPORTS)
+        by = by if able and by.number < fetch.number else document
+        fetch.initiator = _script_before(fetch, fetches) if by is document else by
+        fetch.initiator.children.append(fetch)
+
+
+def _script_before(fetch: Fetch, fetches: list[Fetch]) -> Fetch:
+    """Initiator of what the recording attributes to the document: the document, or the last script that ended before.
+
+    Chromium attributes to the parser also what a script writes into the document; a preload scanner would have
+    requested it earlier.
+    """
+    begin_ms = fetch.resource.entry.started_ms
+    document_ms = fetches[0].resource.entry.ended_ms
+    scripts = [
+        other
+        for other in fetches[: fetch.number]
+        if other.kind == "script" and document_ms < other.resource.entry.ended_ms <= begin_ms
+    ]
+    return max(scripts, key=lambda other: other.resource.entry.ended_ms, default=fetches[0])
+
+
+def _weight(resource: Resource) -> tuple[int, str]:
+    """Bytes of a body on the wire and its encoding, as well as the recording knows them.
+
+    Browsers differ in what they say of HTTP/2 and later: where header and body are counted together, that is the weight.
+    What came from a cache has the weight of its decoded body, compressed where the response says so. A text whose weight
+    is below its size was compressed, whatever its header says.
+    """
+    entry = resource.entry
+    compressed = entry.received.get("content-encoding", "").lower() not in ("", "identity")
+    plain = entry.plain_bytes
+    if entry.cached or (entry.body_bytes is None and entry.transfer_bytes is None):
+        if compressed and entry.body and resource.kind not in _PACKED:
+            return len(gzip_compress(entry.body)) + GZIP_PADDING[0], "gzip"
+        return plain, "identity"
+    wire = entry.transfer_bytes or 0 if entry.body_bytes is None else entry.body_bytes
+    compressed = compressed or 0 < wire < plain
+    if not compressed and entry.body is not None:
+        return plain, "identity"
+    return wire, "gzip" if compressed and wire and resource.kind not in _PACKED else "identity"
+
+
+def _note_caches(load: ColdLoad, notes: list[str]) -> None:
+    cached = sum(resource.entry.cached for resource in load.resources)
+    if cached:
+        notes.append(
+            f"{cached} of {len(load.resources)} responses recorded with a warm cache; their weight is that of the "
+            "decoded body"
+        )
+    cut = Counter(resource.entry.cut for resource in load.resources)[True]
+    if cut:
+        notes.append(f"{cut} bodies cut by the recorder, made to their weight")

@@ -1,0 +1,350 @@
+"""A recording of page loads as HAR 1.2, read from what many programs write.
+
+Required is what a page needs: a list of entries, and of an entry its start, method, URL and status. Everything else is a
+hint: a hint of another type counts as absent. An entry without what is required is left out and counted.
+
+haralyzer and har2tree refuse or misread the same files (no `pageTimings`, `null`, UTF-16, gzip), so neither is used.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import contextlib
+import json
+import math
+import re
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from crosslayer.pages._errors import PageError
+
+_EXPORT_AGAIN = "Export the recording again as HAR."
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MS = timedelta(milliseconds=1)
+_MOST_BYTES = 1 << 30
+"""Of a recording that is compressed: more than any browser exports."""
+_MOST_MS = 1e9
+_CUT_SHARE, _CUT_LEAST = 0.02, 16
+"""A body that lacks more than this of its stated size was cut by the recorder."""
+_HEADER_MOST = 1000
+"""Bytes of a response without a body, at most."""
+_CACHE_HINTS = ("_fromCache", "_fromDiskCache", "_servedFromCache", "fromCache")
+_OF_THE_WEB = re.compile(
+    r"utf-8|ascii|iso8859-\d+|cp125\d|cp874|koi8-[ru]|shift_jis|cp932|euc_(jp|kr)|gbk|gb2312|gb18030|big5|utf-16(-[lb]e)?"
+)
+"""Names of codecs, of Python, that pages are written in."""
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Entry:
+    """A request and its response, as recorded."""
+
+    started_ms: float
+    """Since the Unix epoch."""
+    ended_ms: float
+    method: str
+    url: str
+    status: int
+    """0 where there was no response."""
+    mime: str
+    """In lower case, without parameters; empty where it is not known."""
+    content_type: str
+    """With its parameters, as recorded."""
+    charset: str
+    """Name of a codec that Python has: of the media type or the document's `meta`, else `utf-8`."""
+    sent: Mapping[str, str]
+    """Fields of the request, names in lower case."""
+    received: Mapping[str, str]
+    """Fields of the response, names in lower case."""
+    body: bytes | None
+    """Decoded, in the bytes of its charset; None where the recording has none that is whole."""
+    cut: bool
+    """The recorder cut the body."""
+    plain_bytes: int
+    """Of the decoded body; 0 where it is not known."""
+    body_bytes: int | None
+    """Of the body on the wire (`bodySize`); None where it is not known."""
+    transfer_bytes: int | None
+    """Of header and body on the wire (`_transferSize`); None where it is not known."""
+    cached: bool
+    """Answered from a cache, or confirmed by 304: what is recorded did not come over the network."""
+    initiator: str
+    """URL of the resource that caused the request; empty where the recording does not say."""
+    resource_type: str
+    """`_resourceType` in lower case, e.g. `document` or `xhr`; empty where the recording does not say."""
+    page: str
+    """Identifier of its page; empty where the recording does not say."""
+
+
+@dataclass(slots=True)
+class RecordedPage:
+    """A page of a recording: one navigation."""
+
+    identifier: str
+    started_ms: float | None
+    load_ms: float | None
+    """The load event, after the start; None where the recording does not say."""
+
+
+@dataclass(slots=True)
+class Recording:
+    """All entries and pages of a recording, by their start."""
+
+    entries: list[Entry]
+    pages: list[RecordedPage] = field(default_factory=list)
+    unreadable: Counter[str] = field(default_factory=Counter)
+    """Entries without what is required, by what they lack."""
+
+
+def read_recording(file: Path) -> Recording:
+    """The recording of a HAR file: UTF-8 with or without a byte order mark, UTF-16 or UTF-32, also compressed by gzip.
+
+    Raises
+    ------
+    PageError
+        For a file that cannot be read or is no HAR.
+    """
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise PageError(
+            f"cannot be read ({error.strerror})", where=str(file), next_step="Name a file that can be read."
+        ) from error
+    if content[:2] == b"\x1f\x8b":
+        content = _gunzipped(content, file)
+    if not content.strip():
+        raise PageError("is empty", where=str(file), next_step=_EXPORT_AGAIN)
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        what = "is HTML or XML, not HAR" if content.lstrip()[:1] == b"<" else f"is not JSON ({error})"
+        raise PageError(what, where=str(file), next_step=_EXPORT_AGAIN) from error
+    return recording_of(value, str(file))
+
+
+def _gunzipped(content: bytes, file: Path) -> bytes:
+    decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        plain = decoder.decompress(content, _MOST_BYTES)
+    except zlib.error as error:
+        raise PageError(f"is no gzip file ({error})", where=str(file), next_step=_EXPORT_AGAIN) from error
+    if not decoder.eof:
+        what = "is too large" if decoder.unconsumed_tail else "is a truncated gzip file"
+        raise PageError(what, where=str(file), next_step=_EXPORT_AGAIN)
+    return plain
+
+
+def recording_of(value: Any, where: str) -> Recording:
+    """The recording of a HAR as a value of JSON; raises as `read_recording` does."""
+    log = _required(value, "log", dict, where)
+    entries = _required(log, "entries", list, where, "log.")
+    zone = _zone(log)
+    unreadable: Counter[str] = Counter()
+    read = []
+    for entry in entries:
+        entry = _object(entry)
+        request, response = _object(entry.get("request")), _object(entry.get("response"))
+        if not _text(request.get("url")):
+            # A recording without any URL often lacks readable times too; the start is named first.
+            lacks = "startedDateTime" if _time(entry.get("startedDateTime"), zone) is None else "request.url"
+            unreadable[f"without a readable {lacks}"] += 1
+        elif _time(entry.get("startedDateTime"), zone) is None:
+            unreadable["without a readable startedDateTime"] += 1
+        elif not response:
+            unreadable["without a response"] += 1
+        else:
+            read.append(_entry(entry, request, response, zone))
+    pages = [_page(_object(page), zone) for page in _list(log.get("pages"))]
+    read.sort(key=lambda entry: entry.started_ms)
+    pages.sort(key=lambda page: math.inf if page.started_ms is None else page.started_ms)
+    return Recording(read, pages, unreadable)
+
+
+def _required(value: Any, key: str, kind: type, where: str, above: str = "") -> Any:
+    names = {dict: "an object", list: "an array"}
+    if not isinstance(value, dict):
+        raise PageError("must be a JSON object with the key 'log'", where=where, next_step=_EXPORT_AGAIN)
+    if key not in value:
+        raise PageError(f"has no key '{above}{key}', so it is no HAR", where=where, next_step=_EXPORT_AGAIN)
+    if not isinstance(value[key], kind):
+        raise PageError("must be " + names[kind], where=f"{where}, key '{above}{key}'", next_step=_EXPORT_AGAIN)
+    return value[key]
+
+
+def _entry(entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any], zone: timezone) -> Entry:
+    content = _object(response.get("content"))
+    received = _fields(response.get("headers"))
+    content_type, full = _text(content.get("mimeType")), received.get("content-type", "")
+    if not content_type or (full.lower().startswith(content_type.lower()) and _CHARSET.search(full)):
+        content_type = full  # Chromium leaves the charset out of `mimeType`
+    mime = content_type.partition(";")[0].strip().lower()
+    size = _whole(content.get("size")) or 0
+    raw, charset, cut = _body(content, content_type, mime, size)
+    transfer = _whole(response.get("_transferSize", entry.get("_transferSize")))
+    body_bytes = _whole(response.get("bodySize"))
+    if body_bytes is not None and (body_bytes < 0 or (body_bytes == 0 and (transfer or 0) > _HEADER_MOST)):
+        body_bytes = None  # not known, or not counted
+    status = _whole(response.get("status")) or 0
+    started = _time(entry.get("startedDateTime"), zone) or 0.0
+    sent = _fields(request.get("headers"))
+    from_cache = any(entry.get(hint) or response.get(hint) for hint in _CACHE_HINTS)
+    kept = body_bytes == 0 and max(size, len(raw or b"")) > 0
+    return Entry(
+        started_ms=started,
+        ended_ms=started + min(max(_number(entry.get("time")) or 0.0, 0.0), _MOST_MS),
+        method=(_text(request.get("method")) or "GET").upper(),
+        url=_text(request.get("url")),
+        status=status,
+        mime=mime,
+        content_type=content_type,
+        charset=charset,
+        sent=sent,
+        received=received,
+        body=None if cut else raw,
+        cut=cut,
+        plain_bytes=size if cut or raw is None else len(raw),
+        body_bytes=body_bytes,
+        transfer_bytes=transfer if transfer and transfer > 0 else None,
+        cached=status == 304 or from_cache or kept,
+        initiator=_initiator(entry.get("_initiator")) or sent.get("referer", ""),
+        resource_type=(_text(entry.get("_resourceType")) or sent.get("sec-fetch-dest", "")).lower(),
+        page=_identifier(entry.get("pageref")),
+    )
+
+
+def _body(content: dict[str, Any], content_type: str, mime: str, size: int) -> tuple[bytes | None, str, bool]:
+    """Of a body: its bytes, None where there are none that can be read; its charset; whether it was cut."""
+    text = content.get("text")
+    if not isinstance(text, str) or (not text and size > 0):
+        return None, "utf-8", False
+    if _text(content.get("encoding")).lower() == "base64":
+        try:
+            body = base64.b64decode(re.sub(r"\s", "", text), validate=True)
+        except (binascii.Error, ValueError):
+            return None, "utf-8", False
+        charset = _charset(content_type, body[:1024].decode("latin-1"), mime)
+    else:
+        charset = _charset(content_type, text[:1024], mime)
+        body = _encoded(text, charset, size)
+    return body, charset, len(body) + max(_CUT_LEAST, int(_CUT_SHARE * size)) < size
+
+
+def _charset(content_type: str, begin: str, mime: str) -> str:
+    """Name of the codec of a text: of its media type, else of its `meta` or `@charset`, else UTF-8."""
+    declared = _CHARSET.search(content_type)
+    if declared is None and ("html" in mime or "css" in mime):
+        declared = _CHARSET.search(begin)
+    if declared is None:
+        return "utf-8"
+    try:
+        codec = codecs.lookup(declared[1]).name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return codec if _OF_THE_WEB.fullmatch(codec) else "utf-8"
+
+
+def _encoded(text: str, charset: str, size: int) -> bytes:
+    """A text as bytes: by its charset where that can hold it or gives the stated size, else as UTF-8."""
+    plain = text.encode("utf-8", "surrogatepass")
+    if len(plain) != size:
+        # On the web ISO-8859-1 means windows-1252 (WHATWG Encoding).
+        for name in (charset, *(("cp1252",) if charset == "iso8859-1" else ())):
+            with contextlib.suppress(UnicodeError):
+                return text.encode(name)
+    return plain
+
+
+def _initiator(value: Any) -> str:
+    """URL of an initiator: Chromium's object with a call stack, WebPageTest's plain URL; empty where there is none."""
+    if isinstance(value, str):
+        return value
+    value = _object(value)
+    stack = value.get("stack")
+    while isinstance(stack, dict):
+        for frame in _list(stack.get("callFrames")):
+            if url := _text(_object(frame).get("url")):
+                return url
+        stack = stack.get("parent")
+    return _text(value.get("url"))
+
+
+def _page(page: dict[str, Any], zone: timezone) -> RecordedPage:
+    load_ms = _number(_object(page.get("pageTimings")).get("onLoad"))
+    return RecordedPage(
+        _identifier(page.get("id")),
+        _time(page.get("startedDateTime"), zone),
+        load_ms if load_ms and 0 < load_ms < _MOST_MS else None,
+    )
+
+
+def _zone(log: dict[str, Any]) -> timezone:
+    """The zone of times that state none: that of the first time that states one, else UTC."""
+    for item in (*_list(log.get("entries")), *_list(log.get("pages"))):
+        moment = _moment(_object(item).get("startedDateTime"))
+        if moment is not None and (offset := moment.utcoffset()) is not None:
+            return timezone(offset)
+    return timezone.utc
+
+
+def _moment(value: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(value.strip()) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _time(value: Any, zone: timezone) -> float | None:
+    """Of a time in ISO 8601: ms since the Unix epoch."""
+    moment = _moment(value)
+    if moment is None:
+        return None
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=zone)) - _EPOCH) / _MS
+
+
+def _fields(value: Any) -> dict[str, str]:
+    """Header fields by name in lower case; of a repeated field the first. Some programs write an object."""
+    if isinstance(value, dict):
+        return {name.lower(): _text(content) for name, content in value.items()}
+    fields: dict[str, str] = {}
+    for item in _list(value):
+        header = _object(item)
+        fields.setdefault(_text(header.get("name")).lower(), _text(header.get("value")))
+    return fields
+
+
+def _identifier(value: Any) -> str:
+    return str(value) if isinstance(value, (str, int)) else ""
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, also one in quotes."""
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _whole(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None or abs(number) > _MOST_BYTES else round(number)

@@ -1,0 +1,152 @@
+"""Code of a recording with its references changed to the URLs of the copy.
+
+A reference to a resource of the copy becomes relative to the file in which it stands, or absolute. A reference to what
+was requested and is not in the copy becomes `data:,`, so that the copy requests nothing that is not there.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from crosslayer.pages._fetches import Fetch
+from crosslayer.pages._urls import Url, parse
+
+_NOTHING = "data:,"
+_WORD = r"""[^"'()<>\s=,](?:[^"'()<>\s]*[^"'()<>\s,])?"""
+_REFERENCE = re.compile(
+    r"""(?P<name>\b(?:src|href|srcset|imagesrcset|data-src|data|poster|action|background)\s*=\s*)"""
+    r"""(?:"(?P<double>[^"<>]*)"|'(?P<single>[^'<>]*)')"""
+    rf"""|(?<=["'(=])\s*(?P<word>{_WORD})\s*(?=["')>\s,])""",
+    re.IGNORECASE,
+)
+_CANDIDATE = re.compile(rf"(?:(?<=^)|(?<=[\s,])){_WORD}(?=[\s,]|$)")
+"""Of a `srcset`: a URL, or the descriptor after it."""
+_TAG = re.compile(r"""<(?:script|link)\b(?:[^>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE)
+_INTEGRITY = re.compile(r"""\sintegrity\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE)
+_TARGET = re.compile(r"""\b(?:src|href)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
+_BASE = re.compile(r"""(<base\b[^>]*?\bhref\s*=\s*)(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
+_ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+_LIKE_A_FILE = re.compile(r"[/.?]")
+
+
+@dataclass(slots=True)
+class References:
+    """The references of a copied page: where each URL of the recording is in the copy."""
+
+    targets: Mapping[str, Fetch]
+    """By URL of the recording, redirections included."""
+    absent: frozenset[str]
+    """URLs that were requested and are not in the copy."""
+    changed: set[int]
+    """Numbers of fetches whose body is not the recorded one."""
+    unsigned: int = 0
+    """`integrity` attributes removed, since the file that they are of has changed."""
+
+    def rewritten(self, fetch: Fetch, body: bytes) -> bytes:
+        """The body of a document, style sheet or script with the URLs of the copy; its bytes are else the same."""
+        text = body.decode("latin-1")  # one character a byte, whatever the charset
+        bases = self._bases(fetch)
+        reference_host: str | None = fetch.host
+        if fetch.kind == "document" and (base := _BASE.search(text)):
+            text, bases, reference_host = self._rebased(fetch, text, base)
+        elif fetch.kind == "script":
+            hosts = {other.host for other in self.targets.values() if other.kind == "document"}
+            reference_host = hosts.pop() if len(hosts) == 1 else None
+        if fetch.kind == "document":
+            text = _TAG.sub(lambda match: self._without_integrity(match[0], bases, fetch), text)
+
+        def word(reference: str, *, named: bool) -> str:
+            new = self._new(reference, bases, reference_host, fetch, named=named)
+            return reference if new is None else new
+
+        def replaced(match: re.Match[str]) -> str:
+            if match["word"] is not None:
+                return match[0].replace(match["word"], word(match["word"], named=False))
+            value = match["double"] if match["double"] is not None else match["single"]
+            quote = '"' if match["double"] is not None else "'"
+            if "srcset" in match["name"].lower():
+                value = _CANDIDATE.sub(lambda found: word(found[0], named=False), value)
+            else:
+                value = word(value, named=True)
+            return f"{match['name']}{quote}{value}{quote}"
+
+        return _REFERENCE.sub(replaced, text).encode("latin-1", "replace")
+
+    def _bases(self, fetch: Fetch) -> list[tuple[Url, Url]]:
+        """What a file's references can be relative to: in the recording and in the copy."""
+        of = [fetch]
+        if fetch.kind == "script":  # what it requests is relative to its document, what it imports to itself
+            document = fetch
+            while document.kind != "document" and document.initiator is not None:
+                document = document.initiator
+            of = [document, fetch]
+        return [(one.resource.url, new) for one in of if (new := parse(one.url))]
+
+    def _rebased(
+        self, fetch: Fetch, text: str, base: re.Match[str]
+    ) -> tuple[str, list[tuple[Url, Url]], str | None]:
+        """A document with the URL of its `<base>` in the copy, and what its references are relative to."""
+        named = html.unescape(_decoded(next(filter(None, base.groups()[1:]), ""), fetch))
+        old = parse(named, fetch.resource.url) or fetch.resource.url
+        host = next((other.host for other in self.targets.values() if other.resource.url.host == old.host), fetch.host)
+        new = parse(f"https://{host}{old.path}") or old
+        start, end = base.span()
+        shown = new.path if host == fetch.host else str(new)
+        return f'{text[:start]}{base[1]}"{shown}"{text[end:]}', [(old, new)], host
+
+    def _new(
+        self, reference: str, bases: list[tuple[Url, Url]], host: str | None, fetch: Fetch, *, named: bool
+    ) -> str | None:
+        """A reference in the copy; None where it stays."""
+        text = html.unescape(_decoded(reference, fetch)).strip()
+        if not text or text.startswith(("#", "data:")) or not (named or _LIKE_A_FILE.search(text)):
+            return None
+        for old_base, new_base in bases:
+            old, now = parse(text, old_base), parse(text, new_base)
+            if old is None:
+                continue
+            target = self.targets.get(str(old))
+            if target is not None:
+                stays = now is not None and now.address == target.url and not old.query
+                if stays and not _ABSOLUTE.match(text):
+                    return None
+                fragment = text.partition("#")[2] if target.kind in ("drawing", "image") else ""
+                return target.reference(host) + (f"#{fragment}" if fragment.isascii() and fragment else "")
+            if str(old) in self.absent:
+                return _NOTHING
+        return None
+
+    def _without_integrity(self, tag: str, bases: list[tuple[Url, Url]], fetch: Fetch) -> str:
+        if not (signed := _INTEGRITY.search(tag)) or not (named := _TARGET.search(tag)):
+            return tag
+        text = html.unescape(_decoded(next(filter(None, named.groups()), ""), fetch))
+        url = parse(text, bases[0][0])
+        target = self.targets.get(str(url))
+        if target is None or target.number not in self.changed:
+            return tag
+        self.unsigned += 1
+        return tag.replace(signed[0], "")
+
+
+def named_in(text: str, *, style: bool = False) -> Iterator[str]:
+    """Every reference that a text of HTML, CSS or JavaScript can hold, as written, entities decoded."""
+    for match in _REFERENCE.finditer(text):
+        value = next(filter(None, (match["word"], match["double"], match["single"])), "")
+        if match["name"] and "srcset" in match["name"].lower():
+            yield from (html.unescape(found[0]) for found in _CANDIDATE.finditer(value))
+        elif value:
+            yield value.strip() if style else html.unescape(value).strip()
+
+
+def base_of(text: str) -> str:
+    """What a document's `<base>` names; empty where it has none."""
+    base = _BASE.search(text)
+    return html.unescape(next(filter(None, base.groups()[1:]), "")) if base else ""
+
+
+def _decoded(reference: str, fetch: Fetch) -> str:
+    """A reference in the text that one character a byte was made of."""
+    return reference.encode("latin-1", "replace").decode(fetch.resource.entry.charset, "replace")

@@ -1,0 +1,116 @@
+"""The normal form of a URL, the same for recordings, page specifications, the server and a browser's events.
+
+RFC 3986, section 6.2.2, with what browsers do before a request (WHATWG URL): scheme and host in lower case, host names
+in ASCII (IDNA) and without a final dot, no default port, no user name, no fragment, no dot segments. An escape of an
+unreserved character is decoded; every other escape is in upper case; every character that a path cannot hold is escaped;
+so are quotes, parentheses and &, which mean something in documents, style sheets and scripts.
+The server applies the same rule to the path of a request (`emulation/plugin/coalesce/pages.go`, `normalPath`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import string
+from dataclasses import dataclass
+from urllib.parse import urljoin, urlsplit
+
+_UNRESERVED = frozenset((string.ascii_letters + string.digits + "-._~").encode())
+_IN_PATH = _UNRESERVED | frozenset(b"!$*+,;=:@/")
+_DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})|(.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """A URL in normal form."""
+
+    scheme: str
+    host: str
+    """In lower case; an IPv6 address without brackets; empty where the URL has none."""
+    port: int | None
+    """None for the default port of the scheme."""
+    path: str
+    query: str
+    """As in the URL."""
+
+    def __str__(self) -> str:
+        return f"{self.address}?{self.query}" if self.query else self.address
+
+    @property
+    def address(self) -> str:
+        """The URL without its query."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}{'' if self.port is None else f':{self.port}'}{self.path}"
+
+
+def parse(text: str, base: Url | None = None) -> Url | None:
+    """The normal form of a URL, or of a reference relative to `base`; None where it is neither."""
+    try:
+        text = re.sub(r"[\t\n\r]", "", text).strip()
+        parts = urlsplit(urljoin(str(base), text) if base else text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return None
+    scheme = parts.scheme.lower()
+    if not scheme:
+        return None
+    return Url(
+        scheme=scheme,
+        host=_host(host),
+        port=None if port == _DEFAULT_PORTS.get(scheme) else port,
+        path=normal_path(parts.path),
+        query=parts.query,
+    )
+
+
+def normal_path(path: str) -> str:
+    """The normal form of a URL's path."""
+    escaped = b"".join(_escaped(*match.groups()) for match in _ESCAPE.finditer(_utf8(path))).decode("ascii")
+    return _without_dots(escaped) or "/"
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _escaped(escape: bytes | None, other: bytes | None) -> bytes:
+    if other is not None:
+        return other if other[0] in _IN_PATH else b"%%%02X" % other[0]
+    value = int(escape or b"0", 16)
+    return bytes((value,)) if value in _UNRESERVED else b"%%%02X" % value
+
+
+def _without_dots(path: str) -> str:
+    """RFC 3986, section 5.2.4."""
+    if "/." not in path:
+        return path
+    kept: list[str] = []
+    segments = path.split("/")
+    for number, segment in enumerate(segments):
+        if segment == "..":
+            del kept[max(len(kept) - 1, 1) :]
+        elif segment != ".":
+            kept.append(segment)
+        if segment in (".", "..") and number == len(segments) - 1:
+            kept.append("")
+    return "/".join(kept)
+
+
+def _host(host: str) -> str:
+    host = host.rstrip(".").lower()
+    if host.isascii():
+        return host
+    try:
+        return host.encode("idna").decode("ascii")
+    except UnicodeError:
+        return host
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "replace" if any("\ud800" <= c <= "\udfff" for c in text) else "strict")
