@@ -201,7 +201,7 @@ def _load(cell: _Cell, published: _Published, h3: str, variant: str) -> dict[str
     relative = published.draw("relative PLT increase", cell.link, cell.page, series, cell.uniform()) / 100
     early = h3 == "0-rtt"
     connect = single["h3_0rtt_connect_ms" if early else "h3_1rtt_connect_ms"] * (0.99 + 0.02 * cell.uniform())
-    request = 2 + 2 * cell.uniform() if early else connect + 1
+    request = connect + 1  # the paper's browser sent early data at connectEnd too
     columns = {
         "plt_ms": baseline_ms * (1 + relative) - doq_ms,
         "fcp_ms": 0.8 * baseline_ms * (1 + relative),

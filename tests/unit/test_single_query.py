@@ -210,11 +210,24 @@ def test_published_bytes_are_reproduced_and_a_tenth_more_is_not(verdicts: pl.Dat
 
 
 @pytest.mark.parametrize(
-    "claim", ["I006", "I093", "I097", "I098", "I100", "I101", "I102", "I103", "I104", "I105", "I106"]
+    "claim", ["I006", "I093", "I097", "I100", "I101", "I102", "I103", "I104", "I105", "I106"]
 )
 def test_round_trips_alone_reproduce_the_papers_comparisons(claim: str, verdicts: pl.DataFrame) -> None:
     row = verdicts.row(by_predicate=pl.col("claim_id") == claim, named=True)
     assert row["verdict"] == "reproduced", row["why"]
+
+
+def test_what_the_model_of_the_vantage_points_gives_is_no_evidence(verdicts: pl.DataFrame) -> None:
+    given = verdicts.filter(pl.col("claim_id").is_in(["I089", "I090", "I091", "I092", "I098", "I134"]))
+    assert given["verdict"].to_list() == ["follows"] * 6
+    assert given["follows_from"].str.starts_with("the vantage points").all()
+
+
+def test_what_a_reused_connection_pays_back_is_judged_in_bytes(verdicts: pl.DataFrame) -> None:
+    row = verdicts.row(by_predicate=pl.col("claim_id") == "I133", named=True)
+    assert (row["verdict"], row["unit"]) == ("reproduced", "bytes")
+    assert row["ours"] == pytest.approx(579 + 804 - 190 - 386, abs=1)
+    assert "from about the 4th query on" in row["note"]  # (3868 - 780) / 807
 
 
 def test_medians_over_all_vantage_points_need_all_of_them() -> None:

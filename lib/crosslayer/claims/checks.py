@@ -8,7 +8,8 @@ A rule asks an `Observed` for estimates and never looks at a table itself. It ma
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -18,20 +19,22 @@ import numpy as np
 
 from crosslayer.claims.measures import Measure
 from crosslayer.claims.observed import NotMeasured, Observed
-from crosslayer.claims.rules import OVERHEAD, ROUND_TRIP_SLACK, Tolerance
-from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, derived
+from crosslayer.claims.rules import FACTOR, MOST_ROUNDS, OVERHEAD, ROUND_TRIP_SLACK, Tolerance
+from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Reals, interval
 
 Margins = Mapping[str, Measure] | Callable[[Observed], Mapping[str, Measure]]
 """By name, what is claimed to be above 0; a function where the names depend on the campaign."""
 
 
 class Verdict(StrEnum):
-    """What became of a claim."""
+    """The result of judging a claim."""
 
     REPRODUCED = "reproduced"
     DIRECTION_ONLY = "direction only"
     INCONCLUSIVE = "inconclusive"
     NOT_REPRODUCED = "not reproduced"
+    FOLLOWS = "follows"
+    """The configuration alone gives the published value: no evidence for or against it."""
     NOT_MEASURED = "not measured"
 
 
@@ -42,17 +45,19 @@ class Outcome:
     verdict: Verdict
     why: str
     """One sentence."""
-    before: Verdict = Verdict.NOT_MEASURED
-    """By version 1 of the rules."""
     estimate: Estimate | None = None
     unit: str = ""
     round_trips: str = ""
     """Whether a duration has the published number of whole round-trips: yes, no, inconclusive; empty for all else."""
     overhead: str = ""
     """The same of what it takes beyond them."""
+    rounds_needed: int | None = None
+    """Of an inconclusive result: the rounds after which its interval would no longer reach across a border."""
+    would_decide: str = ""
+    """Of an inconclusive result: which experiment would decide it."""
 
 
-class Place(StrEnum):
+class Position(StrEnum):
     """Where a 95 % interval lies."""
 
     INSIDE = "yes"
@@ -60,18 +65,38 @@ class Place(StrEnum):
     OUTSIDE = "no"
 
 
-def place(ours: Estimate, low: float, high: float) -> Place:
-    """Whether an estimate lies between two values; one that cannot have an interval is taken at its word."""
+def position(ours: Estimate, low: float, high: float) -> Position:
+    """Position of the 95 % interval relative to [low, high]; without an interval the point estimate is used."""
     ends = ours.interval or (ours.value, ours.value)
     if not ours.enough or not ((low <= ends[0] and ends[1] <= high) or ends[1] < low or ends[0] > high):
-        return Place.ACROSS
-    return Place.INSIDE if low <= ends[0] <= high else Place.OUTSIDE
+        return Position.ACROSS
+    return Position.INSIDE if low <= ends[0] <= high else Position.OUTSIDE
 
 
-def above_0(margin: Estimate) -> Place:
+def above_0(margin: Estimate) -> Position:
     """Whether a margin is above 0, beyond doubt."""
-    least = float(np.nextafter(0, 1))
-    return place(margin, least, math.inf)
+    return position(margin, float(np.nextafter(0, 1)), math.inf)
+
+
+def rounds_to_decide(ours: Estimate, *borders: float) -> int | None:
+    """Rounds after which the interval would no longer reach across any border; it narrows with their square root.
+
+    None where no number of rounds would: the estimate is a border itself, or an outermost observation.
+    """
+    if not ours.enough:
+        return ours.needed
+    if ours.draws is None or ours.interval is None:
+        return None
+    low, high = ours.interval
+    crossed = [border for border in borders if low <= border <= high]
+    if ours.value in crossed or not crossed:
+        return None
+    reach = [((high if border > ours.value else low) - ours.value) / (border - ours.value) for border in crossed]
+    return _rounds(ours.rounds * max(reach) ** 2)
+
+
+def _rounds(number: float) -> int | None:
+    return math.ceil(number) if number < MOST_ROUNDS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +113,7 @@ class RoundTrips:
     def holds(self, ours: Estimate, published: float) -> bool:
         """True for the same number of whole round-trips, beyond doubt."""
         del published
-        return place(ours, *self.range) is Place.INSIDE
-
-    def held(self, ours: Estimate, published: float) -> bool:
-        """The same by version 1 of the rules: of the point estimate."""
-        del published
-        return self.range[0] <= ours.value <= self.range[1]
+        return position(ours, *self.range) is Position.INSIDE
 
     @property
     def text(self) -> str:
@@ -110,12 +130,10 @@ class Sign:
         low, high = ours.interval or (ours.value, ours.value)
         return low > 0 if published > 0 else published < 0 and high < 0
 
-    held = holds
-
     @property
     def text(self) -> str:
         """As part of a sentence."""
-        return "the sign is the published one"
+        return "same sign"
 
 
 class Rule(Protocol):
@@ -127,7 +145,7 @@ class Rule(Protocol):
         ...
 
     def judge(self, of: Any, observed: Observed, published: float | None) -> Outcome:
-        """Hold the published value against a campaign; `of` is the measure, or the margins of an ordering."""
+        """Judge the published value by a campaign; `of` is the measure, or the margins of an ordering."""
         ...
 
 
@@ -139,13 +157,13 @@ class Cause:
     """`{0}` stands for the first number, and so on."""
     numbers: tuple[Measure, ...]
 
-    def said(self, observed: Observed) -> str:
-        """The cause with its numbers; where this campaign has not got them it is called the guess that it is."""
+    def filled(self, observed: Observed) -> str:
+        """The text with its numbers; where this campaign lacks them the text calls itself a guess."""
         try:
-            found = [number(measure(observed).value) for measure in self.numbers]
+            numbers = [number(measure(observed).value) for measure in self.numbers]
         except NotMeasured:
             return f"A guess, for which this campaign lacks the numbers: {self.text.format(*['?'] * len(self.numbers))}"
-        return self.text.format(*found)
+        return self.text.format(*numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +179,19 @@ class Check:
     rule: Rule | None = None
     cause: Cause | str = ""
     """Why it may well differ: said where it does. A text without numbers of ours calls itself a guess."""
-    remark: str = ""
-    """What a reader must know beside the published note."""
+    remark: Cause | str = ""
+    """What a reader must know in addition to the published note."""
     follows_from: str = ""
-    """Where another result makes this one true or false: which, or what does."""
+    """Another claim that makes this one true or false: its identifier, and how."""
+    given_by: str = ""
+    """The configuration that gives the published value, so that a measurement of it is no evidence."""
+    given: Measure | None = None
+    """What the configuration alone gives; the claim follows from it only where this is within the tolerance. None: it
+    always does."""
+    sample: int = 0
+    """Observations behind a published extreme, which depends on their number."""
+    plain: Callable[[Observed], str] | None = None
+    """The verdict on a headline of the paper in plain words, and why."""
 
     @property
     def criterion(self) -> str:
@@ -172,7 +199,7 @@ class Check:
         return self.rule.criterion if self.rule else ""
 
     def run(self, observed: Observed, published: float | None) -> Outcome:
-        """Hold the published value against a campaign.
+        """Judge the published value by a campaign.
 
         Raises
         ------
@@ -181,7 +208,24 @@ class Check:
         """
         if self.rule is None:
             raise NotMeasured(str(self.of))
-        return self.rule.judge(self.of, observed, published)
+        outcome = self.rule.judge(self.of, observed, published)
+        if self.given_by and self._is_given(observed, published):
+            why = f"{outcome.why} The configuration gives it ({self.given_by}): no evidence."
+            return replace(outcome, verdict=Verdict.FOLLOWS, why=why, rounds_needed=None, would_decide="")
+        ours = outcome.estimate
+        if outcome.verdict is Verdict.INCONCLUSIVE and self.sample and ours and ours.enough and ours.draws is None:
+            needed = math.ceil(ours.rounds * self.sample / ours.n)
+            text = f"{needed} rounds give as many observations as the published extreme is of ({self.sample}; {ours.n} here)"
+            return replace(outcome, rounds_needed=needed, would_decide=text)
+        return outcome
+
+    def _is_given(self, observed: Observed, published: float | None) -> bool:
+        if self.given is None or self.rule is None:
+            return True
+        try:
+            return self.rule.judge(self.given, observed, published).verdict is Verdict.REPRODUCED
+        except NotMeasured:
+            return False
 
 
 claim = Check
@@ -191,17 +235,19 @@ claim = Check
 def by_id(
     *checks: Check,
     causes: Mapping[Cause | str, str] | None = None,
-    remarks: Mapping[str, str] | None = None,
+    remarks: Mapping[Cause | str, str] | None = None,
     follows: Mapping[str, str] | None = None,
+    given: Mapping[str, str] | None = None,
+    samples: Mapping[int, str] | None = None,
 ) -> dict[str, Check]:
     """The checks of a study by their claims.
 
     Parameters
     ----------
-    causes, remarks
-        By text, the claims it is said of: identifiers with spaces between.
-    follows
-        By claim, see `Check.follows_from`.
+    causes, remarks, samples
+        By their value, the claims that have it: identifiers with spaces between. See `Check.sample`.
+    follows, given
+        By claim, see `Check.follows_from` and `Check.given_by`.
 
     Raises
     ------
@@ -209,26 +255,27 @@ def by_id(
         For a claim with two checks, a text on a claim that has none or has one already, or a cause that has no number
         and does not call itself a guess.
     """
-    found = {check.claim: check for check in checks}
-    if len(found) < len(checks):
+    by_claim = {check.claim: check for check in checks}
+    if len(by_claim) < len(checks):
         raise ValueError("a claim has two checks")
-    if unsaid := [text for text in causes or {} if isinstance(text, str) and "guess" not in text.lower()]:
-        raise ValueError(f"no number of ours bears this cause out, call it a guess: {unsaid[0]}")
-    said: list[tuple[str, str, Any]] = []
-    said += [("cause", claim, text) for text, claims in (causes or {}).items() for claim in claims.split()]
-    said += [("remark", claim, text) for text, claims in (remarks or {}).items() for claim in claims.split()]
-    said += [("follows_from", claim, text) for claim, text in (follows or {}).items()]
-    for field, claim, text in said:
-        if claim not in found or getattr(found[claim], field):
+    if unfounded := [text for text in causes or {} if isinstance(text, str) and "guess" not in text.lower()]:
+        raise ValueError(f"this cause has no number of ours, call it a guess: {unfounded[0]}")
+    entries: list[tuple[str, str, Any]] = []
+    for field, values in (("cause", causes), ("remark", remarks), ("sample", samples)):
+        entries += [(field, claim, value) for value, claims in (values or {}).items() for claim in claims.split()]
+    for field, texts in (("follows_from", follows), ("given_by", given)):
+        entries += [(field, claim, text) for claim, text in (texts or {}).items()]
+    for field, claim, value in entries:
+        if claim not in by_claim or getattr(by_claim[claim], field):
             raise ValueError(f"{claim} has no check, or a {field} already")
-        found[claim] = replace(found[claim], **{field: text})
-    return found
+        by_claim[claim] = replace(by_claim[claim], **{field: value})
+    return by_claim
 
 
-_BY_PLACE = {
-    Place.INSIDE: Verdict.REPRODUCED,
-    Place.ACROSS: Verdict.INCONCLUSIVE,
-    Place.OUTSIDE: Verdict.NOT_REPRODUCED,
+_BY_POSITION = {
+    Position.INSIDE: Verdict.REPRODUCED,
+    Position.ACROSS: Verdict.INCONCLUSIVE,
+    Position.OUTSIDE: Verdict.NOT_REPRODUCED,
 }
 
 
@@ -243,6 +290,8 @@ class Number:
     """Where the claim is in words ("approximately equal") or its value is no plain number."""
     up_to: bool = False
     """The claim says "up to": above 0, and not above the published value."""
+    resolution: float = 0.0
+    """Smallest value, in the unit, that the clock of the campaign resolves; smaller ones have no verdict."""
 
     @property
     def criterion(self) -> str:
@@ -257,7 +306,7 @@ class Number:
         return f"95 % interval within {', '.join(parts)}" if parts else "exactly"
 
     def to(self, published: float) -> Number:
-        """The same, held against this value instead of the claim's."""
+        """The same, compared with this value instead of the claim's."""
         return replace(self, published=published)
 
     def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
@@ -266,31 +315,33 @@ class Number:
         if target is None:
             raise NotMeasured("the published value is not a number")
         ours = of(observed)
+        if _unresolved(ours, self.resolution):
+            return _below_the_clock(ours, self.resolution, self.unit)
         allowed = self.tolerance.allowed(target) * (1 + 1e-9)
         distance = ours.value - target
         unit = spaced(self.unit)
         low, high = (0.0, target) if self.up_to else (target - allowed, target + allowed)
-        found = place(ours, low, high)
-        verdict = _BY_PLACE[found]
-        said = f"{number(ours.value)} against {'up to ' if self.up_to else ''}{number(target)}{unit}"
+        where = position(ours, low, high)
+        verdict = _BY_POSITION[where]
+        compared = f"{number(ours.value)} against {'up to ' if self.up_to else ''}{number(target)}{unit}"
         beyond = f"{number(abs(distance))}{unit} {'above' if distance > 0 else 'below'}"
         beyond += "" if self.up_to else f", {number(allowed)} allowed"
-        text = f"{said}: {beyond}" if distance else f"{said}: equal"
-        if found is Place.ACROSS and ours.interval:
+        text = f"{compared}: {beyond}" if distance else f"{compared}: equal"
+        if where is Position.ACROSS and ours.interval:
             text += "; the interval reaches across" if low <= ours.value <= high else "; the interval reaches into it"
-        before = Verdict.REPRODUCED if abs(distance) <= allowed else Verdict.NOT_REPRODUCED
-        if self.direction is not None and before is Verdict.NOT_REPRODUCED and self.direction.held(ours, target):
-            before = Verdict.DIRECTION_ONLY
         failed = verdict is Verdict.NOT_REPRODUCED and not self.up_to
         if failed and self.direction is not None and self.direction.holds(ours, target):
-            verdict, text = Verdict.DIRECTION_ONLY, f"{text}; {self.direction.text}"
-        outcome = _outcome(verdict, before, text, ours, self.unit)
+            near = position(ours, *sorted((target / FACTOR, target * FACTOR))) is Position.INSIDE
+            verdict = Verdict.DIRECTION_ONLY if near else verdict
+            text += f"; {self.direction.text}" + ("" if near else f", but {number(ours.value / target)} times as much")
+        outcome = _outcome(verdict, text, ours, self.unit, rounds_to_decide(ours, low, high))
         if not isinstance(self.direction, RoundTrips) or target == self.direction.least:
             return outcome
-        whole = self.direction.least
-        off = OVERHEAD.allowed(target - whole)
+        off = OVERHEAD.allowed(target - self.direction.least)
         return replace(
-            outcome, round_trips=place(ours, *self.direction.range), overhead=place(ours, target - off, target + off)
+            outcome,
+            round_trips=position(ours, *self.direction.range),
+            overhead=position(ours, target - off, target + off),
         )
 
 
@@ -300,8 +351,6 @@ class Bound:
 
     above: float | None = None
     below: float | None = None
-    tolerance: Tolerance
-    """By version 1 of the rules this close on the wrong side was the direction only."""
     unit: str
 
     @property
@@ -317,53 +366,137 @@ class Bound:
         bound = self.above if self.above is not None else self.below
         if bound is None:
             raise ValueError("a Bound is above or below something")
-        margin = derived(lambda x: x - bound if above else bound - x, ours)
-        found = place(ours, *((bound, math.inf) if above else (-math.inf, bound)))
+        where = position(ours, *((bound, math.inf) if above else (-math.inf, bound)))
         text = f"{number(ours.value)}{spaced(self.unit)}, claimed {'above' if above else 'below'} {bound:g}"
-        text += "; the interval reaches across" if found is Place.ACROSS and ours.interval else ""
-        near = margin.value > 0 or -margin.value <= self.tolerance.allowed(bound)
-        before = Verdict.DIRECTION_ONLY if near else Verdict.NOT_REPRODUCED
-        before = Verdict.REPRODUCED if _was_beyond_doubt(margin) else before
-        return _outcome(_BY_PLACE[found], before, text, ours, self.unit)
+        text += "; the interval reaches across" if where is Position.ACROSS and ours.interval else ""
+        return _outcome(_BY_POSITION[where], text, ours, self.unit, rounds_to_decide(ours, bound))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
     """A statement that some things are greater than others: every comparison is a margin that must be above 0.
 
-    All comparisons must hold beyond doubt (each 95 % interval excludes 0); no correction for their number is needed,
-    since it is the weakest that decides (an intersection-union test). It is refuted where too many are beyond doubt
-    not above 0.
+    The comparisons are judged jointly, in both directions by one rule (Benjamini and Heller, Biometrics 64, 2008): at
+    least u of k margins are above 0 where the u-th strongest is, by the greatest of the standardised margins that are
+    not stronger (max-t over the same resamples). With u = k that is the weakest alone (an intersection-union test,
+    which takes no correction). The statement is refuted where k - u + 1 margins are below 0 by the same rule: with
+    u = k where one is, after correction for all k. `docs/statistics.md` has its error rates and its power.
     """
 
     unit: str
     enough: int | None = None
     """How many must hold where the claim says "most"; None for all."""
     criterion: str = "95 % interval of each difference excludes 0"
+    resolution: float = 0.0
+    """Smallest difference, in the unit, that the clock of the campaign resolves; smaller ones have no sign."""
 
     def judge(self, of: Margins, observed: Observed, published: float | None) -> Outcome:
         """See `Rule`."""
         margins = {name: measure(observed) for name, measure in (of(observed) if callable(of) else of).items()}
         if not margins:
             raise NotMeasured("this takes several links, and the campaign has one")
-        enough = self.enough or len(margins)
-        places = [above_0(margin) for margin in margins.values()]
-        sure, wrong = places.count(Place.INSIDE), places.count(Place.OUTSIDE)
+        count, enough = len(margins), self.enough or len(margins)
+        floor = max(self.resolution, float(np.nextafter(0, 1)))
+        upward = [_Margin.of(margin, 1, floor) for margin in margins.values()]
+        downward = [_Margin.of(margin, -1, floor) for margin in margins.values()]
+        holds, refuted = _jointly(upward, enough), _jointly(downward, count - enough + 1)
         right = sum(margin.value > 0 for margin in margins.values())
-        by_strength = sorted(margins.items(), key=lambda item: _lower_end(item[1]), reverse=True)
-        name, deciding = by_strength[enough - 1]
-        if len(margins) == 1:
+        ranked = sorted(zip(upward, margins.items(), strict=True), key=lambda item: -item[0].strength)
+        _, (name, deciding) = ranked[enough - 1]
+        if count == 1:
             text = f"{name}: {signed(deciding.value)}{spaced(self.unit)}"
-            text += "" if sure or wrong else ", not beyond doubt"
+            text += "" if holds or refuted else ", not beyond doubt"
         else:
-            text = f"{right} of {len(margins)} comparisons as claimed, {sure} beyond doubt, {wrong} beyond doubt not"
-            which = "weakest" if enough == len(margins) else f"{enough} needed, that one"
+            sure, wrong = (sum(_jointly([margin], 1) for margin in side) for side in (upward, downward))
+            text = f"{right} of {count} comparisons as claimed, {sure} beyond doubt, {wrong} beyond doubt not"
+            text += ", which jointly proves nothing" if wrong > count - enough and not refuted else ""
+            which = "weakest" if enough == count else f"{enough} needed, that one"
             text += f"; {which} {name}: {signed(deciding.value)}{spaced(self.unit)}"
-        found = Place.INSIDE if sure >= enough else Place.OUTSIDE if wrong > len(margins) - enough else Place.ACROSS
-        before = Verdict.DIRECTION_ONLY if right >= enough else Verdict.NOT_REPRODUCED
-        if sum(_was_beyond_doubt(margin) for margin in margins.values()) >= enough:
-            before = Verdict.REPRODUCED
-        return _outcome(_BY_PLACE[found], before, text, deciding, self.unit)
+        where = Position.INSIDE if holds else Position.OUTSIDE if refuted else Position.ACROSS
+        if where is Position.ACROSS and any(_unresolved(margin, self.resolution) for margin in margins.values()):
+            return replace(_below_the_clock(deciding, self.resolution, self.unit), why=f"{text}; {_BELOW}.")
+        sides = (upward, enough) if right >= enough else (downward, count - enough + 1)
+        return _outcome(_BY_POSITION[where], text, deciding, self.unit, _rounds_of_ordering(*sides))
+
+
+@dataclass(frozen=True, slots=True)
+class _Margin:
+    """A margin towards one side, beyond what the clock resolves."""
+
+    estimate: Estimate
+    side: int
+    floor: float
+    strength: float
+    """Standard errors beyond the floor; without scatter infinite; -infinite where there are too few rounds."""
+
+    @classmethod
+    def of(cls, estimate: Estimate, side: int, floor: float) -> _Margin:
+        low, high = estimate.interval or (estimate.value, estimate.value)
+        error = 0.0 if estimate.draws is None else float(np.nanstd(estimate.draws))
+        beyond = side * estimate.value - floor
+        if not estimate.enough:
+            strength = -math.inf
+        elif error > 0:
+            strength = beyond / error
+        else:
+            strength = math.copysign(math.inf, (low if side > 0 else -high) - floor)
+        return cls(estimate, side, floor, strength)
+
+    @property
+    def deviations(self) -> Reals | None:
+        """How far each resample is on the weaker side of the value, standard errors."""
+        if self.estimate.draws is None or not math.isfinite(self.strength):
+            return None
+        deviations: Reals = self.side * (self.estimate.value - self.estimate.draws) / np.nanstd(self.estimate.draws)
+        return deviations
+
+
+def _jointly(margins: Sequence[_Margin], needed: int) -> bool:
+    """Whether at least so many margins are beyond the floor, with 97.5 %."""
+    weakest = sorted(margins, key=lambda margin: -margin.strength)[needed - 1 :]
+    if len(weakest) == 1:
+        estimate = weakest[0].estimate
+        low, high = estimate.interval or (estimate.value, estimate.value)
+        return estimate.enough and (low if weakest[0].side > 0 else -high) >= weakest[0].floor
+    return weakest[0].strength > _critical(weakest)
+
+
+def _critical(margins: Sequence[_Margin]) -> float:
+    """Standard errors that the greatest of some margins exceeds by chance with 2.5 %, from their resamples."""
+    deviations = [of_one for margin in margins if (of_one := margin.deviations) is not None]
+    if not deviations:
+        return 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a resample without any of a sample's rounds
+        greatest = np.nanmax(np.array(deviations), axis=0)
+    return interval(greatest, min(margin.estimate.rounds for margin in margins))[1]
+
+
+def _rounds_of_ordering(margins: Sequence[_Margin], needed: int) -> int | None:
+    """Rounds after which so many margins would be beyond the floor, if they stayed as strong as they are."""
+    weakest = sorted(margins, key=lambda margin: -margin.strength)[needed - 1 :]
+    decides = weakest[0]
+    if lacking := [margin.estimate.needed for margin in margins if not margin.estimate.enough]:
+        return max(lacking)
+    if not 0 < decides.strength < math.inf:
+        return None
+    reached = max(_critical(weakest), 1.0)
+    return _rounds(decides.estimate.rounds * max(1.0, (reached / decides.strength) ** 2))
+
+
+_BELOW = "below what the clock of this campaign resolves"
+
+
+def _unresolved(ours: Estimate, resolution: float) -> bool:
+    """Whether all that a value may be is smaller than what the clock resolves."""
+    ends = ours.interval or (ours.value, ours.value)
+    return resolution > 0 and ours.enough and max(map(abs, ends)) < resolution
+
+
+def _below_the_clock(ours: Estimate, resolution: float, unit: str) -> Outcome:
+    text = f"{number(ours.value)}{spaced(unit)}: {_BELOW} ({resolution:g}{spaced(unit)})."
+    experiment = "A campaign in real time would decide it: there computing takes time"
+    return Outcome(Verdict.INCONCLUSIVE, text, ours, unit, would_decide=experiment)
 
 
 def descending(measures: Mapping[str, Measure]) -> dict[str, Measure]:
@@ -387,34 +520,31 @@ class Shape:
         """See `Rule`."""
         ours, direction = of(observed), self.direction(observed)
         text = f"{self.said} {number(ours.value)}{spaced(self.unit)}, {self.level:g} needed"
-        found = place(ours, self.level, math.inf)
-        verdict = _BY_PLACE[found]
-        if found is Place.OUTSIDE and above_0(direction) is Place.INSIDE:
-            verdict = Verdict.DIRECTION_ONLY
-        before = Verdict.DIRECTION_ONLY if direction.value > 0 else Verdict.NOT_REPRODUCED
-        before = Verdict.REPRODUCED if ours.value >= self.level else before
-        return _outcome(verdict, before, text, ours, self.unit)
+        where = position(ours, self.level, math.inf)
+        verdict = _BY_POSITION[where]
+        if where is Position.OUTSIDE and above_0(direction) is Position.INSIDE:
+            near = ours.value >= self.level / FACTOR
+            verdict = Verdict.DIRECTION_ONLY if near else verdict
+            text += "" if near else "; the direction alone is the published one"
+        return _outcome(verdict, text, ours, self.unit, rounds_to_decide(ours, self.level))
 
 
-def _was_beyond_doubt(margin: Estimate) -> bool:
-    """Above 0 with 95 % by version 1 of the rules; a statistic without an interval was taken at its word."""
-    if margin.interval is not None:
-        return margin.interval[0] > 0
-    return margin.value > 0 and margin.rounds >= MIN_ROUNDS
-
-
-def _lower_end(margin: Estimate) -> float:
-    return margin.interval[0] if margin.interval else margin.value
-
-
-def _outcome(verdict: Verdict, before: Verdict, said: str, ours: Estimate, unit: str) -> Outcome:
+def _outcome(verdict: Verdict, text: str, ours: Estimate, unit: str, needed: int | None) -> Outcome:
     if ours.rounds < MIN_ROUNDS:
-        said += f" (too few rounds: {ours.rounds} give no interval)"
-    elif ours.sparse:
-        said += f" (too few rounds: {ours.rounds} give no interval of this statistic)"
+        text += f" (too few rounds: {ours.rounds} give no interval)"
+    elif not ours.enough:
+        text += f" (too few rounds: {ours.rounds} give no interval of this statistic)"
     elif ours.interval is None:
-        said += " (this statistic has no interval)"
-    return Outcome(verdict, f"{said}.", before, ours, unit)
+        text += " (this statistic has no interval)"
+    if verdict is not Verdict.INCONCLUSIVE:
+        return Outcome(verdict, f"{text}.", ours, unit)
+    if needed is None:
+        experiment = "No number of rounds would decide it: the value lies on the border itself, or has no interval"
+    elif not ours.enough:
+        experiment = f"{needed} rounds would give an interval"
+    else:
+        experiment = f"About {needed} rounds would decide it, if the value stays as it is"
+    return Outcome(verdict, f"{text}.", ours, unit, rounds_needed=needed, would_decide=experiment)
 
 
 def spaced(unit: str) -> str:

@@ -8,6 +8,7 @@ common cancels.
 
 from __future__ import annotations
 
+import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ from crosslayer import metrics
 from crosslayer.claims.observed import Observed, Series, Statistic
 from crosslayer.metrics.resampling import (
     FEWEST_BEYOND,
+    LEVEL,
+    MIN_ROUNDS,
     ROUNDS_OF_MOMENTS,
     Counts,
     Estimate,
@@ -61,6 +64,9 @@ class Measure(ABC):
 
     def __truediv__(self, other: Measure | float) -> Measure:
         return self._with(operator.truediv, other)
+
+    def __radd__(self, other: float) -> Measure:
+        return self + other
 
     def __rsub__(self, other: float) -> Measure:
         return self._with(lambda x, y: y - x, other)
@@ -184,12 +190,15 @@ class Quantile:
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""
         value, draws, ends = sample.quantile(self.q), None, None
-        sparse = 0 < self.q < 1 and self.q != 0.5 and sample.size * min(self.q, 1 - self.q) < FEWEST_BEYOND
+        needed = MIN_ROUNDS
+        if 0 < self.q < 1 and self.q != 0.5:
+            beyond_it = sample.size * min(self.q, 1 - self.q)
+            needed = max(needed, math.ceil(sample.rounds * FEWEST_BEYOND / beyond_it))
         if weights is not None and 0 < self.q < 1:
-            draws = None if sparse else sample.quantiles(self.q, weights)
+            draws = sample.quantiles(self.q, weights) if sample.rounds >= needed else None
         elif weights is not None:
             ends = beyond(*sample.at(*((0, 1) if self.q == 0 else (sample.size - 1, sample.size - 2))))
-        return Estimate(value, sample.size, sample.rounds, draws, ends, sparse)
+        return Estimate(value, sample.size, sample.rounds, draws, ends, needed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +225,15 @@ class Share:
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""
         held = np.asarray(self.holds(sample.values), dtype=np.float64)
-        draws, sparse = None, sample.rounds < ROUNDS_OF_MOMENTS
-        if weights is not None and not sparse:
+        share = float(held.mean() * 100)
+        draws, ends = None, None
+        if weights is not None and share in (0.0, 100.0):
+            # No two observations differ, so none of their scatter is between rounds (Clopper and Pearson 1934).
+            reach = 100 * (1 - ((1 - LEVEL) / 2) ** (1 / sample.size))
+            ends = (0.0, reach) if share == 0 else (100 - reach, 100.0)
+        if weights is not None and sample.rounds >= ROUNDS_OF_MOMENTS:
             counts = (np.bincount(sample.clusters, of, minlength=weights.shape[1]) for of in (held, None))
             with np.errstate(invalid="ignore"):
                 some, every = (weighted_sums(weights, count) for count in counts)
                 draws = some / every * 100
-        return Estimate(float(held.mean() * 100), sample.size, sample.rounds, draws, sparse=sparse)
+        return Estimate(share, sample.size, sample.rounds, draws, ends, ROUNDS_OF_MOMENTS)

@@ -12,7 +12,7 @@ So a tolerance is derived from what a reader does with the number, not from what
 - PLTs in ms belong to a machine and a browser; 10 % is what the same page may differ by between two of them. There is
   no direction in such a number, so outside the tolerance it is simply not reproduced.
 - Differences of PLTs in ms are round-trips again: 10 %, and 0.15 RTT of the link at the least.
-- Shares of a distribution: 10 percentage points. Counts: exact.
+- Shares of a distribution: 10 percentage points, and half of the published share at most. Counts: exact.
 - Bytes on the wire: 5 %, less than a field more or less makes in any of the messages. Where another field, a padding or
   an acknowledgement makes more, the claim's note says message by message which.
 """
@@ -23,25 +23,29 @@ import math
 from dataclasses import dataclass
 
 RULES = {
-    1: """2026-11-21. The point estimate decides: reproduced within the tolerance, orderings where each interval
-    excludes 0; direction only where the point has the published sign or number of round-trips, or is
-    close to a bound.""",
-    2: """2026-11-22. The whole 95 % interval decides: reproduced within the tolerance, not reproduced wholly outside,
-    inconclusive where it straddles or where fewer than six rounds give none. An ordering is inconclusive where its
-    interval reaches across 0, and refuted only beyond doubt. Direction only: outside, and beyond doubt of the published
-    sign or number of round-trips; bounds and orderings have none. The least and the greatest observation have the
-    interval of Robson and Whitlock (1964); counts of steps, modes and failures, and shares between steps have none and
-    are taken at their word. "Up to" is a bound. What follows from another result is counted apart. The tolerances are
-    those of version 1.""",
-    3: """2026-11-22. As version 2, by intervals that hold 93 to 97 % in simulated campaigns (docs/statistics.md):
-    wider where rounds are few, of means and variances studentised, and none where a statistic takes more
-    rounds than there are, which is inconclusive.""",
-    4: """2026-11-24. As version 3, but modes are of densities that tell nothing apart that a browser's clock does not,
-    whose steps are 0.1 ms: before, 30.2 and 30.3 ms could be two modes.""",
+    5: """2026-11-25. The whole 95 % interval decides: reproduced within the tolerance, not reproduced wholly outside,
+    inconclusive where it straddles or where there are too few rounds for one. Direction only: outside, beyond doubt of
+    the published sign or number of round-trips, and within a factor of two of the published value. An ordering is
+    judged jointly over its comparisons. A value or difference smaller than what the clock resolves has no verdict. What
+    the configuration alone gives follows from it. The least and the greatest observation have the interval of Robson
+    and Whitlock (1964); counts of steps, modes and failures, and shares between steps have none, and their point
+    estimate decides. What follows from another claim is counted apart.""",
 }
-"""Versions of the rules: since when, and what they say. The commit is git's to tell: `git log -S` with a sentence."""
+"""Versions of the rules: since when, and their text."""
 VERSION = max(RULES)
-"""By which verdicts are given; what version 1 said is kept beside."""
+"""By which verdicts are given."""
+
+FACTOR = 2.0
+"""A value of the published sign shows the published direction up to this many times, or this fraction of, it."""
+
+MOST_ROUNDS = 1_000_000
+"""No campaign has more: the value then lies on the border itself."""
+
+EXCHANGE_RESOLUTION_MS = 0.01
+"""The two decimals that the papers print of a DNS exchange; in virtual time processing takes less."""
+
+LOAD_RESOLUTION_MS = 0.1
+"""Steps of Chromium's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +56,19 @@ class Tolerance:
     share: float = 0.0
     """Of the published value."""
     at_most: float = math.inf
+    at_most_share: float = math.inf
+    """Of the published value: so that 0 never passes for it."""
 
     def allowed(self, published: float) -> float:
         """Allowed distance from the published value."""
-        return min(self.at_most, max(self.at_least, self.share * abs(published)))
+        allowed = min(self.at_most, max(self.at_least, self.share * abs(published)))
+        return min(allowed, self.at_most_share * abs(published)) if published else allowed
 
 
 IN_RTTS = Tolerance(at_least=0.15, share=0.1)
 RELATIVE = Tolerance(at_least=1.0, share=1 / 3, at_most=5.0)
 ABSOLUTE = Tolerance(at_least=0.0, share=0.1)
-SHARE = Tolerance(at_least=10.0)
+SHARE = Tolerance(at_least=10.0, at_most_share=0.5)
 FRACTION = Tolerance(at_least=0.05)
 EXACT = Tolerance(at_least=0.0)
 OVERHEAD = Tolerance(at_least=0.01, share=0.25)

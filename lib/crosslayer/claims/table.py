@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import polars as pl
 
-from crosslayer.claims.checks import Check, Outcome, Verdict, number, spaced
+from crosslayer.claims.checks import Cause, Check, Outcome, Verdict, number, spaced
 from crosslayer.claims.observed import NotMeasured, Observed
 from crosslayer.claims.rules import VERSION
+from crosslayer.metrics.resampling import LEVEL
 
 CONTRADICTIONS = frozenset(
     ("T003", "T004", "T080", "T113", "T138", "T139", "T140", "T145", "T146", "T198", "S007", "I106")
@@ -33,13 +35,15 @@ COLUMNS: dict[str, Any] = {
     "n": pl.Int64,
     "rounds": pl.Int64,
     "verdict": pl.String,
-    "verdict_before": pl.String,
     "rules": pl.Int64,
     "round_trips_right": pl.String,
     "overhead_right": pl.String,
     "follows_from": pl.String,
     "why": pl.String,
     "cause": pl.String,
+    "rounds_needed": pl.Int64,
+    "would_decide": pl.String,
+    "plain": pl.String,
     "criterion": pl.String,
     "note": pl.String,
     "tables": pl.String,
@@ -86,7 +90,7 @@ class Tables(Protocol):
 def check(
     dataset: Tables, claims: Claims | None, published_claims: pl.DataFrame, *, elsewhere: Mapping[str, str]
 ) -> pl.DataFrame:
-    """Hold every published result against a campaign, and what its study claims itself.
+    """Judge every published result by a campaign, and what its study claims itself.
 
     Parameters
     ----------
@@ -105,9 +109,11 @@ def check(
         One row per claim of kind `result`, in the order of the claims: paper, claim_id, section_or_figure, quantity,
         scope, statistic, published (text), sentence (what the paper says, in our words), ours, low, high (95 % interval
         of ours; for an ordering the margin of the comparison that decides), unit, n (observations), rounds, verdict,
-        verdict_before (by version 1 of the rules), rules (version that judged), round_trips_right and overhead_right
-        (of durations in RTT: `yes`, `no`, `inconclusive`; else empty), follows_from (empty for a result of its own),
-        why, cause (why it is not reproduced), criterion, note, tables (of the dataset, which its rows are in).
+        rules (version that judged), round_trips_right and overhead_right (of durations in RTT: `yes`, `no`,
+        `inconclusive`; else empty), follows_from (another claim or the configuration; empty for a result of its own),
+        why, cause (why it is not reproduced), rounds_needed and would_decide (of an inconclusive one: the rounds, or
+        the experiment, that would decide it), plain (of a headline of the paper: the verdict in plain words),
+        criterion, note, tables (of the dataset, which its rows are in).
     """
     observed = claims.observed(**{name: dataset.table(name) for name in claims.tables}) if claims else None
     checks = claims.checks if claims else {}
@@ -125,8 +131,8 @@ def check(
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")
 
 
-FOLLOWING = "follows from another"
-"""How `counts` calls the results that follow from others, whatever their verdict."""
+FOLLOWING = Verdict.FOLLOWS.value
+"""How `counts` calls the results that follow from another claim or the configuration, whatever their verdict."""
 
 
 def counted_as(row: Mapping[str, Any]) -> str:
@@ -135,11 +141,18 @@ def counted_as(row: Mapping[str, Any]) -> str:
 
 
 def counts(verdicts: pl.DataFrame) -> dict[str, int]:
-    """How many claims have each verdict, every verdict named; last those that follow from others, counted apart."""
-    following = (pl.col("follows_from") != "") & (pl.col("verdict") != Verdict.NOT_MEASURED)
-    own = verdicts.filter(~following)
-    found = {verdict.value: own.filter(verdict=verdict.value).height for verdict in Verdict}
-    return found | {FOLLOWING: verdicts.height - own.height}
+    """How many claims have each verdict, every verdict named; those that follow are counted as nothing else."""
+    numbers = Counter(counted_as(row) for row in verdicts.select("verdict", "follows_from").iter_rows(named=True))
+    return {verdict.value: numbers[verdict.value] for verdict in Verdict}
+
+
+def expected_errors(verdicts: pl.DataFrame) -> float:
+    """Upper bound of how many verdicts chance alone is expected to get wrong, of those that an interval decided.
+
+    A true value on a border is taken for one beyond it with 2.5 %; a true value farther from it less often.
+    """
+    decided = pl.col("verdict").is_in([Verdict.REPRODUCED, Verdict.DIRECTION_ONLY, Verdict.NOT_REPRODUCED])
+    return verdicts.filter(decided, pl.col("low").is_not_null()).height * (1 - LEVEL) / 2
 
 
 def _row(
@@ -155,7 +168,7 @@ def _row(
             outcome = _not_measured(str(reason))
     ours = outcome.estimate
     low, high = ours.interval or (None, None) if ours else (None, None)
-    failed = outcome.verdict not in (Verdict.REPRODUCED, Verdict.NOT_MEASURED)
+    failed = outcome.verdict in (Verdict.DIRECTION_ONLY, Verdict.INCONCLUSIVE, Verdict.NOT_REPRODUCED)
     return (
         claim["paper"],
         identifier,
@@ -172,20 +185,39 @@ def _row(
         ours.n if ours else None,
         ours.rounds if ours else None,
         outcome.verdict.value,
-        outcome.before.value,
         VERSION,
         outcome.round_trips,
         outcome.overhead,
-        chosen.follows_from if chosen else "",
+        _follows_from(chosen, outcome) if chosen else "",
         outcome.why,
-        _cause(chosen, observed) if chosen and observed and failed else "",
+        _filled(chosen.cause, observed) if chosen and observed and failed else "",
+        outcome.rounds_needed,
+        _sentence(outcome.would_decide) if outcome.would_decide else "",
+        _plain_words(chosen, observed) if chosen and observed else "",
         chosen.criterion if chosen else "",
-        " ".join(_sentence(text) for text in (claim["note"], chosen.remark if chosen else "") if text),
+        " ".join(_sentence(text) for text in (claim["note"], _remark(chosen, observed)) if text),
     )
 
 
-def _cause(chosen: Check, observed: Observed) -> str:
-    return chosen.cause if isinstance(chosen.cause, str) else chosen.cause.said(observed)
+def _filled(text: Cause | str, observed: Observed) -> str:
+    return text if isinstance(text, str) else text.filled(observed)
+
+
+def _remark(chosen: Check | None, observed: Observed | None) -> str:
+    if chosen is None or (observed is None and not isinstance(chosen.remark, str)):
+        return ""
+    return chosen.remark if isinstance(chosen.remark, str) or observed is None else chosen.remark.filled(observed)
+
+
+def _follows_from(chosen: Check, outcome: Outcome) -> str:
+    return chosen.given_by if outcome.verdict is Verdict.FOLLOWS else chosen.follows_from
+
+
+def _plain_words(chosen: Check, observed: Observed) -> str:
+    try:
+        return chosen.plain(observed) if chosen.plain else ""
+    except NotMeasured:
+        return ""
 
 
 def _not_measured(reason: str) -> Outcome:
@@ -248,7 +280,8 @@ def to_markdown(verdicts: pl.DataFrame, *, caption: str = "") -> str:
     caption
         Campaign, rounds, backend and host, for the reader.
     """
-    lines = ["# Claims", "", f"{_summary(verdicts)}.", ""]
+    chance = f"By chance alone at most {number(expected_errors(verdicts))} of the decided verdicts are expected to be wrong."
+    lines = ["# Claims", "", f"{_summary(verdicts)}. {chance}", ""]
     lines += [caption, ""] if caption else []
     for paper in verdicts["paper"].unique(maintain_order=True):
         of_paper = verdicts.filter(paper=paper)
@@ -258,7 +291,7 @@ def to_markdown(verdicts: pl.DataFrame, *, caption: str = "") -> str:
             *cells, why = _cells(row)
             follows = f"Follows from {row['follows_from']}." if row["follows_from"] else ""
             cause = f"Cause: {row['cause']}" if row["cause"] else ""
-            texts = (why, follows, cause, _note_heading(row), row["note"])
+            texts = (why, row["plain"], follows, cause, row["would_decide"], _note_heading(row), row["note"])
             lines.append(_markdown_row([*cells, " ".join(text for text in texts if text)]))
         lines.append("")
     return "\n".join(lines)

@@ -59,10 +59,9 @@ def estimate(
     rounds = len(np.unique(clusters))
     value = float(np.mean(values) if statistic == "mean" else np.var(values, ddof=1) if len(values) > 1 else np.nan)
     draws = None
-    sparse = rounds < ROUNDS_OF_MOMENTS
-    if weights is not None and not sparse:
+    if weights is not None and rounds >= ROUNDS_OF_MOMENTS:
         draws = _studentised(values, clusters, statistic, value, weights)
-    return Estimate(value, len(values), rounds, draws, sparse=sparse)
+    return Estimate(value, len(values), rounds, draws, needed=ROUNDS_OF_MOMENTS)
 
 
 def _studentised(

@@ -128,6 +128,15 @@ def reach(rounds: int, level: float = LEVEL) -> float:
     return t * math.sqrt(rounds / n)
 
 
+def rank_of(q: float, size: Any) -> Any:
+    """Rank of a quantile among so many observations, from 0 for the least; an array of sizes gives one of ranks.
+
+    Unbiased in the median whatever the distribution (Hyndman and Fan, The American Statistician 50, 1996, definition
+    8). Values and resamples use it alike: with two definitions an estimate can lie outside of its own interval.
+    """
+    return np.clip((size + 1 / 3) * q - 2 / 3, 0, np.maximum(size - 1, 0))
+
+
 class Sample:
     """Observations of one condition. What a resample has of them is counted: only those near a quantile are sorted.
 
@@ -147,16 +156,16 @@ class Sample:
         return [float(self.values[near[rank - start]]) for rank in ranks]
 
     def quantile(self, q: float) -> float:
-        """Quantile of the observations, interpolated linearly."""
-        place = q * (self.size - 1)
-        return float(np.quantile(self.at(math.floor(place), math.ceil(place)), place % 1))
+        """Quantile of the observations, interpolated linearly between the ranks of `rank_of`."""
+        rank = float(rank_of(q, self.size))
+        low, high = self.at(math.floor(rank), math.ceil(rank))
+        return low + rank % 1 * (high - low)
 
     def quantiles(self, q: float, weights: Counts) -> Reals:
         """The quantile in each resample, shape (resamples,); NaN where one has none of this sample's rounds.
 
         `weights` is how often each round was drawn, shape (resamples, rounds); as often in all as there are rounds.
-        Ranks are unbiased in the median whatever the distribution (Hyndman and Fan 1996, definition 8): with those of
-        `quantile` an interval of P10 lies too far inside.
+        Ranks are those of `rank_of`, as in `quantile`.
         """
         place = self.size * q
         # Ranks of a resample's quantile scatter by so much (1 sigma) where rounds are alike; else it is looked further.
@@ -185,7 +194,7 @@ class Sample:
         # Whole numbers: their sums are exact in any order (see `weighted_sums`).
         drawn = weights @ np.column_stack([ends, np.bincount(self.clusters, minlength=rounds)])
         ends, total = drawn[:, :-1], drawn[:, -1]
-        place = np.clip((total + 1 / 3) * q - 2 / 3, 0, np.maximum(total - 1, 0))
+        place = rank_of(q, total)
         some = total > 0
         sure = bool(np.all(~some | ((np.floor(place) + 1 > ends[:, 0]) & (np.ceil(place) + 1 <= ends[:, -1]))))
         if not sure:
@@ -289,19 +298,21 @@ class Estimate:
     draws: Reals | None = None
     """Shape (resamples,); None where there is no interval: too few rounds, or a statistic the bootstrap cannot do."""
     ends: tuple[float, float] | None = None
-    """The interval of a statistic the bootstrap cannot do, where there is one; what is derived from it has none."""
-    sparse: bool = False
-    """This statistic takes more for an interval than `MIN_ROUNDS`: `FEWEST_BEYOND` a quantile, `ROUNDS_OF_MOMENTS`."""
+    """The interval of a statistic the bootstrap cannot do, where there is one; what is derived from it goes by draws."""
+    needed: int = MIN_ROUNDS
+    """Rounds that an interval of this statistic takes: `ROUNDS_OF_MOMENTS` a mean, `FEWEST_BEYOND` a quantile."""
 
     @property
     def enough(self) -> bool:
         """Whether there are rounds and observations enough for an interval, if the statistic has one at all."""
-        return self.rounds >= MIN_ROUNDS and not self.sparse
+        return self.rounds >= self.needed or self.ends is not None
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval, None where there is none."""
-        return self.ends if self.draws is None else interval(self.draws, self.rounds)
+        if self.ends is not None or self.draws is None:
+            return self.ends
+        return interval(self.draws, self.rounds)
 
 
 def derived(function: Callable[..., Any], *estimates: Estimate) -> Estimate:
@@ -315,5 +326,5 @@ def derived(function: Callable[..., Any], *estimates: Estimate) -> Estimate:
         n=min(e.n for e in estimates),
         rounds=min(e.rounds for e in estimates),
         draws=function(*draws) if len(draws) == len(estimates) else None,
-        sparse=any(e.sparse for e in estimates),
+        needed=max(e.needed for e in estimates),
     )

@@ -87,7 +87,7 @@ def step_height(protocols: tuple[str, ...], link: str) -> Measure:
 
 # How it is judged
 
-within_a_datagram = Bound(below=1, tolerance=FRACTION, unit="datagrams")
+within_a_datagram = Bound(below=1, unit="datagrams")
 one_round_trip = Number(published=1.0, tolerance=FRACTION, unit="RTT")
 _AT_WHAT_COST = (
     "a property of chains or of the Web's servers, which a testbed that makes certificates of any size has not"
@@ -139,19 +139,19 @@ CHECKS = by_id(
         "CERT9",
         "With a token, 22,000 bytes of certificate cost no further round-trip over QUIC",
         greatest(longer(protocol, 22000, 736, "token") for protocol in _QUIC),
-        Bound(below=0.5, tolerance=IN_RTTS, unit="RTT"),
+        Bound(below=0.5, unit="RTT"),
     ),
     claim(
         "CERT10",
         "In a resumed session the size of the certificate does not matter",
         greatest(longer(protocol, 22000, 736, "ticket") for protocol in (*_QUIC, *_TCP)),
-        Bound(below=0.05, tolerance=FRACTION, unit="RTT"),
+        Bound(below=0.05, unit="RTT"),
     ),
     claim(
         "CERT11",
         "A Merkle-tree certificate of 736 bytes spares no round-trip over today's 1,248",
         greatest(longer(protocol, 1248, 736) for protocol in (*_QUIC, *_TCP)),
-        Bound(below=0.5, tolerance=IN_RTTS, unit="RTT"),
+        Bound(below=0.5, unit="RTT"),
     ),
     *(
         claim(

@@ -20,6 +20,7 @@ _OF_LOADS = {
     "H3 {} connect": "connect_duration_ms",
     "H3 {} PLT": "plt_ms",
     "H3 {} request start": "request_start_ms",
+    "H3 {} until request": "until_request_ms",
     "H3 {} handshake done": "connect_ms",
     "H3 {} response start": "response_start_ms",
     "H3 {} response end": "response_end_ms",
@@ -53,7 +54,8 @@ def observations(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads
 def _observations(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_loads: pl.LazyFrame) -> metrics.Cells:
     exchanges, connects = metrics.exchanges(dns_exchanges), metrics.tcp_rtts(tcp_rtts)
     beyond = pl.col("connect_duration_ms") - pl.col("netlog_handshake_ms")
-    loads = metrics.page_loads(page_loads).with_columns(beyond_ms=beyond)
+    until_request = pl.col("request_start_ms") - pl.col("connect_start_ms")
+    loads = metrics.page_loads(page_loads).with_columns(beyond_ms=beyond, until_request_ms=until_request)
     links = pl.concat(table.select("link") for table in (exchanges, connects, loads)).unique()
     parts = [
         part

@@ -46,13 +46,13 @@ CLAIMS = Claims(
             "F001",
             "On a returning visit DoQ costs no more than 3 % of the PLT over plain DNS in the same state",
             greatest(_percent(BEST[Protocol.DOQ], WITH, page) for page in PAGES),
-            Bound(below=3.0, tolerance=RELATIVE, unit=_PERCENT),
+            Bound(below=3.0, unit=_PERCENT),
         ),
         claim(
             "F002",
             "The same of DoH3",
             greatest(_percent(BEST[Protocol.DOH3], WITH, page) for page in PAGES),
-            Bound(below=3.0, tolerance=RELATIVE, unit=_PERCENT),
+            Bound(below=3.0, unit=_PERCENT),
         ),
         claim(
             "F003",

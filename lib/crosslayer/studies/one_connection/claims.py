@@ -95,7 +95,7 @@ _OF_THE_PAPER = ("example.org", "wikipedia.org")
 
 def below(value: float) -> Bound:
     """An upper bound in multiples of the RTT."""
-    return Bound(below=value, tolerance=FRACTION, unit="RTT")
+    return Bound(below=value, unit="RTT")
 
 
 _SLOW_UPLINK = Cause(
@@ -112,6 +112,12 @@ _PADDED_TWICE = Cause(
     "More than a round-trip: a handshake less is also two padded datagrams less, which makes it {0} RTT on DSL and {1} "
     "on 4G.",
     tuple(spared("over DoQ, then H3", "first visit").on(link) for link in ("dsl", "4g")),
+)
+
+_SAME_ROUND_TRIPS = Cause(
+    "Less than 0.05 RTT counts as no difference, as everywhere in this study. The emulation has the document of "
+    "wikipedia.org later by {0} RTT on fiber, {1} on 4G and {2} on DSL. The paper's instagram.com is not in this study.",
+    tuple(later(_EMULATION, FIRST_VISIT, "wikipedia.org").on(link) for link in ("fiber", "4g", "dsl")),
 )
 
 CHECKS = by_id(
@@ -179,7 +185,7 @@ CHECKS = by_id(
         "CONN11",
         "Of the 0-RTT loads with a token 99 % are ones, by the server's word",
         proved,
-        Bound(above=99.0, tolerance=FRACTION, unit="%"),
+        Bound(above=99.0, unit="%"),
     ),
     claim(
         "CONN12", "Returning, name and first byte take 2.05 RTT on 4G", on_one_connection(RETURNING, "4g"), below(2.05)
@@ -197,15 +203,15 @@ CHECKS = by_id(
     claim(
         "T222",
         "The emulation is a lower bound of what coalescing saves",
-        in_every_cell(lambda page: later(_EMULATION, FIRST_VISIT, page), *_OF_THE_PAPER),
+        in_every_cell(lambda page: NO_SLOWER_RTT + later(_EMULATION, FIRST_VISIT, page), *_OF_THE_PAPER),
         Ordering(
             unit="RTT",
-            criterion="95 % interval by which the emulation, a DoQ query and then H3 0-RTT, has the document later "
-            "than one connection with a full handshake excludes 0, on each link and page of the paper",
+            criterion="the emulation, a DoQ query and then H3 0-RTT, has the document nowhere sooner than one "
+            f"connection with a full handshake, by {NO_SLOWER_RTT} RTT or more, on each link and page of the paper",
         ),
     ),
     remarks={
-        "The paper's instagram.com is not in this study; of the long document that is, nothing is claimed.": "T222"
+        _SAME_ROUND_TRIPS: "T222",
     },
     causes={_SLOW_UPLINK: "CONN1", _PADDED: "CONN3", _PADDED_TWICE: "CONN4"},
 )
