@@ -31,10 +31,7 @@ def loads(of_hosts: dict[str, float], rounds: int = 20) -> pl.LazyFrame:
         for number in range(rounds):
             known = {"campaign": "c", "round": place * rounds + number, "host": host, "link": "fiber", "page": "p"}
             known |= {"h3": "1-rtt", "coupling": "decoupled", "dns_protocol": None, "error": None}
-            rows += [
-                known | {"variant": variant, "plt_ms": plt_ms + draw.normal(0, 0.1)}
-                for variant in ("main", "aa")
-            ]
+            rows += [known | {"variant": variant, "plt_ms": plt_ms + draw.normal(0, 0.1)} for variant in ("main", "aa")]
     return pl.LazyFrame(rows)
 
 
