@@ -111,7 +111,7 @@ def write(
                 "link_checks": [_link_check(cell)],
             }
             if aa and (link, page) == (links[0], pages[0]):
-                tables["page_loads"] += [_load(cell, published, "1-rtt", variant) for variant in ("aa-1", "aa-2")]
+                tables["page_loads"].append(_load(cell, published, "1-rtt", "aa"))
             for name, parts in tables.items():
                 for columns in parts:
                     table = _table(name, columns)
@@ -211,7 +211,7 @@ def _load(cell: _Cell, published: _Published, h3: str, variant: str) -> dict[str
         "response_start_ms": request + cell.rtt_ms * 1.02 + cell.uniform(),
     }
     return (
-        cell.identity({"main": 5, "aa-1": 7, "aa-2": 8}[variant] + early)
+        cell.identity({"main": 5, "aa": 7}[variant] + early)
         | {
             "h3": h3,
             "coupling": "decoupled",

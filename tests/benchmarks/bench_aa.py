@@ -18,7 +18,7 @@ import numpy as np
 
 from crosslayer import pages
 from crosslayer.browser import Browser, find_browser, launch
-from crosslayer.campaign.observe import LOADS_PER_PROCESS
+from crosslayer.campaign.instruments import LOADS_PER_PROCESS
 from crosslayer.links import load_profiles
 from crosslayer.testbed import Testbed, private
 from tests.benchmarks._common import option, paired_difference, report

@@ -46,6 +46,15 @@ def durations(of_exchanges: pl.LazyFrame) -> pl.DataFrame:
     return clocks.durations(of_exchanges, *empty.values())
 
 
+def test_repeated_loads_of_committed_campaigns_are_no_condition_of_their_own() -> None:
+    raw = Path(__file__).parents[2] / "data" / "raw"
+    for name in ("coalescing", "coalescing-virtual"):
+        tables = Dataset.open(raw / name)
+        frame = clocks.durations(*(tables.table(of) for of in ("dns_exchanges", "page_loads", "paced_queries")))
+        known = {one.name for one in clocks.conditions(frame) if one.measure == clocks.PLT}
+        assert known == {"H3 1-RTT", "H3 0-RTT", "H3 0-RTT no-token", "H3 1-RTT refused"}
+
+
 def test_steps_change_one_word_and_begin_at_the_first_that_is_listed() -> None:
     known = [one for one in clocks.conditions(durations(exchanges(0))) if one.measure == clocks.EXCHANGE]
     assert [one.name for one in known] == ["DoUDP", "DoQ", "DoQ retry"]

@@ -9,8 +9,9 @@ import polars as pl
 import pytest
 
 from crosslayer import published
+from crosslayer.campaign.conditions import Exchange
 from crosslayer.campaign.tables import TABLES
-from crosslayer.dns import RESUMPTIONS, Protocol
+from crosslayer.dns import RESUMPTIONS, Protocol, Resumption
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies.composition.figures import FIGURES, PROTOCOLS
 from crosslayer.studies.composition.measure import _EXCHANGES
@@ -28,9 +29,10 @@ def inputs() -> Inputs:
             at = {"campaign": "c", "host": "", "round": number, "link": link, "page": "example.org", "variant": "main"}
             alone = {"h3": "1-rtt", "response_start_ms": 2 * rtt, "plt_ms": 3 * rtt, "early_data_accepted": False}
             rows["page_loads"].append(at | alone | {"coupling": "decoupled"})
-            for protocol, resumption in _EXCHANGES.values():
-                name, took = protocol.value, (1 + PROTOCOLS.index(protocol.value)) * rtt
-                exchange = {"protocol": name, "resumption": resumption.value, "warming": False, "total_ms": took}
+            for of_study in _EXCHANGES.values():
+                name = of_study.protocol.value
+                took = (1 + PROTOCOLS.index(name)) * rtt
+                exchange = of_study.columns | {"total_ms": took}
                 rows["dns_exchanges"] += [at | exchange, at | exchange | {"resumption": "none", "warming": True}]
                 until = {key: alone[key] + took + LONGER_MS[name] for key in ("response_start_ms", "plt_ms")}
                 rows["page_loads"].append(at | alone | until | {"coupling": "coupled", "dns_protocol": name})
@@ -47,9 +49,9 @@ def inputs() -> Inputs:
 
 
 def test_both_sides_are_in_the_same_state() -> None:
-    for protocol, resumption in _EXCHANGES.values():
-        assert resumption in RESUMPTIONS[protocol]
-    assert _EXCHANGES["DoQ, exchange"] == (Protocol.DOQ, "ticket")
+    for exchange in _EXCHANGES.values():
+        assert exchange.resumption in RESUMPTIONS[exchange.protocol]
+    assert _EXCHANGES["DoQ, exchange"] == Exchange(Protocol.DOQ, Resumption.TICKET)
 
 
 def test_the_difference_is_that_of_the_same_round(inputs: Inputs) -> None:

@@ -72,8 +72,11 @@ def test_a_load_is_what_the_server_says_it_was(kind: Kind) -> None:
         "but: udp": [replace(queries[0], listener="udp"), *requests],
         "requests of the page instead of": [*queries, *requests[:-1]],
         "another than the stub": [replace(queries[0], remote="10.53.0.1:4"), queries[1], *requests],
-        "a resumed one": [*queries, *(replace(request, resumed=True) for request in requests)],
-        "early data": [*queries, *(replace(request, handshake_complete=False) for request in requests)],
+        "session_resumed is True": [*queries, *(replace(request, resumed=True) for request in requests)],
+        "early_data_accepted is True": [
+            *queries,
+            *(replace(request, handshake_complete=False) for request in requests),
+        ],
     }
     for fault, of in wrong.items():
         assert fault in str(judged(kind, of))
@@ -89,7 +92,7 @@ def test_one_connection_and_two_are_told_apart() -> None:
         carried = {int(requests[0].remote.rpartition(":")[2]): len(requests)}
         error = judged(kind, [*queries, *requests], carried)
         counts = f"{other.connection_count} instead of {kind.connection_count}"
-        assert error == f"by the server's word connection_count is {counts}"
+        assert error == f"not as expected: connection_count is {counts}"
 
 
 def made(gain_rtt: float, gateway_ms: float) -> Inputs:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from crosslayer import metrics
+from crosslayer import metrics, published
 from crosslayer.campaign import provenance
+from crosslayer.campaign.dataset import Dataset
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.rounds import Part
 from crosslayer.campaign.run import _Hosts
 from crosslayer.campaign.store import Store
+from crosslayer.campaign.tables import TABLES
+from crosslayer.figures import Inputs
 from crosslayer.figures.hosts import HOSTS
 
 
@@ -26,10 +31,7 @@ def loads(of_hosts: dict[str, float], rounds: int = 20) -> pl.LazyFrame:
         for number in range(rounds):
             known = {"campaign": "c", "round": place * rounds + number, "host": host, "link": "fiber", "page": "p"}
             known |= {"h3": "1-rtt", "coupling": "decoupled", "dns_protocol": None, "error": None}
-            rows += [
-                known | {"variant": variant, "plt_ms": plt_ms + draw.normal(0, 0.1)}
-                for variant in ("main", "aa-1", "aa-2")
-            ]
+            rows += [known | {"variant": variant, "plt_ms": plt_ms + draw.normal(0, 0.1)} for variant in ("main", "aa")]
     return pl.LazyFrame(rows)
 
 
@@ -54,13 +56,26 @@ def test_the_host_that_disagrees_is_named() -> None:
     assert metrics.disagreeing(metrics.spread(loads(dict.fromkeys("abcd", 100.0)))) == []
 
 
-def test_the_figure_has_every_host_twice() -> None:
-    class Inputs:
-        page_loads = loads({"a": 100.0, "b": 101.0})
-
-    rows = HOSTS.data(Inputs())
-    assert rows.group_by("panel").agg(pl.col("host").sort())["host"].to_list() == [["a", "b"]] * 2
+def test_the_figure_has_every_host_in_both_panels() -> None:
+    dataset = Dataset.open(Path(__file__).parents[2] / "data" / "raw" / "coalescing")
+    inputs = Inputs.of(dataset, published.load())
+    host = pl.when(pl.col("round") % 2 == 0).then(pl.lit("even")).otherwise(pl.lit("odd"))
+    of_two_hosts = replace(inputs, page_loads=inputs.page_loads.with_columns(host=host))
+    rows = HOSTS.data(of_two_hosts)
+    assert rows.group_by("panel").agg(pl.col("host").sort())["host"].to_list() == [["even", "odd"]] * 2
     HOSTS.chart(rows).to_dict()
+    own = rows.filter(pl.col("panel").str.starts_with("A/A"))
+    # Each of three kinds of load is repeated in 3 of the 24 rounds of each of 15 cells.
+    assert own["n"].sum() == 3 * 3 * 15
+    assert ((own["low"] < 0) & (own["high"] > 0)).all()
+
+
+def test_a_repetition_is_compared_with_the_load_that_it_repeats() -> None:
+    at = {"campaign": "c", "round": 1, "host": "a", "link": "fiber", "page": "p", "early_data_accepted": True}
+    kinds = (("1-rtt", "main", 110), ("1-rtt", "aa", 99), ("0-rtt", "no-token", 80), ("0-rtt", "aa-no-token", 88))
+    rows = [at | {"h3": h3, "variant": variant, "plt_ms": plt_ms} for h3, variant, plt_ms in kinds]
+    table = pl.LazyFrame(rows, schema=TABLES["page_loads"].polars_schema())
+    assert metrics.repetition_differences(table).collect()["percent"].to_list() == pytest.approx([10.0, -10.0])
 
 
 def test_hosts_have_names_and_a_mixed_campaign_says_so(tmp_path: Any) -> None:

@@ -12,8 +12,6 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.measurer import Bench
 from crosslayer.campaign.plan import Cell, Plan, changed, check_names
 from crosslayer.studies import STUDIES, load_plan, sized
-from crosslayer.studies.coalescing.measure import Coalescing
-from crosslayer.studies.combinations.measure import Combinations
 
 PAGES = pages.load_pages(Path(__file__).parents[2] / "sites")
 QUICK = sized("coalescing", "quick")
@@ -48,8 +46,10 @@ def test_the_order_of_a_round_does_not_depend_on_rounds_before_it() -> None:
     assert after_others == plan.shuffled(7, cell, CONDITIONS)
 
 
-@pytest.mark.parametrize("measurer", [Coalescing, Combinations])
-def test_every_cell_has_every_self_check_once_in_a_period(measurer: type[Coalescing | Combinations]) -> None:
+@pytest.mark.parametrize("study", ["coalescing", "combinations"])
+def test_every_cell_has_every_self_check_once_in_a_period(study: str) -> None:
+    measurer = STUDIES[study].measurer
+
     def checked(plan: Plan, cell: Cell) -> list[str]:
         of_plan = measurer.__new__(measurer)
         of_plan.bench = Bench(plan, "", {}, *[None] * 4)  # type: ignore[arg-type]
@@ -162,7 +162,8 @@ def test_a_browser_is_taken_only_by_a_study_that_can_and_with_what_it_can() -> N
 
 def test_firefox_has_no_load_without_a_token() -> None:
     def measured(browser: str) -> set[str]:
-        of_plan = Coalescing.__new__(Coalescing)
+        measurer = STUDIES["coalescing"].measurer
+        of_plan = measurer.__new__(measurer)
         of_plan.bench = Bench(changed(QUICK, {"browser": browser}), "", {}, *[None] * 4)  # type: ignore[arg-type]
         cell = QUICK.cells[0]
         return {*of_plan.conditions(cell), *(c for n in range(8) for c in of_plan.not_every_round(cell, n))}

@@ -292,8 +292,8 @@ class PageLoads(_OfStudy, table="page_loads"):
     dns_protocol = Column(Protocol, "transport of the browser's own lookups; null when decoupled", key=True)
     variant = Column(
         str,
-        "main; no-token: 0-RTT without it; aa and aa-no-token: the same once more, for the A/A self-check (aa-1 and "
-        "aa-2 in older campaigns); refused: primed as for 0-RTT, with a ticket that the server refused; gateway-two, "
+        "main; no-token: 0-RTT without it; aa and aa-no-token: the same once more, for the A/A self-check; "
+        "refused: primed as for 0-RTT, with a ticket that the server refused; gateway-two, "
         "gateway-one: through a gateway beside the browser that has so many connections upstream",
         required=True,
         key=True,

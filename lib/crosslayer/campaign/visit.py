@@ -1,13 +1,12 @@
 """A visit by our own clients: a name resolved and its page loaded, on two connections or on one.
 
-What is asked for, and what a client brings, is a study's; how a visit is made, timed and held against what the server
-says of it is the same for all.
+A study chooses what a client requests and what an earlier connection left it; a visit is made and timed the same way
+for all.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from crosslayer import dns
@@ -114,11 +113,3 @@ def visit(
         "first_flight_bytes": loading.first_flight_bytes,
         "error": error,
     }
-
-
-def contradiction(evidence: Mapping[str, Any], meant: Mapping[str, Any]) -> str | None:
-    """What the server says otherwise than it was meant, as a row's error; None where all of it agrees."""
-    otherwise = [
-        f"{name} is {evidence[name]} instead of {meant[name]}" for name in meant if evidence[name] != meant[name]
-    ]
-    return f"by the server's word {', '.join(otherwise)}" if otherwise else None

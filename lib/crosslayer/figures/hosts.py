@@ -1,4 +1,4 @@
-"""The hosts of a campaign beside each other: what each measured against all, and its own A/A self-check."""
+"""The hosts of a campaign: the page loads of each compared with those of all, and the A/A self-check of each."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from crosslayer.figures.figure import Figure
 from crosslayer.figures.inputs import Inputs
 from crosslayer.figures.style import BLUE, COLUMN_WIDTH, AnyChart
 
-_AGAINST_ALL, _AA = "PLT against all hosts (%)", "A/A: first alias minus second (%)"
+_AGAINST_ALL, _AA = "PLT against all hosts (%)", "A/A: load minus its repetition (%)"
 
 
 def data(inputs: Inputs) -> pl.DataFrame:
     """Columns panel, host, n, rounds, median, low, high (percent), source."""
-    rows = inputs.page_loads.filter(pl.col("error").is_null())
-    level = rows.group_by(metrics.CELL).agg(pl.col("plt_ms").median().alias("level_ms"))
-    pairs = metrics.paired(rows, "plt_ms", "variant", "aa-1", "aa-2").join(level, on=list(metrics.CELL))
-    own = metrics.medians(
-        pairs.with_columns(percent=100 * pl.col("difference") / pl.col("level_ms")), "percent", ["host"]
-    ).with_columns(pl.col("host").cast(pl.String))
+    repeated = metrics.repetition_differences(inputs.page_loads)
+    own = metrics.medians(repeated, "percent", ["host"]).with_columns(pl.col("host").cast(pl.String))
     parts = ((_AGAINST_ALL, metrics.spread(inputs.page_loads)), (_AA, own))
     return pl.concat(
         frame.with_columns(panel=pl.lit(panel), source=pl.lit("measured")).sort("host") for panel, frame in parts
@@ -29,7 +25,7 @@ def data(inputs: Inputs) -> pl.DataFrame:
 
 
 def chart(frame: pl.DataFrame) -> AnyChart:
-    """A row for each host, a column for what it is held against."""
+    """A row for each host, a column for each comparison."""
     hosts = sorted(set(frame["host"]), key=lambda host: (len(host), host))  # host-10 after host-9
     if not hosts:
         return marks.empty_plot("this campaign has no page loads", COLUMN_WIDTH - 60, 80)
@@ -57,7 +53,7 @@ HOSTS = Figure(
     title="The hosts of this campaign",
     notebook="cluster",
     caption="How far the page loads of each host are from those of all hosts in the same condition, and the A/A "
-    "self-check of each host by itself: two alias hosts of a page, loaded alike in the same round.",
+    "self-check of each host by itself: loads repeated in the same round, in percent of their median.",
     note="Dots: medians; bars: 95 % intervals, rounds resampled.",
     data=data,
     chart=chart,

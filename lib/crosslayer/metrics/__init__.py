@@ -50,6 +50,7 @@ from crosslayer.metrics.self_check import (
     equivalence,
     loads_by_kind,
     pooled_pairs,
+    repetition_differences,
     self_checked,
 )
 
@@ -103,6 +104,7 @@ __all__ = [
     "relative_increase",
     "relative_medians",
     "relative_to",
+    "repetition_differences",
     "resolved_loads",
     "rounds_of",
     "self_checked",

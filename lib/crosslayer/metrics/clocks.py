@@ -16,6 +16,7 @@ from crosslayer.metrics.intervals import groups, rounds_of
 from crosslayer.metrics.observations import ROUND, exchanges, page_loads
 from crosslayer.metrics.paced import paced
 from crosslayer.metrics.resampling import Estimate, derived
+from crosslayer.metrics.self_check import without_repetitions
 from crosslayer.words import Browser, Connection, Http3, Protocol, Resumption
 
 START, PLT, EXCHANGE, PACED = "response start", "PLT", "DNS exchange", "paced query"
@@ -76,7 +77,7 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
         campaign, round, link, page (empty where the duration does not depend on it), the words of `Condition`, value
         (ms; packets are counted).
     """
-    counted = page_loads(loads, variant=None).filter(~pl.col("variant").str.starts_with("aa-"))
+    counted = without_repetitions(page_loads(loads, variant=None))
     variant = pl.col("variant").fill_null("main").replace("main", "")
     other = pl.when(pl.col("browser") == Browser.FIREFOX).then(pl.lit("Firefox"))
     parts = [

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from crosslayer.metrics.cells import Cell, Cells, Part
-from crosslayer.metrics.observations import page_loads
+from crosslayer.metrics.intervals import paired
+from crosslayer.metrics.observations import CELL, ROUND, page_loads
 from crosslayer.metrics.resampling import Clusters, Reals, interval
 
 EQUAL_PERCENT = 3.0
@@ -19,14 +20,17 @@ EQUAL_PERCENT = 3.0
 TEST_LEVEL = 0.9
 """An interval of 90 % within the margins is what two one-sided tests at 5 % each ask for (Schuirmann, 1987)."""
 
-SELF_CHECKS = {
+REPETITIONS = {
     "A/A: H3 1-RTT": (("1-rtt", "main"), ("1-rtt", "aa")),
-    "A/A: H3 1-RTT, before": (("1-rtt", "aa-1"), ("1-rtt", "aa-2")),
     "A/A: H3 0-RTT with token": (("0-rtt", "main"), ("0-rtt", "aa")),
     "A/A: H3 0-RTT without token": (("0-rtt", "no-token"), ("0-rtt", "aa-no-token")),
-    "Ticket refused - H3 1-RTT": (("1-rtt", "refused"), ("1-rtt", "main")),
 }
-"""Handshake and variant of each two loads of a round that should be equal; `before` is how older campaigns did it."""
+"""Handshake and variant of each measured load, and of its repetition in the same round (A/A)."""
+
+SELF_CHECKS = REPETITIONS | {"Ticket refused - H3 1-RTT": (("1-rtt", "refused"), ("1-rtt", "main"))}
+"""Handshake and variant of each two loads of a round that should be equal."""
+
+_REPEATED = sorted({variant for _, (_, variant) in REPETITIONS.values()})
 
 
 class Pairs(NamedTuple):
@@ -36,6 +40,27 @@ class Pairs(NamedTuple):
     second: Reals
     rounds: Clusters
     """Number of the round of each pair."""
+
+
+def without_repetitions(loads: pl.LazyFrame) -> pl.LazyFrame:
+    """The rows of `page_loads` that the A/A self-check did not add."""
+    return loads.filter(~pl.col("variant").is_in(_REPEATED))
+
+
+def repetition_differences(loads: pl.LazyFrame) -> pl.LazyFrame:
+    """Every load that the A/A self-check repeated, minus its repetition; takes rows of `page_loads`.
+
+    Returns
+    -------
+    polars.LazyFrame
+        The columns of `ROUND`, percent: the difference in percent of the median PLT of these loads in the cell.
+    """
+    parts = []
+    for (h3, first), (_, second) in REPETITIONS.values():
+        alike = page_loads(loads.filter(h3=h3), variant=None)
+        levels = alike.filter(variant=first).group_by(CELL).agg(level_ms=pl.col("plt_ms").median())
+        parts.append(paired(alike, "plt_ms", "variant", first, second).join(levels, on=list(CELL)))
+    return pl.concat(parts).select(*ROUND, percent=100 * pl.col("difference") / pl.col("level_ms"))
 
 
 def loads_by_kind(loads: pl.LazyFrame, *, but: Collection[str] = ()) -> Part:

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from crosslayer import dns
+from crosslayer.campaign.evidence import exchange_columns, mismatch
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import exchange_columns
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.visit import quiet
@@ -182,20 +182,11 @@ class Certificates(Measurer):
         token = kind.brought is Brought.TOKEN
         result = dns.exchange(*asked, kind.resumption, sessions=sessions, capture=self._capture, token=token)
         found = exchange_columns(result, server.events())
-        if not found["error"]:
-            found["error"] = _not_meant(found, kind, size)
+        expected = {"certificate_bytes": 0 if kind.brought is Brought.TICKET else size}
+        if kind.protocol in _ON_QUIC:
+            expected["address_validated"] = token
+        found["error"] = found["error"] or mismatch(found, expected)
         return found
-
-
-def _not_meant(found: dict[str, Any], kind: Kind, size: int) -> str | None:
-    """What an exchange was that it was not meant to be; the server's word on the token, the client's on the rest."""
-    sent = 0 if kind.brought is Brought.TICKET else size
-    if found["certificate_bytes"] != sent:
-        return f"the Certificate message had {found['certificate_bytes']} bytes, {sent} were meant"
-    token = kind.brought is Brought.TOKEN
-    if kind.protocol in _ON_QUIC and found["address_validated"] is not token:
-        return f"the address was meant to be {'proved' if token else 'unknown'}, but the server saw it otherwise"
-    return None
 
 
 MEASURER = Certificates

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crosslayer import dns
-from crosslayer.campaign.visit import client_bringing, contradiction, quiet, visit
+from crosslayer.campaign.evidence import mismatch
+from crosslayer.campaign.visit import client_bringing, quiet, visit
 from crosslayer.dns.quic import DoQClient, QuicClient
 from crosslayer.dns.timing import collector_paused
 from crosslayer.h3 import PageClient
@@ -83,9 +84,7 @@ def visited(kind: Visit, size: int, page: PageSpec, server: Server, address: str
         shown = [client.handshake.certificate_bytes for client in (resolving, loading)]
     evidence = _evidence(server.events(), kind, page, (resolving.local_port, loading.local_port))
     sent = 0 if kind.ticket else size
-    error = found["error"] or evidence["error"]
-    if not error and shown != [sent, sent]:
-        error = f"Certificate messages had {shown} bytes, {sent} were meant"
+    error = found["error"] or evidence["error"] or mismatch({"certificates": shown}, {"certificates": [sent, sent]})
     return evidence | found | {"certificate_bytes": shown[1], "error": error}
 
 
@@ -119,4 +118,4 @@ def _evidence(
     }
     of_resolver = {"the resolver's address_validated": queries[0].address_validated}
     meant_there = {"the resolver's address_validated": kind.token}
-    return evidence | {"error": contradiction(evidence | of_resolver, meant | meant_there)}
+    return evidence | {"error": mismatch(evidence | of_resolver, meant | meant_there)}

@@ -10,8 +10,9 @@ import contextlib
 from typing import Any
 
 from crosslayer import dns
+from crosslayer.campaign.conditions import FULL_HANDSHAKE, Exchange
+from crosslayer.campaign.instruments import Exchanges, Loads
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import Exchanges, LoadKind, Loads
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.studies import web
@@ -20,14 +21,13 @@ PROTOCOLS = (dns.Protocol.DOUDP, dns.Protocol.DOH, dns.Protocol.DOQ)
 """Those of the paper."""
 _COUPLED = {f"{protocol}, coupled": protocol for protocol in PROTOCOLS}
 _EXCHANGES = {
-    f"{protocol}, exchange": (
+    f"{protocol}, exchange": Exchange(
         protocol,
         dns.Resumption.TICKET if dns.Resumption.TICKET in dns.RESUMPTIONS[protocol] else dns.Resumption.NONE,
     )
     for protocol in PROTOCOLS
 }
 _LOAD = "H3 1-RTT"
-_KIND = LoadKind("1-rtt", "main", 0)
 
 
 class Composition(Measurer):
@@ -38,9 +38,9 @@ class Composition(Measurer):
         with contextlib.ExitStack() as undo:
             self._coupled = web.STUDY.measurer(bench)
             undo.callback(self._coupled.close)
-            self._exchanges = Exchanges(bench.server)
+            self._exchanges = Exchanges(bench)
             undo.pop_all()
-        self._loads = Loads(bench, name="composed")
+        self._loads = Loads(bench, FULL_HANDSHAKE, name="composed")
 
     def close(self) -> None:
         """End both browsers and the capture."""
@@ -61,17 +61,14 @@ class Composition(Measurer):
         """Table and columns of a condition."""
         if condition in _COUPLED:
             return self._coupled.place(_COUPLED[condition].value)
-        if condition == _LOAD:
-            return "page_loads", _KIND.columns
-        protocol, resumption = _EXCHANGES[condition]
-        columns = {"protocol": protocol.value, "resumption": resumption.value, "warming": False, "variant": "main"}
-        return "dns_exchanges", columns
+        measured = FULL_HANDSHAKE if condition == _LOAD else _EXCHANGES[condition]
+        return measured.table, measured.columns
 
     def warm_up(self) -> None:
         """One load of each browser and one exchange of each kind."""
         page = self.bench.pages[self.bench.plan.pages[0]]
-        for protocol, resumption in _EXCHANGES.values():
-            self._exchanges.resuming({}, page.host, protocol, resumption)
+        for exchange in _EXCHANGES.values():
+            exchange.warm_up(self._exchanges, page)
         self._coupled.warm_up()
         self._loads.open()
 
@@ -82,8 +79,8 @@ class Composition(Measurer):
         row = self.row(condition, cell, round_number, position)
         page = self.bench.pages[cell.page]
         if condition == _LOAD:
-            return self._loads.load(row, page, _KIND)
-        return {"dns_exchanges": self._exchanges.resuming(row, page.host, *_EXCHANGES[condition])}
+            return FULL_HANDSHAKE.observe(self._loads, page, row)
+        return _EXCHANGES[condition].observe(self._exchanges, page, row)
 
 
 MEASURER = Composition

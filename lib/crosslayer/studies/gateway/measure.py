@@ -16,11 +16,11 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.browser import Browser, BrowserError, PageLoad
+from crosslayer.campaign.evidence import load_evidence, mismatch
+from crosslayer.campaign.instruments import KeptBrowser, load_columns, resolving, resource_rows
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import KeptBrowser, load_columns, load_evidence, resolving, resource_rows
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
-from crosslayer.campaign.visit import contradiction
 from crosslayer.pages import PageSpec
 from crosslayer.stub import Gateway, QueryMetrics, Stub, StubError, StubSettings
 from crosslayer.studies.gateway.kinds import KINDS, NONE, Kind
@@ -139,7 +139,7 @@ def told(
     elif (by_port if kind.through else {}) != carried:
         fault = f"by port, the gateway passed on {dict(carried)} requests and the server saw {dict(by_port)}"
     else:
-        fault = contradiction(evidence, {"connection_count": kind.connection_count})
+        fault = mismatch(evidence, {"connection_count": kind.connection_count})
     return evidence | {"error": evidence.get("error") or fault}
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from crosslayer.browser import Browser, BrowserError, PageLoad
+from crosslayer.campaign.evidence import document_columns, keeps_token
+from crosslayer.campaign.instruments import KeptBrowser, load_columns, resource_rows
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import KeptBrowser, document_columns, keeps_token, load_columns, resource_rows
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec

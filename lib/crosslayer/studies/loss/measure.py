@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from crosslayer import dns
+from crosslayer.campaign.evidence import exchange_columns
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import exchange_columns
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol, Resumption

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 from cryptography import x509
 
 from crosslayer import dns
+from crosslayer.campaign.evidence import mismatch
 from crosslayer.campaign.measurer import Measurer
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
-from crosslayer.campaign.visit import client_bringing, contradiction, quiet, visit
+from crosslayer.campaign.visit import client_bringing, quiet, visit
 from crosslayer.dns.exchange import CLIENTS
 from crosslayer.dns.timing import collector_paused
 from crosslayer.h3 import PageClient
@@ -130,7 +131,7 @@ def told(events: Sequence[Event], mode: Mode, page: PageSpec, ports: tuple[int |
         "session_resumed": mode.resumed,
         "address_validated": mode.resumed and mode.token,
     }
-    return evidence | {"error": contradiction(evidence, meant)}
+    return evidence | {"error": mismatch(evidence, meant)}
 
 
 MEASURER = OneConnection

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 from crosslayer import dns
+from crosslayer.campaign.instruments import exchange_rows, warmed
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import exchange_rows, warmed
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol, Resumption

@@ -19,8 +19,9 @@ from typing import Any, Literal
 from crosslayer import dns
 from crosslayer.browser import WARM_UP_HOST, Browser, BrowserError, PageLoad, SecureDns
 from crosslayer.campaign import tables
+from crosslayer.campaign.evidence import load_evidence
+from crosslayer.campaign.instruments import KeptBrowser, load_columns, resolving, resource_rows
 from crosslayer.campaign.measurer import Bench, Measurer
-from crosslayer.campaign.observe import KeptBrowser, load_columns, load_evidence, resolving, resource_rows
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import Lookups

@@ -1,28 +1,26 @@
-"""What the server's events say of a load, its resources and an exchange, and which token Chromium has kept."""
+"""Conditions as tables, evidence of the server log on loads and exchanges, and tokens that Chromium keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from crosslayer import dns
 from crosslayer.browser import Browser, BrowserError, PageLoad
-from crosslayer.campaign.observe import (
-    REFUSED,
-    LoadKind,
-    Loads,
-    exchange_columns,
-    keeps_token,
-    load_evidence,
-    resource_rows,
-)
-from crosslayer.campaign.tables import Resources
-from crosslayer.pages import find_spec_dir, load_pages
+from crosslayer.campaign.conditions import FULL_HANDSHAKE, REFUSED, Condition, ConditionsMeasurer, Load, measuring
+from crosslayer.campaign.evidence import exchange_columns, keeps_token, load_evidence, mismatch
+from crosslayer.campaign.instruments import Loads, resource_rows
+from crosslayer.campaign.measurer import Bench
+from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.tables import TABLES, Resources
+from crosslayer.pages import PageSpec, find_spec_dir, load_pages
+from crosslayer.studies import STUDIES, sized
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, TokenEvent
 
 PAGE = load_pages(find_spec_dir())["wikipedia.org"]
@@ -35,7 +33,7 @@ LOAD = RequestEvent(
 )  # fmt: skip
 
 
-def evidence(kind: LoadKind, **seen: bool) -> dict[str, Any]:
+def evidence(kind: Load, **seen: bool) -> dict[str, Any]:
     early = kind.h3 == "0-rtt"
     return load_evidence(
         [replace(LOAD, **seen)], PAGE, early_data=early, resumed=kind.resumed, validated=kind.validated
@@ -43,7 +41,7 @@ def evidence(kind: LoadKind, **seen: bool) -> dict[str, Any]:
 
 
 def test_a_load_with_the_token_it_was_meant_to_have_is_without_error() -> None:
-    assert evidence(LoadKind("0-rtt", "main", None)) == {
+    assert evidence(Load("0-rtt")) == {
         "early_data_accepted": True,
         "session_resumed": True,
         "address_validated": True,
@@ -52,23 +50,23 @@ def test_a_load_with_the_token_it_was_meant_to_have_is_without_error() -> None:
         "key_share": "X25519MLKEM768",
         "initials": 2,
     }
-    assert "error" not in evidence(LoadKind("0-rtt", "no-token", None, token=False), address_validated=False)
+    assert "error" not in evidence(Load("0-rtt", "no-token", token=False), address_validated=False)
     full = {"handshake_complete": True, "resumed": False, "address_validated": False}
-    assert "error" not in evidence(LoadKind("1-rtt", "main", 0), **full)
+    assert "error" not in evidence(Load("1-rtt", primed_alias=0), **full)
 
 
 @pytest.mark.parametrize(
     ("kind", "validated", "error"),
     [
-        (LoadKind("0-rtt", "main", None), False, "the browser was meant to have a token, but the server saw none"),
+        (Load("0-rtt"), False, "not as expected: address_validated is False instead of True"),
         (
-            LoadKind("0-rtt", "no-token", None, token=False),
+            Load("0-rtt", "no-token", token=False),
             True,
-            "the browser was meant to have no token, but the server saw one",
+            "not as expected: address_validated is True instead of False",
         ),
     ],
 )
-def test_a_load_is_an_error_where_the_token_is_not_as_it_was_meant(kind: LoadKind, validated: bool, error: str) -> None:
+def test_a_load_is_an_error_where_the_token_is_not_as_it_was_meant(kind: Load, validated: bool, error: str) -> None:
     found = evidence(kind, address_validated=validated)
     assert (found["error"], found["address_validated"]) == (error, validated)
 
@@ -76,8 +74,12 @@ def test_a_load_is_an_error_where_the_token_is_not_as_it_was_meant(kind: LoadKin
 def test_the_negative_control_is_an_error_unless_the_server_refused_its_ticket() -> None:
     refused = {"handshake_complete": True, "resumed": False}
     assert "error" not in evidence(REFUSED, **refused)
-    assert evidence(REFUSED, **refused | {"handshake_complete": False})["error"].startswith("meant to be 1-RTT")
-    assert evidence(REFUSED, **refused | {"resumed": True})["error"].startswith("the handshake was meant to be full")
+    assert evidence(REFUSED, **refused | {"handshake_complete": False})["error"] == (
+        "not as expected: early_data_accepted is True instead of False"
+    )
+    assert evidence(REFUSED, **refused | {"resumed": True})["error"] == (
+        "not as expected: session_resumed is True instead of False"
+    )
 
 
 def test_the_ticket_is_refused_after_the_priming_and_of_no_other_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,8 +89,8 @@ def test_the_ticket_is_refused_after_the_priming_and_of_no_other_kind(monkeypatc
         close_connections=lambda _listener: done.append("close"),
         rotate_ticket_keys=lambda: done.append("rotate"),
     )
-    loads = Loads(SimpleNamespace(server=server, addresses={}))  # type: ignore[arg-type]
-    for kind in (LoadKind("0-rtt", "main", None), REFUSED):
+    loads = Loads(SimpleNamespace(server=server, addresses={}), FULL_HANDSHAKE)  # type: ignore[arg-type]
+    for kind in (Load("0-rtt"), REFUSED):
         done.clear()
         loads._load(Primed(), PAGE, kind)
         assert done == (["close", "rotate"] if kind is REFUSED else ["close"])
@@ -96,14 +98,14 @@ def test_the_ticket_is_refused_after_the_priming_and_of_no_other_kind(monkeypatc
 
 def test_a_repeated_load_differs_in_its_variant_and_the_alias_that_is_primed() -> None:
     kinds = [
-        LoadKind("1-rtt", "main", 0),
-        LoadKind("0-rtt", "main", None),
-        LoadKind("0-rtt", "no-token", None, token=False),
+        Load("1-rtt", primed_alias=0),
+        Load("0-rtt"),
+        Load("0-rtt", "no-token", token=False),
     ]
     assert [kind.repeated for kind in kinds] == [
-        LoadKind("1-rtt", "aa", 1),
-        LoadKind("0-rtt", "aa", None),
-        LoadKind("0-rtt", "aa-no-token", None, token=False),
+        Load("1-rtt", "aa", 1),
+        Load("0-rtt", "aa"),
+        Load("0-rtt", "aa-no-token", token=False),
     ]
 
 
@@ -188,7 +190,7 @@ def test_early_data_of_an_exchange_is_by_the_servers_word() -> None:
     assert (found["early_data_accepted"], found["address_validated"], found["error"]) == (True, True, None)
     found = exchange_columns(early, [replace(QUERY, handshake_complete=True, address_validated=False)])
     assert (found["early_data_accepted"], found["address_validated"]) == (False, False)
-    assert found["error"] == "the server got the query after the handshake's end"
+    assert found["error"] == "not as expected: early_data_accepted is False instead of True"
 
 
 @pytest.mark.parametrize("events", [[], [replace(QUERY, remote=OTHER)], [replace(QUERY, listener="doh3")]])
@@ -203,3 +205,71 @@ def test_outside_quic_there_is_nothing_to_prove() -> None:
     found = exchange_columns(exchanged(dns.Protocol.DOT, dns.Resumption.TICKET), [])
     assert (found["error"], found["early_data_accepted"]) == (None, None)
     assert "address_validated" not in found
+
+
+def test_a_mismatch_names_every_value_that_differs() -> None:
+    evidence = {"session_resumed": True, "connection_count": 2, "server_ms": 1.5}
+    assert mismatch(evidence, {"session_resumed": True, "connection_count": 2}) is None
+    assert mismatch(evidence, {"session_resumed": False, "connection_count": 1}) == (
+        "not as expected: session_resumed is True instead of False, connection_count is 2 instead of 1"
+    )
+
+
+TABLES_OF_CONDITIONS = [name for name, study in STUDIES.items() if issubclass(study.measurer, ConditionsMeasurer)]
+
+
+def test_six_studies_and_early_data_are_tables_of_conditions() -> None:
+    assert set(TABLES_OF_CONDITIONS) == {
+        "coalescing", "combinations", "browsers", "serialisation", "key-share", "address-token", "early-data",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES_OF_CONDITIONS)
+def test_conditions_of_a_study_have_columns_that_distinguish_them(name: str) -> None:
+    measurer: Any = STUDIES[name].measurer
+    keys = [(one.table, *sorted(one.columns.items())) for one in (measurer.table | measurer.checks).values()]
+    assert len(set(keys)) == len(keys)
+    for table, *columns in keys:
+        assert {column for column, _ in columns} <= {column.name for column in TABLES[table].columns}
+
+
+@pytest.mark.parametrize("name", TABLES_OF_CONDITIONS)
+def test_a_cluster_worker_receives_the_measurer_by_its_name(name: str) -> None:
+    measurer = STUDIES[name].measurer
+    assert pickle.loads(pickle.dumps(measurer)) is measurer
+    assert measurer.__module__ == f"{STUDIES[name].room}.measure"
+
+
+def test_conditions_that_share_an_instrument_open_it_once_and_it_is_closed() -> None:
+    done: list[str] = []
+
+    @dataclass(frozen=True)
+    class Counted(Condition):
+        key: str
+        table = "tcp_rtts"
+        columns: ClassVar[dict[str, Any]] = {}
+
+        @property
+        def tool(self) -> str:
+            return self.key
+
+        def open(self, bench: Bench, sharing: Sequence[Any]) -> Any:
+            done.append(f"open {self.tool} for {len(sharing)}")
+            return SimpleNamespace(close=lambda: done.append(f"close {self.tool}"))
+
+        def warm_up(self, tool: Any, page: PageSpec) -> None:
+            raise ValueError
+
+        def observe(self, tool: Any, page: PageSpec, row: dict[str, Any]) -> Any:
+            return {self.table: [row]}
+
+    conditions = {"a": Counted("one"), "b": Counted("two"), "c": Counted("one")}
+    plan = sized("serialisation", "smoke")
+    bench = Bench(plan, "c", {PAGE.name: PAGE}, *[None] * 4)  # type: ignore[arg-type]
+    with measuring(conditions)(bench) as measurer:
+        cell = Cell("dsl", PAGE.name)
+        assert measurer.conditions(cell) == ["a", "b", "c"]
+        assert measurer.not_every_round(cell, 0) == []
+        [row] = measurer.measure("b", cell, 3, 1)["tcp_rtts"]
+        assert (row["round"], row["page"], row["position"], row["study"]) == (3, PAGE.name, 1, "serialisation")
+    assert done == ["open one for 2", "open two for 1", "close two", "close one"]

@@ -1,0 +1,324 @@
+"""Conditions of studies: the rows of each, what it is observed with, and how one observation of it is made.
+
+A study that only observes conditions is a table of them: `CONDITIONS`, and `MEASURER = measuring(CONDITIONS)`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from crosslayer import dns
+from crosslayer.browser import KINDS, find_browser
+from crosslayer.campaign.instruments import Exchanges, Loads, StubExchanges
+from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.store import Rows
+from crosslayer.pages import PageSpec
+
+Row = dict[str, Any]
+
+
+class Condition(ABC):
+    """One condition of a study; its name is its key in the study's `CONDITIONS`."""
+
+    __slots__ = ()
+
+    table: ClassVar[str]
+    """Table of its rows."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Row:
+        """Columns that distinguish its rows from those of other conditions."""
+
+    @property
+    @abstractmethod
+    def tool(self) -> Hashable:
+        """Conditions with an equal `tool` share one instrument."""
+
+    @abstractmethod
+    def open(self, bench: Bench, sharing: Sequence[Any]) -> Any:
+        """Open the instrument; it has `close`.
+
+        Parameters
+        ----------
+        bench
+            Plan and running testbed.
+        sharing
+            All conditions of the study with the same `tool`, this one among them.
+        """
+
+    @abstractmethod
+    def warm_up(self, tool: Any, page: PageSpec) -> None:
+        """Use the instrument once without recording it."""
+
+    @abstractmethod
+    def observe(self, tool: Any, page: PageSpec, row: Row) -> Rows:
+        """Make one observation; `row` has the columns that are known before (`Measurer.row`)."""
+
+    def supported(self, plan: Plan) -> bool:
+        """Whether the browser of the plan can be brought into this condition."""
+        return True
+
+    def versions(self) -> dict[str, str]:
+        """Versions of programs that are used besides those of the plan, by name."""
+        return {}
+
+
+def _of_exchange(protocol: dns.Protocol, resumption: dns.Resumption, variant: str | None) -> Row:
+    columns = {"protocol": protocol.value, "resumption": resumption.value, "warming": False}
+    return columns if variant is None else columns | {"variant": variant}
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange(Condition):
+    """A DNS exchange on a new connection by the clients of `crosslayer.dns`."""
+
+    protocol: dns.Protocol
+    resumption: dns.Resumption = dns.Resumption.NONE
+    variant: str | None = "main"
+    settings: dns.ClientSettings | None = None
+
+    table: ClassVar[str] = "dns_exchanges"
+    tool: ClassVar[str] = "exchanges"
+
+    @property
+    def columns(self) -> Row:
+        """Columns of `dns_exchanges`."""
+        return _of_exchange(self.protocol, self.resumption, self.variant)
+
+    def open(self, bench: Bench, sharing: Sequence[Any]) -> Exchanges:
+        """Open the clients with their packet capture."""
+        return Exchanges(bench)
+
+    def warm_up(self, tool: Exchanges, page: PageSpec) -> None:
+        """Make one exchange."""
+        self.observe(tool, page, {})
+
+    def observe(self, tool: Exchanges, page: PageSpec, row: Row) -> Rows:
+        """Make one exchange; one that resumes a session has the row of the priming exchange before its own."""
+        return {self.table: tool.exchange(row, page.host, self.protocol, self.resumption, self.settings)}
+
+
+@dataclass(frozen=True, slots=True)
+class StubExchange(Condition):
+    """A DNS exchange with a full handshake by the Go stub (quic-go, crypto/tls); each condition has its own stub."""
+
+    protocol: dns.Protocol
+    variant: str
+    post_quantum: bool = False
+    """Whether the client's hello has an X25519MLKEM768 key share."""
+
+    table: ClassVar[str] = "dns_exchanges"
+    tool: ClassVar[str] = "stubs"
+
+    @property
+    def columns(self) -> Row:
+        """Columns of `dns_exchanges`."""
+        return _of_exchange(self.protocol, dns.Resumption.NONE, self.variant)
+
+    def open(self, bench: Bench, sharing: Sequence[StubExchange]) -> StubExchanges[StubExchange]:
+        """Start the stub of every condition."""
+        return StubExchanges(bench, {one: (one.protocol, {"post_quantum": one.post_quantum}) for one in sharing})
+
+    def warm_up(self, tool: StubExchanges[StubExchange], page: PageSpec) -> None:
+        """Make one exchange."""
+        tool.exchange(self, page.host)
+
+    def observe(self, tool: StubExchanges[StubExchange], page: PageSpec, row: Row) -> Rows:
+        """Make one exchange."""
+        return {self.table: [row | tool.exchange(self, page.host)]}
+
+
+@dataclass(frozen=True, slots=True)
+class TcpConnect(Condition):
+    """A TCP connect to the server of the page."""
+
+    table: ClassVar[str] = "tcp_rtts"
+    tool: ClassVar[str] = Exchange.tool
+
+    @property
+    def columns(self) -> Row:
+        """None: all rows of `tcp_rtts` are of this condition."""
+        return {}
+
+    def open(self, bench: Bench, sharing: Sequence[Any]) -> Exchanges:
+        """Open the clients."""
+        return Exchanges(bench)
+
+    def warm_up(self, tool: Exchanges, page: PageSpec) -> None:
+        """Nothing needs it."""
+
+    def observe(self, tool: Exchanges, page: PageSpec, row: Row) -> Rows:
+        """Make one connect."""
+        return {self.table: [row | tool.tcp_rtt(page.host)]}
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Condition):
+    """A page load over HTTP/3 in a browser that does not resolve names: its priming, and the expected evidence."""
+
+    h3: str
+    """`1-rtt` or `0-rtt`."""
+    variant: str = "main"
+    primed_alias: int | None = None
+    """Number of the page's alias that is primed; None primes the page's own host, whose ticket then resumes."""
+    token: bool = True
+    """Whether a browser that is primed for the page's own host also has the token that proves its address."""
+    early_data: str = "on"
+    """How the server treats early data, see `Server.set_early_data`."""
+    refused: bool = False
+    """Whether the server replaces its ticket keys after the priming, so that it refuses the ticket."""
+    browser: str | None = None
+    """Name of the browser; None: the plan's."""
+
+    table: ClassVar[str] = "page_loads"
+
+    @property
+    def tool(self) -> Hashable:
+        """One browser process for all conditions of a browser."""
+        return "browser", self.browser
+
+    @property
+    def columns(self) -> Row:
+        """Columns of `page_loads`."""
+        columns = {"h3": self.h3, "variant": self.variant, "coupling": "decoupled"}
+        return columns if self.browser is None else columns | {"browser": self.browser}
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the connection resumes a session."""
+        return self.primed_alias is None and not self.refused
+
+    @property
+    def validated(self) -> bool:
+        """Whether the server knows the client's address from the first packet on."""
+        return self.primed_alias is None and self.token
+
+    @property
+    def repeated(self) -> Load:
+        """The same load once more in the same round, for the A/A self-check; another alias is primed if one is."""
+        name = "aa" if self.variant == "main" else f"aa-{self.variant}"
+        alias = None if self.primed_alias is None else self.primed_alias + 1
+        return replace(self, variant=name, primed_alias=alias)
+
+    def open(self, bench: Bench, sharing: Sequence[Any]) -> Loads:
+        """Prepare the browser; the first load starts it."""
+        return Loads(bench, FULL_HANDSHAKE, browser=self.browser)
+
+    def warm_up(self, tool: Loads, page: PageSpec) -> None:
+        """Start the browser, which makes one load."""
+        tool.open()
+
+    def observe(self, tool: Loads, page: PageSpec, row: Row) -> Rows:
+        """Make one load."""
+        return tool.load(row, page, self)
+
+    def supported(self, plan: Plan) -> bool:
+        """A browser that stores every token on its own, without a ticket, cannot load without one."""
+        return self.token or KINDS[self.browser or plan.browser].token_needs_ticket
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the browser, if it is not the plan's."""
+        return dict(find_browser(self.browser).versions) if self.browser else {}
+
+
+FULL_HANDSHAKE = Load("1-rtt", primed_alias=0)
+"""H3 1-RTT, as the first load of every browser process."""
+
+REFUSED = Load("1-rtt", "refused", refused=True)
+"""The negative control: primed as for 0-RTT, but the server log must show a full handshake."""
+
+
+def self_checks(conditions: Mapping[str, Condition]) -> dict[str, Load]:
+    """Self-checks of the loads of a study: each load once more (A/A), and the negative control."""
+    loads = {name: one for name, one in conditions.items() if isinstance(one, Load)}
+    return {f"A/A {name}": load.repeated for name, load in loads.items()} | {"Ticket refused": REFUSED}
+
+
+class ConditionsMeasurer(Measurer):
+    """Observes a table of conditions; `measuring` makes the class of a study."""
+
+    table: ClassVar[Mapping[str, Condition]]
+    """Conditions of every round, by name."""
+    checks: ClassVar[Mapping[str, Condition]]
+    """Self-checks, by name; a round has one of them at most."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        sharing: dict[Hashable, list[Condition]] = {}
+        for one in (*self.table.values(), *self.checks.values()):
+            sharing.setdefault(one.tool, []).append(one)
+        with contextlib.ExitStack() as stack:
+            self._tools = {
+                tool: stack.enter_context(contextlib.closing(alike[0].open(bench, alike)))
+                for tool, alike in sharing.items()
+            }
+            self._stack = stack.pop_all()
+
+    def close(self) -> None:
+        """Close all instruments."""
+        self._stack.close()
+
+    @classmethod
+    def versions(cls, plan: Plan) -> dict[str, str]:
+        """Versions of the programs that the conditions use besides those of the plan."""
+        return {name: version for one in cls.table.values() for name, version in one.versions().items()}
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """Every condition that the browser of the plan supports."""
+        return self._supported(self.table)
+
+    def not_every_round(self, cell: Cell, round_number: int) -> list[str]:
+        """One self-check in turn: every cell has each of them once in `aa_period` rounds."""
+        names = self._supported(self.checks)
+        period = self.bench.plan.options.aa_period if names else 0
+        if not period:
+            return []
+        turn = (round_number + self.bench.plan.cells.index(cell)) % max(period, len(names))
+        return names[turn : turn + 1]
+
+    def place(self, condition: str) -> tuple[str, Row]:
+        """Table and columns of a condition."""
+        one = self._condition(condition)
+        return one.table, one.columns
+
+    def warm_up(self) -> None:
+        """Warm up every condition."""
+        page = self.bench.pages[self.bench.plan.pages[0]]
+        for name in self._supported(self.table):
+            one = self.table[name]
+            one.warm_up(self._tools[one.tool], page)
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """Make one observation."""
+        one = self._condition(condition)
+        row = self.row(condition, cell, round_number, position)
+        return one.observe(self._tools[one.tool], self.bench.pages[cell.page], row)
+
+    def _condition(self, name: str) -> Condition:
+        return self.table[name] if name in self.table else self.checks[name]
+
+    def _supported(self, conditions: Mapping[str, Condition]) -> list[str]:
+        return [name for name, one in conditions.items() if one.supported(self.bench.plan)]
+
+
+def measuring(conditions: Mapping[str, Condition], *, self_check: bool = False) -> type[ConditionsMeasurer]:
+    """Make the measurer of a study's conditions; assign it to `MEASURER` of the study's module.
+
+    Parameters
+    ----------
+    conditions
+        Conditions of every round, by name.
+    self_check
+        Whether rounds also have the self-checks of the loads. The options of the study then have `aa_period`.
+    """
+    checks = self_checks(conditions) if self_check else {}
+    # Workers of a cluster receive the class by its module and name.
+    reference = {"__module__": sys._getframe(1).f_globals["__name__"], "__qualname__": "MEASURER"}
+    return type("MEASURER", (ConditionsMeasurer,), {"table": conditions, "checks": checks} | reference)

@@ -1,0 +1,123 @@
+"""Evidence of the server log on observations, compared with what they were meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from crosslayer import dns
+from crosslayer.campaign import tables
+from crosslayer.campaign.tables import DnsExchanges
+from crosslayer.pages import PageSpec
+from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, TokenEvent
+
+
+def mismatch(evidence: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
+    """How evidence differs from what was expected, as the error of a row; None where all of it agrees.
+
+    Parameters
+    ----------
+    evidence
+        Columns of the row, or other facts by name.
+    expected
+        The values that some of them must have.
+    """
+    wrong = [
+        f"{name} is {evidence[name]} instead of {value}" for name, value in expected.items() if evidence[name] != value
+    ]
+    return f"not as expected: {', '.join(wrong)}" if wrong else None
+
+
+def keeps_token(events: Iterable[Event], host: str, needs_ticket: bool) -> bool | None:
+    """Whether a browser has kept the token of its last connection to a host; None where the server sent none.
+
+    Chromium keeps one only for a server whose session ticket it has already (`needs_ticket`), and quic-go puts both
+    into one packet in an order drawn for each: without a look at it, half of its loads have no token.
+    """
+    kept: dict[str | None, bool] = {}
+    to_host = None
+    for event in events:
+        if isinstance(event, TokenEvent):
+            kept[event.remote] = event.behind_ticket or not needs_ticket
+        elif isinstance(event, RequestEvent) and event.listener == "h3" and event.host == host:
+            to_host = event.remote
+    return kept.get(to_host)
+
+
+def load_evidence(
+    events: Iterable[Event], page: PageSpec, *, early_data: bool, resumed: bool, validated: bool
+) -> dict[str, Any]:
+    """Evidence on the measured load, the last one of the page; columns of `page_loads`.
+
+    Parameters
+    ----------
+    events
+        Events of the server since before the load.
+    page
+        The page that was loaded.
+    early_data, resumed, validated
+        What is expected: the request is early data, the handshake is resumed, a token proves the client's address.
+        `error` is set where the evidence differs.
+    """
+    requests = [
+        event
+        for event in events
+        if isinstance(event, RequestEvent) and event.listener == "h3" and event.path == "/" and event.host == page.host
+    ]
+    if not requests:
+        return {"error": "the server saw no request of this load over HTTP/3"}
+    evidence = document_columns(requests[-1])
+    expected = {"early_data_accepted": early_data, "session_resumed": resumed, "address_validated": validated}
+    error = mismatch(evidence, expected)
+    return evidence | ({"error": error} if error else {})
+
+
+def document_columns(request: RequestEvent) -> dict[str, Any]:
+    """Evidence on the request for a load's document; columns of `page_loads`."""
+    return {
+        "early_data_accepted": not request.handshake_complete,
+        "session_resumed": request.resumed,
+        "address_validated": request.address_validated,
+        "ech_accepted": request.ech,
+        "server_ms": server_ms(request),
+        "key_share": request.key_share or None,
+        "initials": request.initials or None,
+    }
+
+
+def server_ms(request: RequestEvent) -> float:
+    """Time that the server took to answer a request, ms."""
+    return (request.done_ns - request.time_ns) / 1e6
+
+
+def exchange_columns(result: dns.Exchange, events: Iterable[Event]) -> dict[str, Any]:
+    """Columns of `dns_exchanges` from an exchange, and from the events of the server on it.
+
+    The server logs whether a query over QUIC was early data, and whether the client's address was validated. `error` is
+    set where the former is not as requested, or where the server logged no such query.
+    """
+    columns = DnsExchanges.taken(tables.EXCHANGE, result)
+    if result.protocol not in (dns.Protocol.DOQ, dns.Protocol.DOH3):
+        return columns
+    queries = [
+        event
+        for event in events
+        if isinstance(event, QueryEvent)
+        and event.listener == result.protocol.lower()
+        and event.remote.endswith(f":{result.local_port}")
+    ]
+    if not queries:
+        return columns | {
+            "early_data_accepted": None,
+            "error": result.error or "the server saw no query of this exchange",
+        }
+    query = queries[-1]
+    columns |= {
+        "early_data_accepted": not query.handshake_complete,
+        "address_validated": query.address_validated,
+        "key_share": query.key_share or None,
+        "initials": query.initials or None,
+    }
+    expected = {"early_data_accepted": result.resumption is dns.Resumption.EARLY_DATA}
+    columns["error"] = result.error or mismatch(columns, expected)
+    return columns

@@ -1,0 +1,360 @@
+"""Instruments of studies: clients for DNS exchanges and TCP connects, browsers for page loads, and rows from them."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+from crosslayer import dns
+from crosslayer.browser import (
+    WARM_UP_HOST,
+    Browser,
+    BrowserError,
+    BrowserPrograms,
+    PageLoad,
+    find_browser,
+    launch,
+)
+from crosslayer.campaign import tables
+from crosslayer.campaign.evidence import exchange_columns, keeps_token, load_evidence, mismatch, server_ms
+from crosslayer.campaign.measurer import Bench
+from crosslayer.campaign.store import Rows
+from crosslayer.campaign.tables import PageLoads, Resources
+from crosslayer.dns.capture import measure
+from crosslayer.dns.exchange import CLIENTS
+from crosslayer.pages import PageSpec
+from crosslayer.stub import Stub, StubSettings
+from crosslayer.testbed import network
+from crosslayer.testbed.server import Event, RequestEvent
+
+if TYPE_CHECKING:
+    from crosslayer.campaign.conditions import Load
+
+_Key = TypeVar("_Key")
+
+_QUESTION_TIMEOUT_S = 10.0
+
+LOADS_PER_PROCESS = 100
+"""A browser is started anew after so many loads: within 400, Chromium's PLT of example.org on fiber grew from 60 to
+68 ms."""
+
+
+class Exchanges:
+    """DNS exchanges and TCP connects against the testbed's server."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        self._capture = dns.Capture()
+
+    def close(self) -> None:
+        """Close the capture."""
+        self._capture.close()
+
+    def exchange(
+        self,
+        row: Mapping[str, Any],
+        name: str,
+        protocol: dns.Protocol,
+        resumption: dns.Resumption = dns.Resumption.NONE,
+        settings: dns.ClientSettings | None = None,
+    ) -> list[dict[str, Any]]:
+        """Resolve a name on a new connection, after one that leaves its session if it is to be resumed.
+
+        Returns
+        -------
+        list
+            Rows of `dns_exchanges`, as of `exchange_rows`.
+        """
+        results = warmed(
+            self._resolver, dns.Question(name), protocol, resumption, capture=self._capture, settings=settings
+        )
+        return exchange_rows(row, results, self._bench.server.events(), variant=f"before {resumption}")
+
+    def tcp_rtt(self, name: str) -> dict[str, Any]:
+        """Make a TCP connect to a host of the testbed; columns of `tcp_rtts`."""
+        started = time.time()
+        try:
+            return {"started_s": started, "rtt_ms": dns.tcp_rtt(dns.Resolver(self._bench.addresses[name]))}
+        except dns.DnsError as error:
+            return {"started_s": started, "error": str(error)}
+
+
+class StubExchanges(Generic[_Key]):
+    """DNS exchanges by several Go stubs (quic-go, crypto/tls) on loopback addresses.
+
+    Parameters
+    ----------
+    bench
+        Plan and running testbed.
+    stubs
+        By key, the transport of a stub and further fields of its settings.
+    """
+
+    def __init__(self, bench: Bench, stubs: Mapping[_Key, tuple[dns.Protocol, Mapping[str, Any]]]) -> None:
+        self._capture = dns.Capture()
+        self._stubs: dict[_Key, Stub] = {}
+        upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        try:
+            for number, (key, (protocol, others)) in enumerate(stubs.items(), 1):
+                settings = StubSettings.towards(
+                    upstream, protocol, dns.Resumption.NONE, listen=f"127.0.0.{number}:53", **others
+                )
+                self._stubs[key] = Stub.start(subprocess.Popen, settings, bench.folder / f"stub-{number}")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop the stubs."""
+        for stub in self._stubs.values():
+            stub.stop()
+        self._capture.close()
+
+    def exchange(self, key: _Key, name: str) -> dict[str, Any]:
+        """Resolve a name on a new connection of a stub with a full handshake; columns of `dns_exchanges`."""
+        stub = self._stubs[key]
+        stub.forget()
+        stub.metrics()  # discard those of earlier exchanges
+        address = stub.listen.rpartition(":")[0]
+        settings = dns.ClientSettings(timeout_s=_QUESTION_TIMEOUT_S, udp_retransmit_s=_QUESTION_TIMEOUT_S)
+        started = time.time()
+        with self._capture.record() as recording:
+            asked = dns.exchange(dns.Resolver(address), dns.Question(name), dns.Protocol.DOUDP, settings=settings)
+        queries = stub.metrics()
+        if asked.error or len(queries) != 1:
+            return {"started_s": started, "error": asked.error or f"the stub reported {len(queries)} queries, not one"}
+        query = queries[0]
+        error = query.error or mismatch({"new_connection": query.new_connection}, {"new_connection": True})
+        sizes: dict[str, int | None] = {}
+        if recording.complete:
+            counted = measure(
+                recording.packets,
+                ip_protocol=CLIENTS[query.protocol].ip_protocol,
+                local_port=query.local_port,
+                server=(network.SERVER_ADDRESS, dns.DEFAULT_PORTS[query.protocol]),
+                query_at_ns=query.time_ns + round(query.handshake_ms * 1e6),
+                answered_at_ns=query.time_ns + round(query.total_ms * 1e6),
+                closed_at_ns=time.time_ns(),
+            )
+            sizes = asdict(counted)
+        return sizes | {
+            "started_s": query.time_ns / 1e9,
+            "error": error,
+            "handshake_ms": query.handshake_ms,
+            "query_ms": query.query_ms,
+            "total_ms": query.total_ms,
+            "session_resumed": query.resumed,
+        }
+
+
+class KeptBrowser:
+    """A browser that is kept between loads, and started anew after `LOADS_PER_PROCESS` of them.
+
+    Parameters
+    ----------
+    bench
+        Where it runs.
+    warm_up
+        A load that is not recorded, the first of every process.
+    name
+        Tells its folder from those of others in the same run.
+    programs
+        Of another browser than the plan's.
+    options
+        Further ones of `Browser`.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        warm_up: Callable[[Browser], object],
+        *,
+        name: str = "browser",
+        programs: BrowserPrograms | None = None,
+        **options: Any,
+    ) -> None:
+        self._bench = bench
+        self._warm_up = warm_up
+        self._name = name
+        self._programs = programs
+        self._options = options
+        self._browser: Browser | None = None
+        self._processes = 0
+
+    def close(self) -> None:
+        """End it."""
+        if self._browser is not None:
+            self._browser.close()
+            self._browser = None
+
+    def open(self) -> Browser:
+        """The browser of the next load."""
+        if self._browser is not None and self._browser.loads >= LOADS_PER_PROCESS:
+            self.close()
+        if self._browser is None:
+            self._processes += 1
+            bench = self._bench
+            folder = bench.folder / f"{self._name}-{self._processes}"
+            self._browser = launch(
+                self._programs or bench.programs,
+                folder=folder,
+                certificates=bench.server.certificates,
+                few_processes=bench.plan.clock == "virtual",
+                **self._options,
+            )
+            self._warm_up(self._browser)
+        return self._browser
+
+
+def resolving(bench: Bench) -> dict[str, Any]:
+    """Options of a `Browser` that resolves the names of the plan's pages by itself."""
+    pages = [bench.pages[name] for name in bench.plan.pages]
+    return {
+        "addresses": {WARM_UP_HOST: bench.addresses[WARM_UP_HOST]},
+        "resolves": [host for page in pages for host in page.looked_up],
+    }
+
+
+class Loads:
+    """Page loads in a browser that is kept between them.
+
+    Parameters
+    ----------
+    bench
+        Plan and running testbed.
+    first
+        Load of the first plan's page that every browser process makes first, without a row.
+    name
+        Name of this browser's folder, if the run has others.
+    browser
+        Name of the browser; None: the plan's.
+    """
+
+    def __init__(self, bench: Bench, first: Load, *, name: str = "browser", browser: str | None = None) -> None:
+        self._bench = bench
+        self._kept = KeptBrowser(
+            bench,
+            lambda browser: self._load(browser, bench.pages[bench.plan.pages[0]], first),
+            name=browser or name,
+            programs=find_browser(browser) if browser else None,
+            addresses=bench.addresses,
+        )
+
+    def close(self) -> None:
+        """End the browser."""
+        self._kept.close()
+
+    def open(self) -> Browser:
+        """The browser of the next load, warmed up by one that is not recorded."""
+        return self._kept.open()
+
+    def load(self, row: dict[str, Any], page: PageSpec, condition: Load) -> Rows:
+        """Load a page: a row of `page_loads`, and the rows of its resources.
+
+        Parameters
+        ----------
+        row
+            The columns that are known before (`Measurer.row`).
+        page
+            The page to load.
+        condition
+            How it is loaded, and the evidence that is expected; other evidence makes the row an error.
+        """
+        started = time.time()
+        server = self._bench.server
+        try:
+            browser = self.open()
+            server.set_early_data(condition.early_data)
+            server.events()  # discard those of earlier loads
+            load = self._load(browser, page, condition)
+        except BrowserError as error:
+            self.close()
+            return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
+        events = server.events()
+        evidence = load_evidence(
+            events,
+            page,
+            early_data=condition.h3 == "0-rtt",
+            resumed=condition.resumed,
+            validated=condition.validated,
+        )
+        row = row | load_columns(load) | evidence
+        return {"page_loads": [row], "resources": resource_rows(row, load, events)}
+
+    def _load(self, browser: Browser, page: PageSpec, condition: Load) -> PageLoad:
+        server = self._bench.server
+        alias = condition.primed_alias
+
+        def close_connections() -> None:
+            server.close_connections("h3")
+            if condition.refused:
+                server.rotate_ticket_keys()
+
+        def primed() -> bool:
+            needs_ticket = browser.token_needs_ticket
+            return alias is not None or keeps_token(server.events(), page.host, needs_ticket) is condition.token
+
+        return browser.load(
+            page.host,
+            prime_host=page.host if alias is None else page.aliases[alias],
+            primed=primed,
+            close_connections=close_connections,
+        )
+
+
+def warmed(
+    server: dns.Resolver,
+    question: dns.Question,
+    protocol: dns.Protocol,
+    resumption: dns.Resumption,
+    *,
+    capture: dns.Capture,
+    settings: dns.ClientSettings | None = None,
+) -> list[dns.Exchange]:
+    """The exchange, and before it the warming one that fetches its ticket and token, where it resumes a session."""
+    sessions = dns.SessionStore()
+    steps = [(resumption, False)]
+    if resumption is not dns.Resumption.NONE:
+        steps.insert(0, (dns.Resumption.NONE, True))
+    return [
+        dns.exchange(
+            server, question, protocol, step, sessions=sessions, settings=settings, capture=capture, warming=warming
+        )
+        for step, warming in steps
+    ]
+
+
+def exchange_rows(
+    row: Mapping[str, Any], results: Iterable[dns.Exchange], events: Iterable[Event], **warming: Any
+) -> list[dict[str, Any]]:
+    """Rows of `dns_exchanges`: of the warming exchange where there was one, with `warming`, and of the measured one."""
+    *before, measured = results
+    events = list(events)
+    first = {"resumption": dns.Resumption.NONE.value, "warming": True} | warming
+    rows = [{**row, **first} | exchange_columns(result, events) for result in before]
+    return [*rows, {**row} | exchange_columns(measured, events)]
+
+
+def load_columns(load: PageLoad) -> dict[str, Any]:
+    """What the browser says of a load; columns of `page_loads`."""
+    parts = {tables.LOAD: load, tables.NAVIGATION: load.navigation, tables.PAINT: load.paint}
+    found: dict[str, Any] = {"resource_count": len(load.resources)}
+    for source, part in parts.items():
+        found |= PageLoads.taken(source, part)
+    return found
+
+
+def resource_rows(row: Mapping[str, Any], load: PageLoad, events: Iterable[Event]) -> list[dict[str, Any]]:
+    """The rows of `resources` that belong to a row of `page_loads`; `events` are the server's on the load."""
+    served = {(event.host, event.path): server_ms(event) for event in events if isinstance(event, RequestEvent)}
+    rows = []
+    for entry in load.resources:
+        taken = Resources.taken(tables.RESOURCE, entry)
+        url = urlsplit(taken["url"])
+        rows.append(Resources.place(row) | taken | {"server_ms": served.get((url.netloc, url.path))})
+    return rows
