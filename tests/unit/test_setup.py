@@ -43,3 +43,59 @@ def test_a_run_writes_only_where_git_ignores_it() -> None:
 def test_every_folder_of_committed_campaigns_is_committed() -> None:
     """Tests take all of data/raw for committed: nothing that is measured goes there by default."""
     assert not OWN_CAMPAIGNS.is_relative_to("data/raw")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of what the linters of Go, scripts and workflows read, with this checkout's programs."""
+    root = tmp_path / "copy"
+    for name in (".ci", ".github", "emulation", "nix", "setup"):
+        shutil.copytree(ROOT / name, root / name)
+    (root / ".venv" / "bin").mkdir(parents=True)
+    shellcheck = shutil.which(ROOT / ".venv" / "bin" / "shellcheck") or shutil.which("shellcheck")
+    if shellcheck is None:
+        pytest.skip("there is no ShellCheck on this machine")
+    (root / ".venv" / "bin" / "shellcheck").symlink_to(shellcheck)
+    for program in ("python", "go"):
+        if (own := ROOT / ".venv" / "bin" / program).exists():
+            (root / ".venv" / "bin" / program).symlink_to(own)
+    return root
+
+
+def lint(root: Path, step: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([root / "setup" / "lint", step], capture_output=True, text=True, check=False)
+
+
+def test_lint_finds_go_that_is_not_formatted(copy: Path) -> None:
+    if not any(shutil.which(go) for go in ("go", "/usr/local/go/bin/go", copy / ".venv" / "bin" / "go")):
+        pytest.skip("there is no Go on this machine")
+    (copy / "emulation" / "internal" / "jsonl" / "spaced.go").write_text("package   jsonl\n", encoding="utf-8")
+    done = lint(copy, "go")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "run gofmt -w on: internal/jsonl/spaced.go"
+
+
+def test_lint_finds_a_fault_of_any_script(copy: Path) -> None:
+    assert lint(copy, "scripts").returncode == 0
+    (copy / "setup" / "new").write_text("#!/usr/bin/env bash\n# New.\nrm $1\n", encoding="utf-8")
+    done = lint(copy, "scripts")
+    assert done.returncode == 1
+    assert "SC2086" in done.stdout
+
+
+def test_lint_finds_a_fault_of_a_workflow(copy: Path) -> None:
+    if not any(shutil.which(go) for go in ("go", "/usr/local/go/bin/go", copy / ".venv" / "bin" / "go")):
+        pytest.skip("there is no Go on this machine")
+    workflow = copy / ".github" / "workflows" / "ci.yml"
+    workflow.write_text(workflow.read_text(encoding="utf-8").replace("matrix.release", "matrix.realease"), "utf-8")
+    done = lint(copy, "workflows")
+    if "dial tcp" in done.stderr or "no such host" in done.stderr:
+        pytest.skip("the Go modules are out of reach")
+    assert done.returncode == 1
+    assert 'property "realease" is not defined' in done.stdout
+
+
+def test_the_kernel_of_the_guest_is_pinned_by_version_and_hash() -> None:
+    lines = (ROOT / "setup" / "kernel.pin").read_text(encoding="utf-8").splitlines()
+    (pin,) = [line for line in lines if not line.startswith("#")]
+    assert re.fullmatch(r"linux-source-(\d+\.\d+) \1\.\d+\S* [0-9a-f]{64}", pin)

@@ -190,7 +190,7 @@ class Sample:
         # They are in parts, so that each resample has only one of them to be looked through.
         length = -(-len(near) // _PARTS)
         counts = np.bincount(clusters * _PARTS + np.arange(len(near)) // length, minlength=rounds * _PARTS)
-        ends = np.column_stack([before, counts.reshape(rounds, _PARTS)]).cumsum(axis=1)
+        ends = np.cumsum(np.column_stack([before, counts.reshape(rounds, _PARTS)]), axis=1, dtype=np.float64)
         # Whole numbers: their sums are exact in any order (see `weighted_sums`).
         drawn = weights @ np.column_stack([ends, np.bincount(self.clusters, minlength=rounds)])
         ends, total = drawn[:, :-1], drawn[:, -1]
