@@ -1,7 +1,7 @@
-"""From what a TOML or JSON file holds to typed values: every fault named by file and key, in plain words.
+"""Convert the values of a TOML or JSON file to typed values. Errors name the file and the key in plain words.
 
-Types, ranges and choices stand in the fields' types (`Annotated[float, Meta(ge=0)]`, `Literal`); what concerns several
-fields is checked in their `__post_init__`, which raises `FieldError`.
+Types, ranges and choices are declared in the fields' types (`Annotated[float, Meta(ge=0)]`, `Literal`). A rule about
+several fields is checked in `__post_init__`, which raises `FieldError`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _type_info: Callable[[object], inspect.Type] = cache(inspect.type_info)
 
 
 class FieldError(ValueError):
-    """What the `__post_init__` of a checked type raises: what is wrong (no full stop), of which field, what to do."""
+    """Raised by the `__post_init__` of a checked type: what is wrong (no full stop), the field, and the next step."""
 
     def __init__(self, what: str, *, key: str = "", next_step: str = "") -> None:
         super().__init__(what)
@@ -59,25 +59,25 @@ def checked(
     *,
     where: str,
     error: type[CrosslayerError],
-    next_step: str = "Mend the file.",
+    next_step: str = "Correct the file.",
     foreign_keys: bool = False,
 ) -> T:
-    """Convert plain values to a dataclass or Struct, strictly: no text for a number, no key it does not have.
+    """Convert plain values to a dataclass or Struct. Conversion is strict: no text for a number, no unknown key.
 
     Parameters
     ----------
     values
-        What `read_toml` or `read_json` returned, or a part of it.
+        The result of `read_toml` or `read_json`, or a part of it.
     type_
-        A dataclass or Struct; fields may be such again, and lists and tables of them.
+        A dataclass or Struct. Its fields may be dataclasses or Structs too, and lists and tables of them.
     where
-        The file, and its part where it has parts.
+        The file, followed by the part of it if `values` is only a part.
     error
-        The room's exception.
+        The package's exception class.
     next_step
-        What to do about a missing key, and wherever nothing better is known.
+        Next step for a missing key and for faults without a more specific next step.
     foreign_keys
-        Keys that the type does not have are passed over: the format is another's.
+        Ignore keys that the type does not have, because the format is defined elsewhere.
 
     Raises
     ------
@@ -85,30 +85,32 @@ def checked(
         Of the class `error`, whose `where` ends in the key: `plan.toml, key 'links[0]'`.
     """
     try:
-        _refuse(values, _type_info(type_), "", foreign_keys=foreign_keys)
+        _raise_first_fault(values, _type_info(type_), "", foreign_keys=foreign_keys)
         return msgspec.convert(values, type_)
     except FieldError as fault:
-        found = fault
-    except msgspec.ValidationError as refusal:
-        found = _in_words(refusal, values)
+        field_error = fault
+    except msgspec.ValidationError as fault:
+        field_error = _as_field_error(fault, values)
     raise error(
-        found.what, where=f"{where}, key '{found.key}'" if found.key else where, next_step=found.next_step or next_step
+        field_error.what,
+        where=f"{where}, key '{field_error.key}'" if field_error.key else where,
+        next_step=field_error.next_step or next_step,
     )
 
 
 def read_toml(path: Path, error: type[CrosslayerError], next_step: str = "Name a file that can be read.") -> Any:
-    """The tables of a TOML file.
+    """Read a TOML file; returns its tables as plain values.
 
     Raises
     ------
     CrosslayerError
-        Of the class `error`, naming the file; `next_step` is for one that cannot be read.
+        Of the class `error`, naming the file; `next_step` is used if the file cannot be read.
     """
     return _read(path, tomllib.loads, "TOML", error, next_step)
 
 
 def read_json(path: Path, error: type[CrosslayerError], next_step: str = "Name a file that can be read.") -> Any:
-    """The value of a JSON file; raises as `read_toml` does."""
+    """Read a JSON file; returns its value and raises like `read_toml`."""
     return _read(path, json.loads, "JSON", error, next_step)
 
 
@@ -118,15 +120,15 @@ def _read(path: Path, loads: Callable[[str], Any], language: str, error: type[Cr
     except OSError as fault:
         raise error(f"cannot be read ({fault.strerror})", where=str(path), next_step=next_step) from fault
     except (ValueError, RecursionError) as fault:
-        raise error(f"is not {language}: {fault}", where=str(path), next_step="Mend that line.") from fault
+        raise error(f"is not {language}: {fault}", where=str(path), next_step="Correct that line.") from fault
 
 
-def _refuse(value: object, kind: inspect.Type, key: str, *, foreign_keys: bool) -> None:
-    """What msgspec lets pass or names less well: foreign keys of dataclasses, other words, infinite numbers."""
+def _raise_first_fault(value: object, kind: inspect.Type, key: str, *, foreign_keys: bool) -> None:
+    """Raise `FieldError` for faults that msgspec accepts or reports poorly, e.g. unknown keys or infinite numbers."""
     match kind, value:
         case inspect.UnionType(types=kinds), _:
             for one in kinds if value is not None else ():
-                _refuse(value, one, key, foreign_keys=foreign_keys)
+                _raise_first_fault(value, one, key, foreign_keys=foreign_keys)
         case inspect.DataclassType(fields=fields) | inspect.StructType(fields=fields), dict():
             known = {field.encode_name: field.type for field in fields}
             for name, item in value.items():
@@ -136,35 +138,35 @@ def _refuse(value: object, kind: inspect.Type, key: str, *, foreign_keys: bool) 
                     close = difflib.get_close_matches(name, known, 1)
                     step = f"Did you mean '{close[0]}'?" if close else f"Keys are: {', '.join(known)}."
                     raise FieldError("is not a key that is known here", key=_joined(key, name), next_step=step)
-                _refuse(item, known[name], _joined(key, name), foreign_keys=foreign_keys)
+                _raise_first_fault(item, known[name], _joined(key, name), foreign_keys=foreign_keys)
         case ((inspect.ListType(item_type=inner) | inspect.VarTupleType(item_type=inner)), list() | tuple()):
             for number, item in enumerate(value):
-                _refuse(item, inner, f"{key}[{number}]", foreign_keys=foreign_keys)
+                _raise_first_fault(item, inner, f"{key}[{number}]", foreign_keys=foreign_keys)
         case inspect.DictType(value_type=inner), dict():
             for name, item in value.items():
-                _refuse(item, inner, _joined(key, str(name)), foreign_keys=foreign_keys)
-        case inspect.LiteralType(values=words), _ if value not in words:
-            raise _other_word(value, words, key)
+                _raise_first_fault(item, inner, _joined(key, str(name)), foreign_keys=foreign_keys)
+        case inspect.LiteralType(values=choices), _ if value not in choices:
+            raise _unknown_choice(value, choices, key)
         case inspect.EnumType(cls=cls), _ if value not in [member.value for member in cls]:
-            raise _other_word(value, [member.value for member in cls], key)
+            raise _unknown_choice(value, [member.value for member in cls], key)
         case inspect.FloatType(), float() if not math.isfinite(value):
             raise FieldError(f"must be a number, is {value}", key=key, next_step="Write one with digits.")
 
 
-def _other_word(value: object, words: Iterable[object], key: str) -> FieldError:
-    return FieldError(f"is {reprlib.repr(value)}", key=key, next_step=f"Choose one of: {', '.join(map(str, words))}.")
+def _unknown_choice(value: object, choices: Iterable[object], key: str) -> FieldError:
+    return FieldError(f"is {reprlib.repr(value)}", key=key, next_step=f"Choose one of: {', '.join(map(str, choices))}.")
 
 
 def _joined(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
 
 
-def _in_words(refusal: msgspec.ValidationError, values: object) -> FieldError:
-    """One refusal of msgspec, such as "Expected `float`, got `str` - at `$.links[0].rtt_ms`"."""
-    text, _, path = str(refusal).rpartition(" - at `") if " - at `$" in str(refusal) else (str(refusal), "", "$")
+def _as_field_error(error: msgspec.ValidationError, values: object) -> FieldError:
+    """Convert a msgspec error, such as "Expected `float`, got `str` - at `$.links[0].rtt_ms`", to a `FieldError`."""
+    text, _, path = str(error).rpartition(" - at `") if " - at `$" in str(error) else (str(error), "", "$")
     key = path.strip("`").removeprefix("$").removeprefix(".").replace("[...]", "")
-    if isinstance(own := refusal.__cause__, FieldError):
-        return FieldError(own.what, key=_joined(key, own.key) if own.key else key, next_step=own.next_step)
+    if isinstance(cause := error.__cause__, FieldError):
+        return FieldError(cause.what, key=_joined(key, cause.key) if cause.key else key, next_step=cause.next_step)
     if missing := re.fullmatch(r"Object missing required field `(.+)`", text):
         return FieldError("is missing", key=_joined(key, missing[1]))
     for part in re.findall(r"\w+", key):
@@ -173,7 +175,7 @@ def _in_words(refusal: msgspec.ValidationError, values: object) -> FieldError:
         elif isinstance(values, list):
             values = values[int(part)]
     shown = reprlib.repr(values)
-    if isinstance(values, int) and abs(values) > sys.float_info.max:  # which msgspec says differently by its version
+    if isinstance(values, int) and abs(values) > sys.float_info.max:  # whose message differs between msgspec versions
         return FieldError(f"is too large, is {shown}", key=key)
     if bound := re.fullmatch(f"Expected `[^`]*` ({'|'.join(_BOUNDS)}) (.+?)([.]0)?", text):
         if bound.group(1, 2) == (">=", "0"):

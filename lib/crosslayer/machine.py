@@ -1,4 +1,4 @@
-"""What this machine does with its processors: ours, everything else, what the hypervisor takes. Linux's /proc only."""
+"""CPU time of this host: crosslayer's own processes, all others, and hypervisor steal time. Linux only (/proc)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _MS_PER_TICK = 1e3 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the processors did between two moments; times are summed over all of them."""
+    """CPU use of the host between two moments; times are sums over all processors."""
 
     started_s: float
     """Seconds since the Unix epoch."""
     duration_ms: float
     cores: int
     ours_ms: float
-    """CPU time of the processes of this PID namespace, those that have ended included."""
+    """CPU time of the processes in this PID namespace, ended ones included, ms."""
     others_ms: float
-    """CPU time of every other process of the machine, without interrupts, which may be ours."""
+    """CPU time of all other processes of the host, ms. Interrupts are excluded because they may be ours."""
     steal_ms: float
-    """Time in which the hypervisor gave the processors to others."""
+    """Time in which the hypervisor gave the processors to other guests, ms."""
     pressure_ms: float | None
-    """Time in which something waited for a processor (PSI, `some`); None where the kernel does not tell."""
+    """Time in which at least one task waited for a processor (PSI, `some`), ms; None where the kernel has no PSI."""
 
 
 class Meter:
-    """Reads the counters when it is made, and again for `usage`; their resolution is a clock tick, 10 ms."""
+    """Measures CPU use from its construction to a call of `usage`. Resolution: one clock tick, 10 ms."""
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc
@@ -39,30 +39,30 @@ class Meter:
         self._before = self._read()
 
     def usage(self) -> Usage:
-        """What happened since this meter was made."""
-        ours, busy, steal, pressure = (
+        """CPU use since this meter was constructed."""
+        own, busy, steal, pressure = (
             None if now is None or before is None else now - before
             for now, before in zip(self._read(), self._before, strict=True)
         )
-        assert ours is not None
+        assert own is not None
         assert busy is not None
         assert steal is not None
         return Usage(
             started_s=self._started_s,
             duration_ms=(time.monotonic() - self._started) * 1e3,
             cores=os.cpu_count() or 1,
-            ours_ms=ours,
-            others_ms=max(0.0, busy - ours),
-            steal_ms=max(0.0, steal),  # some hypervisors take back what they told
+            ours_ms=own,
+            others_ms=max(0.0, busy - own),
+            steal_ms=max(0.0, steal),  # the steal counter of some hypervisors decreases
             pressure_ms=pressure,
         )
 
     def _read(self) -> tuple[float, float, float, float | None]:
-        """Ours, all processes, steal, pressure; ms."""
+        """Counters so far, ms: own processes, all processes, steal, pressure."""
         fields = (self._proc / "stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
         user, nice, system, _idle, _iowait, _irq, _softirq, steal = map(int, fields[:8])
-        ours, busy = ticks_used(self._proc) * _MS_PER_TICK, (user + nice + system) * _MS_PER_TICK
-        return ours, busy, steal * _MS_PER_TICK, self._pressure_ms()
+        own, busy = ticks_used(self._proc) * _MS_PER_TICK, (user + nice + system) * _MS_PER_TICK
+        return own, busy, steal * _MS_PER_TICK, self._pressure_ms()
 
     def _pressure_ms(self) -> float | None:
         try:
@@ -73,13 +73,13 @@ class Meter:
 
 
 def ticks_used(proc: Path = _PROC) -> int:
-    """CPU time of every process of this PID namespace so far, and of those that have ended, in clock ticks.
+    """CPU time so far of every process of this PID namespace, ended ones included, in clock ticks.
 
-    proc(5), fields 14 to 17 of `stat`: its own time, and that of the children it has waited for.
+    Source: proc(5), fields 14 to 17 of `stat`: a process's own time, and the time of the children it has waited for.
     """
     total = 0
     for stat in proc.glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # a process that has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             total += sum(map(int, fields[11:15]))
     return total

@@ -1,4 +1,4 @@
-"""When a packet arrived, by the kernel's clock: a late wake-up of this process does not count then."""
+"""Kernel receive timestamps (SO_TIMESTAMPNS), which exclude this process's scheduling delay."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import struct
 import time
 
 _SO_TIMESTAMPNS = 35
-"""From <asm-generic/socket.h>; Python does not name it."""
+"""From <asm-generic/socket.h>; Python has no constant for it."""
 _TIMESPEC = struct.Struct("@qq")
 _DATAGRAM_BYTES = 4096
 
 
 def stamp_arrivals(end: socket.socket) -> None:
-    """Have the kernel tell when each datagram of a socket arrives."""
+    """Have the kernel timestamp each datagram that a socket receives."""
     end.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
 
 def receive(end: socket.socket) -> tuple[bytes, int]:
-    """A datagram and its arrival, ns since the Unix epoch."""
+    """Receive a datagram; returns it with its arrival time, ns since the Unix epoch."""
     data, ancillary, _flags, _sender = end.recvmsg(_DATAGRAM_BYTES, 64)
     return data, arrival_ns(ancillary)
 
 
 def arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
-    """Arrival of a datagram, ns since the Unix epoch, from its ancillary data; now, where the kernel says nothing."""
+    """Arrival time of a datagram from its ancillary data, ns since the Unix epoch; now if it has no timestamp."""
     for level, kind, value in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
             seconds, nanoseconds = _TIMESPEC.unpack(value)

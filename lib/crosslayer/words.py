@@ -1,4 +1,4 @@
-"""The words that rows are told apart by, for those who measure and those who analyse: a new one is one member here."""
+"""Vocabulary of the rows, shared by measurement and analysis: each enumeration lists the values of a column."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Resumption(StrEnum):
 
 
 class Http3(StrEnum):
-    """How the HTTP/3 handshake of a page load was meant to be; the evidence is in `early_data_accepted`."""
+    """Intended HTTP/3 handshake of a page load; the evidence is in the column `early_data_accepted`."""
 
     ONE_RTT = "1-rtt"
     ZERO_RTT = "0-rtt"
 
 
 class Way(StrEnum):
-    """Which way packets cross the link."""
+    """Direction in which packets cross the link."""
 
     UP = "up"
     """To the server."""
@@ -44,16 +44,16 @@ class Way(StrEnum):
 
 
 class Clock(StrEnum):
-    """By which clock was measured."""
+    """Clock of a measurement."""
 
     WALL = "wall"
-    """The machine's."""
+    """Real time: the machine's clock."""
     VIRTUAL = "virtual"
-    """A guest's that stands still while anything computes."""
+    """Virtual time: the clock of a guest, which stands still while any process computes."""
 
 
 class Browser(StrEnum):
-    """In which a page is loaded."""
+    """Browser that loads a page."""
 
     CHROMIUM = "chromium"
     FIREFOX = "firefox"
@@ -63,52 +63,52 @@ class Coupling(StrEnum):
     """Who resolves the host names of a page."""
 
     DECOUPLED = "decoupled"
-    """The browser is told the addresses."""
+    """The browser receives the addresses from crosslayer."""
     COUPLED = "coupled"
-    """The browser resolves by itself."""
+    """The browser resolves the names itself."""
 
 
 class Connection(StrEnum):
-    """What a paced query is sent on."""
+    """Connection that a paced query is sent on."""
 
     KEPT = "kept"
     NEW = "new"
-    """Closed after every query."""
+    """A new connection for each query, closed afterwards."""
     ZERO_RTT = "0-rtt"
-    """Closed after every query, and the query is early data."""
+    """A new connection for each query, closed afterwards; the query is early data."""
 
 
 class Keeper(StrEnum):
-    """Who asks the server, on a connection that it keeps."""
+    """Kind of client that keeps a connection to the server."""
 
     STUB = "stub"
-    """Our forwarder: of a connection that has rested it doubts the path."""
+    """The Go stub, which probes the path of an idle connection before it reuses it."""
     PATIENT_STUB = "patient-stub"
-    """The same, told to doubt none (`--rested-after 0`)."""
+    """The same, without that probe (`--rested-after 0`)."""
     DNSPROXY = "dnsproxy"
     """AdGuard's forwarder."""
     LIBRARY = "library"
-    """A program with a client of `crosslayer.dns`, which waits 5 s for an answer and then makes a new connection."""
+    """A program with a client of `crosslayer.dns`: it waits 5 s for an answer, then makes a new connection."""
     CHROMIUM = "chromium"
-    """The browser's own DoH, and nobody else (secure mode)."""
+    """Chromium's own DoH in secure mode, without any other resolver."""
 
 
 class Mishap(StrEnum):
-    """What befell a connection while it rested."""
+    """Event on the path or at the server while a connection was idle."""
 
     NOTHING = "nothing"
     FORGOTTEN = "forgotten"
-    """The path drops its packets, as a NAT or firewall that has forgotten it; new connections pass."""
+    """The path drops the connection's packets, as a NAT with an expired mapping does; new connections pass."""
     MOVED = "moved"
-    """The client has another address; the one before is gone."""
+    """The client has a new address; the old one is removed."""
     RESTARTED = "restarted"
-    """The server was killed and started again; it knows neither connections nor tickets."""
+    """The server was killed and started again; it has no state of earlier connections or tickets."""
 
 
 class Sharing(StrEnum):
     """Which connection a page is loaded on."""
 
     SEPARATE = "separate"
-    """One of its own, after its name was resolved."""
+    """A connection of its own, opened after its name is resolved."""
     SHARED = "shared"
-    """The one its name is resolved on."""
+    """The connection on which its name is resolved."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from crosslayer.guest import Clock, run_attached
-from crosslayer.guest.machine import MARK
+from crosslayer.guest.guest import MARK
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,8 +14,8 @@ from crosslayer.campaign.measurer import Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.rounds import Job, Part
 from crosslayer.campaign.worker import from_json, to_json
-from crosslayer.guest import GuestError, Machine, check_mappings, find_kernel, inside
-from crosslayer.guest import machine as machines
+from crosslayer.guest import Guest, GuestError, check_mappings, find_kernel, inside
+from crosslayer.guest import guest as guest_module
 from crosslayer.testbed.errors import TestbedError
 
 ABOUT = {
@@ -58,23 +58,23 @@ def test_a_kernel_of_unknown_origin_is_refused(kernel: Path, about: str | None) 
 def test_without_a_kernel_the_way_to_one_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSLAYER_KERNEL", str(tmp_path / "none"))
     with pytest.raises(TestbedError, match="no kernel for the guest") as caught:
-        Machine(["/bin/true"], clock="virtual")
+        Guest(["/bin/true"], clock="virtual")
     assert "make guest" in caught.value.next_step
 
 
 def test_memory_goes_where_executable_mappings_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "is not there"))
-    assert machines._memory_folder().is_dir()
-    monkeypatch.setattr(machines, "MEMORY_BYTES", 1 << 60)
+    assert guest_module._memory_folder().is_dir()
+    monkeypatch.setattr(guest_module, "MEMORY_BYTES", 1 << 60)
     with pytest.raises(GuestError, match="noexec") as caught:
-        machines._memory_folder()
+        guest_module._memory_folder()
     assert "TMPDIR" in caught.value.next_step
 
 
 def test_a_command_knows_the_clock_of_its_guest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(machines.MARK, raising=False)
+    monkeypatch.delenv(guest_module.MARK, raising=False)
     assert inside() is None
-    monkeypatch.setenv(machines.MARK, "virtual")
+    monkeypatch.setenv(guest_module.MARK, "virtual")
     assert inside() == "virtual"
 
 
@@ -100,10 +100,10 @@ def test_what_is_left_of_a_campaign_keeps_its_tasks() -> None:
 
 
 def test_a_job_that_a_killed_process_left_is_removed_and_no_other(tmp_path: Path) -> None:
-    ours = machines._JobFile(tmp_path, b"{}\n")
-    left = tmp_path / f"{machines._JOB}left"
+    ours = guest_module._JobFile(tmp_path, b"{}\n")
+    left = tmp_path / f"{guest_module._JOB}left"
     left.write_bytes(b"{}\n")
-    other = machines._JobFile(tmp_path, b"{}\ninput")
+    other = guest_module._JobFile(tmp_path, b"{}\ninput")
     assert sorted(tmp_path.iterdir()) == sorted((ours.path, other.path))
     assert other.path.read_bytes() == b"{}\ninput"
     ours.remove()
@@ -133,6 +133,6 @@ def test_firefox_is_refused_where_a_guest_has_too_few_mappings(
 ) -> None:
     limit = tmp_path / "max_map_count"
     limit.write_text(f"{allowed}\n", encoding="ascii")
-    monkeypatch.setattr(machines, "_MAPPINGS_FILE", limit)
+    monkeypatch.setattr(guest_module, "_MAPPINGS_FILE", limit)
     with contextlib.nullcontext() if enough else pytest.raises(GuestError, match="65530 mappings, too few for Firefox"):
         check_mappings()

@@ -360,7 +360,7 @@ def resource(**keys: object) -> str:
 
 
 BAD_SPECS = {
-    "not TOML": ("title = ]", r"page\.toml: is not TOML.*line 1.*Mend that line"),
+    "not TOML": ("title = ]", r"page\.toml: is not TOML.*line 1.*Correct that line"),
     "unknown key": (page_text(extra='hosts = "x"'), r"page\.toml, key 'hosts': is not a key.*Did you mean 'host'\?"),
     "far unknown key": (
         page_text(extra="zzz = 1"),

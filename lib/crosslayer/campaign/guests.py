@@ -17,7 +17,7 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Task
 from crosslayer.campaign.rounds import Job, Part, Source, describe
 from crosslayer.campaign.worker import WORDS, from_json
-from crosslayer.guest import LOOK_S, Clock, GuestDied, Machine, check_mappings, find_kernel
+from crosslayer.guest import LOOK_S, Clock, Guest, GuestDied, check_mappings, find_kernel
 
 _KEPT: Final = frozenset({"HOME", "LANG", "PATH", "TZ"})
 _KEPT_PREFIXES: Final = ("CROSSLAYER_", "FONTCONFIG_", "LC_", "LD_", "NIX_", "PYTHON", "SSL_CERT_", "XDG_")
@@ -124,12 +124,12 @@ class _Place:
         # Not how far the campaign is: what happens in a guest follows from its task.
         given = _packed(replace(self._job, todo=self._todo, versions={}, quiet=True))
         self._lines = {b"1": bytearray(), b"2": bytearray()}
-        self._machine = Machine(
+        self._machine = Guest(
             WORDS,
             clock=self._clock,
             core=self._core,
             environment=_environment(),
-            given=given,
+            standard_input=given,
             seed=self._job.plan.seed_of(self._todo),
         )
         self._ready.register(self._machine.out, selectors.EVENT_READ, self._read)

@@ -280,7 +280,9 @@ def to_markdown(verdicts: pl.DataFrame, *, caption: str = "") -> str:
     caption
         Campaign, rounds, backend and host, for the reader.
     """
-    chance = f"By chance alone at most {number(expected_errors(verdicts))} of the decided verdicts are expected to be wrong."
+    chance = (
+        f"By chance alone at most {number(expected_errors(verdicts))} of the decided verdicts are expected to be wrong."
+    )
     lines = ["# Claims", "", f"{_summary(verdicts)}. {chance}", ""]
     lines += [caption, ""] if caption else []
     for paper in verdicts["paper"].unique(maintain_order=True):

@@ -1,21 +1,22 @@
-"""A User-Mode Linux guest in which everything is measured, by a clock that stands still while anything computes.
+"""Run commands in a User-Mode Linux guest, in virtual time or in real time.
 
-Also where the host refuses namespaces, then by the wall clock. It runs commands; what they measure may not enter here.
-See docs/clocks.md.
+In virtual time computing takes no time and idle time is skipped: every measurement in the guest follows from its
+inputs. In real time a guest replaces the namespaces that a host refuses. This package knows nothing of what the
+commands measure. See docs/clocks.md.
 """
 
 from crosslayer.guest.attached import run_attached
 from crosslayer.guest.errors import GuestDied, GuestError
+from crosslayer.guest.guest import LOOK_S, Clock, Guest, check_mappings, inside
 from crosslayer.guest.kernel import Kernel, find_kernel
-from crosslayer.guest.machine import LOOK_S, Clock, Machine, check_mappings, inside
 
 __all__ = [
     "LOOK_S",
     "Clock",
+    "Guest",
     "GuestDied",
     "GuestError",
     "Kernel",
-    "Machine",
     "check_mappings",
     "find_kernel",
     "inside",

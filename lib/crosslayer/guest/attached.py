@@ -1,4 +1,4 @@
-"""A command in a guest as if it ran here: this process's standard streams, terminal, signals and exit status."""
+"""Run a command in a guest with this process's standard streams, terminal, signals and exit status."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ import tty
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from crosslayer.guest.machine import LOOK_S, Clock, Machine
+from crosslayer.guest.guest import LOOK_S, Clock, Guest
 
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGWINCH)
 
 
-def run_attached(words: Sequence[str], *, clock: Clock, writable: Iterable[Path] = ()) -> int:
-    """Run a command in a guest and return its exit status (128 + signal where one ended it).
+def run_attached(command: Sequence[str], *, clock: Clock, writable: Iterable[Path] = ()) -> int:
+    """Run a command in a guest and return its exit status (128 + signal if a signal ended it).
 
     Parameters
     ----------
-    words
-        The command, its first word a path.
+    command
+        The command; its first element is a path.
     clock
-        `virtual` stands still while anything computes; `wall` is the host's.
+        `virtual`: the clock stands still while any process computes. `wall`: the host's clock.
     writable
-        Folders of the host that it may write to.
+        Folders of the host that the command may write to.
 
     Raises
     ------
     GuestError
-        Where this machine cannot run a guest, or the guest died.
+        If this machine cannot run a guest, or the guest ends without an exit status.
     """
-    # In the background a terminal is not ours to read.
-    ours = os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
-    terminal = (ours, os.isatty(1), os.isatty(2))
+    # A background process must not read the terminal.
+    foreground = os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
+    terminal = (foreground, os.isatty(1), os.isatty(2))
     sys.stdout.flush()
     sys.stderr.flush()
     with (
         _signals() as signals,
-        Machine(words, clock=clock, writable=writable, terminal=terminal, size=_size()) as machine,
-        selectors.SelectSelector() as ready,  # the one that takes files too
+        Guest(command, clock=clock, writable=writable, terminal=terminal, size=_size()) as guest,
+        selectors.SelectSelector() as ready,  # unlike epoll, select accepts regular files
         contextlib.ExitStack() as undo,
     ):
-        for source in (machine.out, machine.log, signals):
+        for source in (guest.out, guest.log, signals):
             ready.register(source, selectors.EVENT_READ)
-        running, look = False, time.monotonic() + LOOK_S
+        running, next_check = False, time.monotonic() + LOOK_S
         while True:
-            if time.monotonic() >= look:
-                machine.check_programs()
-                look = time.monotonic() + LOOK_S
+            if time.monotonic() >= next_check:
+                guest.check_programs()
+                next_check = time.monotonic() + LOOK_S
             for key, _events in ready.select(LOOK_S):
-                if key.fileobj == machine.out:
-                    for kind, payload in machine.frames():
+                if key.fileobj == guest.out:
+                    for kind, payload in guest.frames():
                         if kind == b"X":
                             return int(payload)
                         if kind in (b"1", b"2"):
@@ -66,31 +66,31 @@ def run_attached(words: Sequence[str], *, clock: Clock, writable: Iterable[Path]
                         elif kind in (b"R", b"A"):
                             if kind == b"R":
                                 running = True
-                                if ours:
+                                if foreground:
                                     _make_raw(undo)
-                            if ours or not os.isatty(0):
+                            if foreground or not os.isatty(0):
                                 ready.register(0, selectors.EVENT_READ)
                             else:
-                                machine.send(b"0")
-                elif key.fileobj == machine.log:
-                    if not machine.read_log():
-                        ready.unregister(machine.log)
+                                guest.send(b"0")
+                elif key.fileobj == guest.log:
+                    if not guest.read_log():
+                        ready.unregister(guest.log)
                 elif key.fileobj == 0:
-                    ready.unregister(0)  # the next when the command has taken this: nothing piles up
-                    machine.send(b"0", _read())
+                    ready.unregister(0)  # until the command has consumed this input: none queues up
+                    guest.send(b"0", _read())
                 else:
                     for number in signals.recv(64):
                         if number == signal.SIGWINCH:
-                            machine.send(b"W", struct.pack(">HH", *_size()))
+                            guest.send(b"W", struct.pack(">HH", *_size()))
                         elif running:
-                            machine.send(b"S", str(number).encode())
+                            guest.send(b"S", str(number).encode())
                         else:
                             return 128 + number
 
 
 @contextlib.contextmanager
 def _signals() -> Iterator[socket.socket]:
-    """A socket that has the number of each signal that comes, instead of what it would do."""
+    """A socket that receives the number of each signal, in place of the signal's usual effect."""
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     before = {number: signal.signal(number, lambda *_: None) for number in _PASSED_ON}
@@ -106,13 +106,13 @@ def _signals() -> Iterator[socket.socket]:
 
 
 def _make_raw(undo: contextlib.ExitStack) -> None:
-    """Every key is for the terminal in the guest, until the end."""
+    """Pass every key to the terminal in the guest, until the end."""
     undo.callback(termios.tcsetattr, 0, termios.TCSADRAIN, termios.tcgetattr(0))
     tty.setraw(0)
 
 
 def _size() -> tuple[int, int]:
-    """Rows and columns of the terminal that one of the streams is."""
+    """Rows and columns of the first standard stream that is a terminal."""
     for stream in range(3):
         with contextlib.suppress(OSError):
             rows, columns, *_ = struct.unpack("HHHH", fcntl.ioctl(stream, termios.TIOCGWINSZ, bytes(8)))
@@ -123,11 +123,11 @@ def _size() -> tuple[int, int]:
 def _read() -> bytes:
     try:
         return os.read(0, 1 << 15)
-    except OSError:  # a terminal that was hung up, or standard input that is closed
+    except OSError:  # the terminal was hung up, or standard input is closed
         return b""
 
 
 def _write(stream: int, data: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError):  # who reads has seen enough; the command goes on, as with `| head`
+    with contextlib.suppress(BrokenPipeError):  # the reader has closed its end; the command continues, as with `| head`
         while data:
             data = data[os.write(stream, data) :]

@@ -1,4 +1,4 @@
-"""The guest's faults."""
+"""Errors of the guest."""
 
 from crosslayer.testbed.errors import TestbedError
 
@@ -7,5 +7,5 @@ class GuestError(TestbedError):
     """This machine cannot run a guest."""
 
 
-class GuestDied(GuestError):  # noqa: N818 - it says what happened
-    """A guest ended that nobody had asked to."""
+class GuestDied(GuestError):  # noqa: N818 - the name states what happened
+    """A guest ended unexpectedly."""

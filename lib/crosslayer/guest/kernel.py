@@ -1,4 +1,4 @@
-"""The guest's kernel, and what is known of how it was built."""
+"""The guest's kernel and the record of its build."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from crosslayer.guest.errors import GuestError
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A built kernel; what the file beside it says."""
+    """A built kernel, as described by the JSON file next to it."""
 
     path: Path
     version: str
     config_sha256: str
-    """Hash of its configuration's lines, sorted."""
+    """SHA-256 of its sorted configuration lines."""
     source: str
-    """Package and version it was built from."""
+    """Package and version that it was built from."""
     source_sha256: str
-    """Hash of that package."""
+    """SHA-256 of that package."""
     patch_sha256: str
-    """Hash of the patch it was built with; empty where that did not apply."""
+    """SHA-256 of the patch; empty if the patch did not apply."""
     clock_read_ns: int
-    """Virtual time that reading the clock takes, ns."""
+    """Virtual time that one read of the clock takes, ns."""
 
     def as_versions(self) -> dict[str, str]:
-        """What `campaign.json` says of it: the network stack under test is part of the environment."""
+        """Entries for the versions in `campaign.json`: the kernel contains the network stack under test."""
         return {
             "guest_kernel": self.version,
             "guest_kernel_config_sha256": self.config_sha256,
@@ -40,12 +40,12 @@ class Kernel:
 
 
 def find_kernel() -> Kernel:
-    """The guest's kernel: what CROSSLAYER_KERNEL names, else the one that `make guest` built.
+    """The guest's kernel: the file that CROSSLAYER_KERNEL names, otherwise the one that `make guest` built.
 
     Raises
     ------
     GuestError
-        Where there is none, or nothing beside it says what it is.
+        If there is no kernel, or no valid build record next to it.
     """
     try:
         path = places.find("kernel").path
@@ -53,13 +53,13 @@ def find_kernel() -> Kernel:
         raise GuestError(
             f"there is no kernel for the guest: {error.what}", where=error.where, next_step=error.next_step
         ) from None
-    about = path.with_name(f"{path.name}.json")
+    record = path.with_name(f"{path.name}.json")
     try:
-        known = json.loads(about.read_text(encoding="utf-8"))
-        return Kernel(path, **{field.name: known[field.name] for field in fields(Kernel) if field.name != "path"})
+        values = json.loads(record.read_text(encoding="utf-8"))
+        return Kernel(path, **{field.name: values[field.name] for field in fields(Kernel) if field.name != "path"})
     except (OSError, ValueError, KeyError) as error:
         raise GuestError(
-            f"nothing says how the guest's kernel was built ({error})",
-            where=str(about),
-            next_step="`make guest` builds it anew.",
+            f"no valid record of how the guest's kernel was built ({error})",
+            where=str(record),
+            next_step="Run `make guest` to build it again.",
         ) from None

@@ -84,7 +84,9 @@ def _keep_code(page: Fetches, load: ColdLoad) -> str:
             fetch.body, fetch.wire_bytes = bodies[fetch.number]
             fetch.content_type = _content_type(fetch)
     if references.unsigned:
-        page.notes.append(f"{references.unsigned} 'integrity' attributes removed, since the files have new URLs in them")
+        page.notes.append(
+            f"{references.unsigned} 'integrity' attributes removed, since the files have new URLs in them"
+        )
     return ""
 
 
@@ -201,7 +203,9 @@ def _made_js(fetch: Fetch, host: str | None) -> str:
 def _leaf(fetch: Fetch) -> None:
     """The recorded body where there is one, else one of the right type and weight."""
     entry = fetch.resource.entry
-    fetch.content_type = re.sub(r"[^!-~ ]", "", entry.content_type) or _TYPES.get(fetch.kind, "application/octet-stream")
+    fetch.content_type = re.sub(r"[^!-~ ]", "", entry.content_type) or _TYPES.get(
+        fetch.kind, "application/octet-stream"
+    )
     if fetch.kind == "drawing":
         _weigh(fetch, '<svg xmlns="http://www.w3.org/2000/svg"/>\n', "<!--", "-->")
     elif fetch.kind == "font" and entry.body:

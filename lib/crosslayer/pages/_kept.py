@@ -105,7 +105,9 @@ def _check_whole(record: Any, warc: Path) -> None:
 
 
 def _truncated(warc: Path) -> PageError:
-    return PageError("is truncated: its last record is not whole", where=str(warc), next_step="Fetch the archive again.")
+    return PageError(
+        "is truncated: its last record is not whole", where=str(warc), next_step="Fetch the archive again."
+    )
 
 
 def _response(record: Any, url: str) -> dict[str, Any]:
@@ -202,7 +204,9 @@ def _document(saved: Path) -> Path:
     if not saved.is_dir():
         what = "is a file, not a folder" if saved.exists() else "is not there"
         raise PageError(
-            what, where=str(saved), next_step="Name the folder in which a browser saved a page, with its document in it."
+            what,
+            where=str(saved),
+            next_step="Name the folder in which a browser saved a page, with its document in it.",
         )
     there = sorted(file for file in saved.glob("*") if file.suffix.lower() in _DOCUMENTS)
     for file in there:

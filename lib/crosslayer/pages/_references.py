@@ -85,9 +85,7 @@ class References:
             of = [document, fetch]
         return [(one.resource.url, new) for one in of if (new := parse(one.url))]
 
-    def _rebased(
-        self, fetch: Fetch, text: str, base: re.Match[str]
-    ) -> tuple[str, list[tuple[Url, Url]], str | None]:
+    def _rebased(self, fetch: Fetch, text: str, base: re.Match[str]) -> tuple[str, list[tuple[Url, Url]], str | None]:
         """A document with the URL of its `<base>` in the copy, and what its references are relative to."""
         named = html.unescape(_decoded(next(filter(None, base.groups()[1:]), ""), fetch))
         old = parse(named, fetch.resource.url) or fetch.resource.url

@@ -124,6 +124,7 @@ TABLE_2 = {
 }
 """Claims of each row, from Local to AU."""
 
+
 def of_table(
     rows: Mapping[str, str], name: str, statistic: Callable[[str, str], Measure], tolerance: Tolerance, unit: str
 ) -> list[Check]:

@@ -329,7 +329,7 @@ def lighter(combination: str, page: str, link: str) -> Cause:
 
 def of_cell(combination: str, page: str, link: str) -> Cause:
     """Why an increase of this cell is another than the published one."""
-    return (early_in(page, link) if combination == COALESCING else lighter(combination, page, link))
+    return early_in(page, link) if combination == COALESCING else lighter(combination, page, link)
 
 
 def processing(series: Of, trips: int, published: float) -> Cause:

@@ -388,7 +388,10 @@ CHECKS = by_id(
         in_points,
     ),
     claim(
-        "I121", "DoT increases the PLT more than DoH", {"DoT over DoH": increase("DoT", "PLT") - increase("DoH", "PLT")}, in_points
+        "I121",
+        "DoT increases the PLT more than DoH",
+        {"DoT over DoH": increase("DoT", "PLT") - increase("DoH", "PLT")},
+        in_points,
     ),
     claim(
         "I122",
