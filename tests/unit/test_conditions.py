@@ -118,6 +118,8 @@ def test_where_a_token_needs_a_ticket_it_is_kept_only_behind_that_of_the_same_co
         assert keeps_token([told(behind, OWN), LOAD], HOST, needs_ticket=False) is True
         first = replace(LOAD, remote=OTHER)
         assert keeps_token([told(not behind, OTHER), first, told(behind, OWN), LOAD], HOST, needs_ticket=True) is behind
+    assert keeps_token([told(False, OWN), LOAD, told(True, OWN)], HOST, needs_ticket=True) is True, "sent again"
+    assert keeps_token([told(True, OWN), LOAD, told(False, OWN)], HOST, needs_ticket=True) is True
     assert keeps_token([told(True, OTHER), LOAD], HOST, needs_ticket=False) is None
     assert keeps_token([told(True, OWN), replace(LOAD, host="other.example")], HOST, needs_ticket=True) is None
 
@@ -150,10 +152,13 @@ class Primed(Browser):
 
 
 def test_priming_starts_over_in_another_context_until_it_left_what_is_asked_for() -> None:
-    browser, left = Primed(), iter([False, False, True])
+    browser, left = Primed(), iter([False, False, True, True])
     browser.load(HOST, prime_host=HOST, close_connections=lambda: None, primed=lambda: next(left))
     assert browser.contexts == 3
     assert [url.endswith(f"{HOST}/") for url in browser.opened] == [False, False, False, True], "the page came twice"
+    browser, left = Primed(), iter([True, False, True, True])  # a token that comes while the page is loaded
+    browser.load(HOST, prime_host=HOST, close_connections=lambda: None, primed=lambda: next(left))
+    assert browser.contexts == 2
     with pytest.raises(BrowserError, match="was primed 16 times"):
         browser.load(HOST, prime_host=HOST, close_connections=lambda: None, primed=lambda: False)
 

@@ -118,7 +118,13 @@ def test_code_of_the_har_keeps_what_it_says_but_its_urls(tmp_path: Path) -> None
     size = len(text)
     entries = [
         entry(SITE + "home/", "text/html", 0.0, size, content={"text": text, "size": size}),
-        entry(SITE + "a.png?user=s3cr3t", "image/png", 0.1, 5, content={"text": "aGVsbG8=", "encoding": "base64", "size": 5}),
+        entry(
+            SITE + "a.png?user=s3cr3t",
+            "image/png",
+            0.1,
+            5,
+            content={"text": "aGVsbG8=", "encoding": "base64", "size": 5},
+        ),
         entry(SITE + "home/b.png", "image/png", 0.2),
     ]
     result = from_har(write(tmp_path, entries), tmp_path / "shop")

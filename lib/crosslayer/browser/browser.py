@@ -189,8 +189,8 @@ class Browser(ABC):
         close_connections
             Makes the server close its connections, so that the measured load needs one of its own.
         primed
-            Tells whether the connection of the priming load left what the measured load is to begin with; asked when
-            it stands, before the page.
+            Whether the priming connection has left the browser in the state that the measured load starts from. It is
+            called when the connection is established, and again after it is closed.
         """
         begin = time.perf_counter()
         for _ in range(_PRIMINGS_MOST):
@@ -200,7 +200,8 @@ class Browser(ABC):
                 if enough:
                     self._open(f"https://{prime_host}/")
                 close_connections()
-                if enough:
+                # Until the connection is closed, a retransmitted token can still change what the browser has kept.
+                if enough and primed():
                     return self._measured(host, begin, close_connections)
         raise BrowserError(
             f"was primed {_PRIMINGS_MOST} times without the state asked for",

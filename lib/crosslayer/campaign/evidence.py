@@ -9,7 +9,7 @@ from crosslayer import dns
 from crosslayer.campaign import tables
 from crosslayer.campaign.tables import DnsExchanges
 from crosslayer.pages import PageSpec
-from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, TokenEvent
+from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server, TokenEvent
 
 
 def mismatch(evidence: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
@@ -32,16 +32,38 @@ def keeps_token(events: Iterable[Event], host: str, needs_ticket: bool) -> bool 
     """Whether a browser has kept the token of its last connection to a host; None where the server sent none.
 
     Chromium keeps one only for a server whose session ticket it has already (`needs_ticket`), and quic-go puts both
-    into one packet in an order drawn for each: without a look at it, half of its loads have no token.
+    into one packet in an order drawn for each: without a look at it, half of its loads have no token. A packet that is
+    retransmitted brings the token again, after the ticket.
     """
     kept: dict[str | None, bool] = {}
     to_host = None
     for event in events:
         if isinstance(event, TokenEvent):
-            kept[event.remote] = event.behind_ticket or not needs_ticket
+            kept[event.remote] = kept.get(event.remote, False) or event.behind_ticket or not needs_ticket
         elif isinstance(event, RequestEvent) and event.listener == "h3" and event.host == host:
             to_host = event.remote
     return kept.get(to_host)
+
+
+class TokenWatch:
+    """Whether a browser has kept the token of its last connection to a host, by all server events so far.
+
+    Parameters
+    ----------
+    server
+        The server of the host; its events are consumed.
+    host, needs_ticket
+        As for `keeps_token`.
+    """
+
+    def __init__(self, server: Server, host: str, needs_ticket: bool) -> None:
+        self._server, self._host, self._needs_ticket = server, host, needs_ticket
+        self._events: list[Event] = []
+
+    def kept(self) -> bool | None:
+        """As `keeps_token`, at this moment."""
+        self._events += self._server.events()
+        return keeps_token(self._events, self._host, self._needs_ticket)
 
 
 def load_evidence(

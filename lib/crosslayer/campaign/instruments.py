@@ -20,7 +20,7 @@ from crosslayer.browser import (
     launch,
 )
 from crosslayer.campaign import tables
-from crosslayer.campaign.evidence import exchange_columns, keeps_token, load_evidence, mismatch, server_ms
+from crosslayer.campaign.evidence import TokenWatch, exchange_columns, load_evidence, mismatch, server_ms
 from crosslayer.campaign.measurer import Bench
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import PageLoads, Resources
@@ -295,14 +295,11 @@ class Loads:
             if condition.refused:
                 server.rotate_ticket_keys()
 
-        def primed() -> bool:
-            needs_ticket = browser.token_needs_ticket
-            return alias is not None or keeps_token(server.events(), page.host, needs_ticket) is condition.token
-
+        token = TokenWatch(server, page.host, browser.token_needs_ticket)
         return browser.load(
             page.host,
             prime_host=page.host if alias is None else page.aliases[alias],
-            primed=primed,
+            primed=lambda: alias is not None or token.kept() is condition.token,
             close_connections=close_connections,
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from crosslayer.browser import Browser, BrowserError, PageLoad
-from crosslayer.campaign.evidence import document_columns, keeps_token
+from crosslayer.campaign.evidence import TokenWatch, document_columns
 from crosslayer.campaign.instruments import KeptBrowser, load_columns, resource_rows
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell
@@ -79,10 +79,11 @@ class HttpsRecords(Measurer):
         rdata = kind.rdata(page.host, key.config_list) if kind.rdata else None
         server.set_https_record(page.host, rdata, fault=kind.fault)
         returning = kind.h3 == "0-rtt"
+        token = TokenWatch(server, page.host, browser.token_needs_ticket)
         return browser.load(
             page.host,
             prime_host=page.host if returning else page.aliases[0],
-            primed=lambda: not returning or bool(keeps_token(server.events(), page.host, browser.token_needs_ticket)),
+            primed=lambda: not returning or bool(token.kept()),
             close_connections=lambda: server.close_connections("h3"),
         )
 
