@@ -104,3 +104,58 @@ class Study:
         if find_spec(f"{self.room}.{module}") is None:
             return default
         return getattr(import_module(f"{self.room}.{module}"), name)
+
+
+def question(
+    package: str,
+    *,
+    asks: str,
+    heading: str,
+    lead: str,
+    links: tuple[str, ...],
+    pages: tuple[str, ...],
+    rounds: tuple[int, int, int],
+    smoke: Mapping[str, Any] | None = None,
+    quick: Mapping[str, Any] | None = None,
+    paper: Mapping[str, Any] | None = None,
+    options: type = NoOptions,
+    notebook: str = "",
+    **others: Any,
+) -> Study:
+    """Make the `STUDY` of a package `studies/NAME/` that answers a question which the papers leave open.
+
+    Parameters
+    ----------
+    package
+        `__name__` of the package; the study has its name, with hyphens.
+    asks
+        The question.
+    heading
+        Heading of its section in the report.
+    lead
+        What it measures, a sentence or two.
+    links, pages
+        Those of its plans.
+    rounds
+        Repetitions of every cell in its plans `smoke`, `quick` and `paper`.
+    smoke, quick, paper
+        Further fields in which a plan differs, e.g. fewer links.
+    options
+        See `Study.options`.
+    notebook
+        Name of its notebook; `question_NAME` if empty.
+    others
+        Further fields of `Study`.
+    """
+    name = package.rpartition(".")[2]
+    plan = Plan(study=name.replace("_", "-"), links=links, pages=pages, options=options())
+    changes = zip(SIZES, rounds, (smoke, quick, paper), strict=True)
+    return Study(
+        name=plan.study,
+        room=package,
+        lead=lead,
+        sections=(Section(notebook or f"question_{name}", heading, asks),),
+        sizes={size: plan.resized(rounds=number, **(further or {})) for size, number, further in changes},
+        options=options,
+        **others,
+    )

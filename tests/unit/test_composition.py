@@ -59,7 +59,7 @@ def test_the_difference_is_that_of_the_same_round(inputs: Inputs) -> None:
     found = drawing.rows.filter(source="measured")
     assert found.height == 2 * 2 * 3  # first byte and PLT, links, transports
     for name, longer in LONGER_MS.items():
-        values = found.filter(protocol=name)["median"].to_list()
+        values = found.filter(series=name)["median"].to_list()
         assert values == pytest.approx([-longer] * 4)
     assert "first byte 0.00 [0.00, 0.00] ms over DoUDP, -2.000 [-2.000, -2.000] ms over DoH" in str(drawing.verdict)
 

@@ -181,7 +181,7 @@ def test_a_token_spares_the_round_trip_that_a_load_without_it_waits(waits: float
     rtts = {("1-rtt", "main"): 2.0, ("0-rtt", "main"): 1.0, ("0-rtt", "no-token"): 1.0 + waits}
     of = loads("address-token", kinds, rtts)
     frame = FIGURES["token-worth"].data(of)
-    worth = frame.filter(source="worth", measure="document complete")["median"].to_list()
+    worth = frame.filter(source="pooled", measure="document complete")["median"].to_list()
     assert worth == pytest.approx([waits], abs=0.02)
     said = answer("address-token", of)
     assert re.search(rf" {waits:.2f}\d? \[", said)

@@ -1,26 +1,16 @@
 """What the token is worth that proves a returning visitor's address."""
 
-from crosslayer.campaign.plan import Plan
-from crosslayer.study import Section, Study
+from crosslayer.studies.coalescing import LINKS, PAGES
+from crosslayer.study import question
 
-_LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
-_WHOLE = Plan(study="address-token", links=_LINKS, pages=("example.org", "wikipedia.org", "instagram.com"))
-
-STUDY = Study(
-    name="address-token",
-    room=__name__,
+STUDY = question(
+    __name__,
+    asks="What is the token worth that proves a returning visitor's address?",
+    heading="The token",
     lead="What the token is worth that proves a returning visitor's address.",
-    sections=(
-        Section(
-            "question_token",
-            "The token",
-            "What is the token worth that proves a returning visitor's address?",
-        ),
-    ),
-    sizes={
-        "smoke": _WHOLE.resized(rounds=3, links=("4g",), pages=("wikipedia.org",)),
-        "quick": _WHOLE.resized(rounds=8),
-        # Nobody has published it; as many rounds as the other questions have.
-        "paper": _WHOLE.resized(rounds=100),
-    },
+    notebook="question_token",
+    links=LINKS,
+    pages=PAGES,
+    rounds=(3, 8, 100),
+    smoke={"links": ("4g",), "pages": ("wikipedia.org",)},
 )

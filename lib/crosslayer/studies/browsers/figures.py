@@ -7,6 +7,7 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.comparison import POOLED, Comparison
 from crosslayer.figures.sentences import row, with_interval
 from crosslayer.figures.style import (
     BLUE,
@@ -34,7 +35,7 @@ _LOOKS = {
 }
 _SAVES = "{}: 1-RTT minus 0-RTT"
 _LATER = "{}: Firefox minus Chromium"
-_TIMES = {"response_start_ms": "start of the response", "plt_ms": "PLT"}
+_PLT, _START = "PLT", "start of the response"
 
 
 _EXCHANGES = {("DoUDP", "none"): "DoUDP", ("DoQ", "none"): "DoQ", ("DoQ", "early-data"): "DoQ 0-RTT"}
@@ -47,64 +48,30 @@ _VISITS = {
 """A first visit with encrypted DNS, a return without, and a return on which all is encrypted and early data."""
 
 
-def browsers_data(inputs: Inputs) -> pl.DataFrame:
-    """What each load takes, what early data saves in each browser, and how much later Firefox is.
-
-    Columns link, page, measure, series, source (measured, or difference: within a round), n, rounds, median, low, high;
-    multiples of the RTT. Rows of source `together` have all links and pages together.
-    """
+def _observations(inputs: Inputs) -> pl.LazyFrame:
     named = pl.format("{}, {}", pl.col("browser").replace(_BROWSERS), pl.col("h3").replace(_HANDSHAKES))
-    loads = metrics.page_loads(inputs.page_loads).with_columns(series=named)
-    pairs = {_SAVES.format(name): (f"{name}, H3 1-RTT", f"{name}, H3 0-RTT") for name in _BROWSERS.values()}
-    pairs |= {_LATER.format(name): (f"Firefox, {name}", f"Chromium, {name}") for name in _HANDSHAKES.values()}
-    parts = []
-    for column, measure in _TIMES.items():
-        times = metrics.in_rtts(loads, inputs.rtts, [column])
-        shown = metrics.medians(times, column.replace("_ms", "_rtt"), ["link", "page", "series"])
-        parts.append(shown.with_columns(measure=pl.lit(measure), source=pl.lit("measured")))
-        for name, (first, second) in pairs.items():
-            apart = metrics.paired(loads, column, "series", first, second).rename({"difference": "apart_ms"})
-            in_rtts = metrics.in_rtts(apart, inputs.rtts, ["apart_ms"])
-            for source, by in (("difference", ["link", "page"]), ("together", [])):
-                found = metrics.medians(in_rtts, "apart_rtt", by)
-                parts.append(found.with_columns(measure=pl.lit(measure), series=pl.lit(name), source=pl.lit(source)))
-    return inputs.by_rtt(pl.concat(parts, how="diagonal"), "page")
+    return metrics.page_loads(inputs.page_loads).with_columns(series=named)
 
 
-def browsers(frame: pl.DataFrame) -> AnyChart:
-    """PLT, page by page and link by link."""
-    shown = frame.filter(pl.col("source") == "measured", pl.col("measure") == "PLT")
-    if shown.is_empty():
-        return marks.empty_plot("no page loads of this study", COLUMN_WIDTH - 60)
-    links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
-    x = alt.X("median:Q", title="PLT (multiples of the RTT)", scale=marks.reach(shown, least=(1.0, 3.0), margin=0.1))
-    look = marks.by("series", _LOOKS, "color", "shape", "offset", columns=2)
-    tooltip = marks.tips("page", "link_title", "series", value="median, RTT", digits=".3f", counted="loads")
-    base = alt.Chart(width=(TEXT_WIDTH - 140) // 3, height=40 * len(links))
-    layers = marks.intervals(base, x, marks.rows("link_title", links), tooltip, look)
-    chart: AnyChart = marks.multiples(layers, column=marks.across("page", sorted(shown["page"].unique())), spacing=14)
-    chart.data = with_titles(shown)
-    return chart
-
-
-def browsers_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """measure, source, page, link, series, n, median, low, high; multiples of the RTT."""
-    return frame.select("measure", "source", "page", "link", "series", "n", "median", "low", "high")
+_DIFFERENCES = {
+    **{_SAVES.format(name): (f"{name}, H3 1-RTT", f"{name}, H3 0-RTT") for name in _BROWSERS.values()},
+    **{_LATER.format(name): (f"Firefox, {name}", f"Chromium, {name}") for name in _HANDSHAKES.values()},
+}
 
 
 def browsers_verdict(frame: pl.DataFrame) -> str:
     """Does early data save the same in both browsers, and which page is there first?"""
 
     def together(series: str, measure: str) -> str | None:
-        found = row(frame, source="together", series=series, measure=measure)
-        return with_interval(found, "RTT", 2) if found else None
+        saved = row(frame, source=POOLED, series=series, measure=measure)
+        return with_interval(saved, "RTT", 2) if saved else None
 
     said = []
     for name in _BROWSERS.values():
-        start, whole = (together(_SAVES.format(name), measure) for measure in _TIMES.values())
+        start, whole = (together(_SAVES.format(name), measure) for measure in (_START, _PLT))
         if start and whole:
             said.append(f"in {name} {start} until the response starts and {whole} of PLT")
-    later = [f"{found} with {name}" for name in _HANDSHAKES.values() if (found := together(_LATER.format(name), "PLT"))]
+    later = [f"{found} with {name}" for name in _HANDSHAKES.values() if (found := together(_LATER.format(name), _PLT))]
     if len(said) < len(_BROWSERS) or not later:
         return "Not answered: this dataset lacks one of the kinds of load."
     return (
@@ -179,17 +146,22 @@ def visits_verdict(frame: pl.DataFrame) -> str:
 
 
 FIGURES = (
-    Figure(
+    Comparison(
+        observations=_observations,
+        measures={_PLT: "plt_ms", _START: "response_start_ms"},
+        differences=_DIFFERENCES,
+        pooled=[],
+        styles=_LOOKS,
+        axis="PLT (multiples of the RTT)",
+        least=(1.0, 3.0),
+        empty="no page loads of this study",
+    ).figure(
         name="browsers-beside",
         title="Firefox beside Chromium, with full handshakes and with early data",
         notebook="question_browsers",
         caption="PLT in multiples of the link's RTT, in Chromium and in Firefox, each with a full handshake and with "
         "early data, measured in turns.",
-        note="Marks: medians; bars: 95 % intervals. Whether a request was early data is the server's word.",
-        data=browsers_data,
-        chart=browsers,
-        table=browsers_table,
-        width=TEXT_WIDTH,
+        note="Marks: medians; bars: 95 % intervals. The server log confirms early data.",
         verdict=browsers_verdict,
     ),
     Figure(

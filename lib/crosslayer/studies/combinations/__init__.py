@@ -5,9 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crosslayer.campaign.plan import Plan
 from crosslayer.studies.coalescing import LINKS, PAGES
-from crosslayer.study import Section, Study
+from crosslayer.study import question
 
 
 @dataclass(frozen=True)
@@ -19,25 +18,15 @@ class Options:
     primed as for 0-RTT and its ticket refused. 0: none."""
 
 
-_WHOLE = Plan(study="combinations", links=LINKS, pages=PAGES, options=Options())
-
-STUDY = Study(
-    name="combinations",
-    room=__name__,
+STUDY = question(
+    __name__,
+    asks="What does encrypted DNS cost a page when both sides are compared in the same state?",
+    heading="The whole factorial",
     lead="Six DNS transports with full handshakes, resumed sessions and early data, beside page loads over HTTP/3 with "
     "a full handshake and with early data: what do they cost when both sides have been here before, or neither?",
-    sections=(
-        Section(
-            "question_combinations",
-            "The whole factorial",
-            "What does encrypted DNS cost a page when both sides are compared in the same state?",
-        ),
-    ),
     options=Options,
-    sizes={
-        "smoke": _WHOLE.resized(rounds=3, links=("fiber", "4g"), pages=PAGES[:1]),
-        "quick": _WHOLE.resized(rounds=8),
-        # Nobody has published it; as many rounds as the other questions have.
-        "paper": _WHOLE.resized(rounds=100),
-    },
+    links=LINKS,
+    pages=PAGES,
+    rounds=(3, 8, 100),
+    smoke={"links": ("fiber", "4g"), "pages": PAGES[:1]},
 )

@@ -2,74 +2,37 @@
 
 from __future__ import annotations
 
-import altair as alt
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures import Inputs, marks
+from crosslayer.figures.comparison import POOLED, Comparison
 from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import TEXT_WIDTH, AnyChart, link_title, with_titles
 
 PROTOCOLS = ("DoUDP", "DoH", "DoQ")
-_MEASURES = {"response_start_ms": "first byte", "plt_ms": "PLT"}
+_FIRST_BYTE, _PLT = "first byte", "PLT"
+_TIMES = {_FIRST_BYTE: "response_start_ms", _PLT: "plt_ms"}
 
 
-def composition_data(inputs: Inputs) -> pl.DataFrame:
-    """The sum minus the coupled load of the same round, ms.
-
-    Columns link, page, protocol, measure (`first byte`, `PLT`), source, n, rounds, median, low, high. Rows of source
-    `pooled` have all links and pages together.
-    """
-    loads = inputs.loads.select(*metrics.ROUND, "coupling", "dns_protocol", *_MEASURES)
+def _observations(inputs: Inputs) -> pl.LazyFrame:
+    """The sum minus the coupled load of the same round, ms; the series is the DNS transport."""
+    loads = inputs.loads.select(*metrics.ROUND, "coupling", "dns_protocol", *_TIMES.values())
     resumed = metrics.exchanges(inputs.dns_exchanges, resumption="ticket")
     of_plain = metrics.exchanges(inputs.dns_exchanges).filter(pl.col("protocol") == "DoUDP")
     exchanges = pl.concat([resumed, of_plain]).select(*metrics.ROUND, "protocol", "total_ms")
     coupled = loads.filter(pl.col("coupling") == "coupled").rename({"dns_protocol": "protocol"}).drop("coupling")
     alone = loads.filter(pl.col("coupling") == "decoupled").drop("coupling", "dns_protocol")
-    found = exchanges.join(alone, on=metrics.ROUND).join(coupled, on=[*metrics.ROUND, "protocol"], suffix="_coupled")
-    parts = []
-    for column, measure in _MEASURES.items():
-        rows = found.with_columns(difference=pl.col("total_ms") + pl.col(column) - pl.col(f"{column}_coupled"))
-        for by, source in ((["link", "page", "protocol"], "measured"), (["protocol"], "pooled")):
-            medians = metrics.medians(rows, "difference", by)
-            parts.append(medians.with_columns(measure=pl.lit(measure), source=pl.lit(source)))
-    return inputs.by_rtt(pl.concat(parts, how="diagonal"), "source", "measure", "page")
-
-
-def composition(frame: pl.DataFrame) -> AnyChart:
-    """A row a link, a column first byte and PLT."""
-    shown = frame.filter(pl.col("source") == "measured")
-    if shown.is_empty():
-        return marks.empty_plot("no rounds with a coupled load, an exchange and a load", TEXT_WIDTH - 60)
-    links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
-    pages = shown["page"].unique(maintain_order=True).to_list()
-    x = alt.X("median:Q", title="Sum minus coupled load (ms)", scale=marks.reach(shown, least=(-5.0, 5.0), margin=1.0))
-    look = marks.by("protocol", marks.looks(PROTOCOLS), "color", "shape", "offset")
-    who = ("link_title", "page", "protocol", "measure")
-    base = alt.Chart(width=(TEXT_WIDTH - 190) // 2, height=34 * len(pages))
-    layers = [
-        marks.line_at(base, x=0, dashed=True),
-        *marks.intervals(
-            base, x, marks.rows("page", pages), marks.tips(*who, value="difference, ms", counted="pairs"), look
-        ),
-    ]
-    chart: AnyChart = marks.multiples(
-        layers, column=marks.across("measure", [*_MEASURES.values()]), row=marks.down("link_title", links), spacing=12
-    )
-    chart.data = with_titles(shown)
-    return chart
-
-
-def composition_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """source, measure, link, page, protocol, n, median, low, high; ms."""
-    return frame.select("source", "measure", "link", "page", "protocol", "n", "median", "low", "high")
+    both = exchanges.join(alone, on=metrics.ROUND).join(coupled, on=[*metrics.ROUND, "protocol"], suffix="_coupled")
+    return both.with_columns(
+        (pl.col("total_ms") + pl.col(column) - pl.col(f"{column}_coupled")).alias(column) for column in _TIMES.values()
+    ).rename({"protocol": "series"})
 
 
 def composition_verdict(frame: pl.DataFrame) -> str:
     """Is the sum what a browser that resolves by itself takes?"""
     said = []
-    for measure in _MEASURES.values():
-        found = {name: row(frame, source="pooled", protocol=name, measure=measure) for name in PROTOCOLS}
+    for measure in _TIMES:
+        found = {name: row(frame, source=POOLED, series=name, measure=measure) for name in PROTOCOLS}
         told = [f"{with_interval(value, 'ms', 2)} over {name}" for name, value in found.items() if value]
         if told:
             said.append(f"{measure} {', '.join(told)}")
@@ -79,7 +42,22 @@ def composition_verdict(frame: pl.DataFrame) -> str:
 
 
 FIGURES = (
-    Figure(
+    Comparison(
+        observations=_observations,
+        measures=_TIMES,
+        unit="ms",
+        pooled=[],
+        styles=marks.looks(PROTOCOLS),
+        axis="Sum minus coupled load (ms)",
+        least=(-5.0, 5.0),
+        margin=1.0,
+        reference=0.0,
+        rows_by="page",
+        columns_by="measure",
+        facet_rows_by="link_title",
+        counted="pairs",
+        empty="no rounds with a coupled load, an exchange and a load",
+    ).figure(
         name="composition",
         title="The sum against a load that resolves by itself",
         notebook="question_composition",
@@ -87,10 +65,6 @@ FIGURES = (
         "load whose browser asks for it, in the same round. DNS resumes an earlier session where its transport has "
         "sessions.",
         note="Marks: medians; bars: 95 % intervals.",
-        data=composition_data,
-        chart=composition,
-        table=composition_table,
-        width=TEXT_WIDTH,
         verdict=composition_verdict,
     ),
 )

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from crosslayer.campaign.plan import Plan
+from crosslayer.studies.coalescing import LINKS
 from crosslayer.studies.https_records.records import KINDS
-from crosslayer.study import Section, Study
+from crosslayer.study import question
 
 
 @dataclass(frozen=True)
@@ -21,26 +21,17 @@ class Options:
             raise ValueError("a kind of record is named twice")
 
 
-_WHOLE = Plan(study="https-records", links=("fiber", "4g"), pages=("example.org",), options=Options())
-
-STUDY = Study(
-    name="https-records",
-    room=__name__,
+STUDY = question(
+    __name__,
+    asks="What does a page cost whose HTTPS record is broken, and does Encrypted Client Hello cost a round-trip?",
+    heading="HTTPS records",
     lead="What a browser makes of HTTPS records, fifteen broken ones among them, and what Encrypted Client Hello "
     "costs.",
-    sections=(
-        Section(
-            "question_https_records",
-            "HTTPS records",
-            "What does a page cost whose HTTPS record is broken, and does Encrypted Client Hello cost a round-trip?",
-        ),
-    ),
     options=Options,
-    sizes={
-        "smoke": _WHOLE.resized(rounds=1, links=("4g",)),
-        "quick": _WHOLE.resized(rounds=8),
-        # Nobody has published it; as many rounds as the other questions have.
-        "paper": _WHOLE.resized(rounds=100, links=("fiber", "cable", "dsl", "4g", "4g-medium")),
-    },
+    links=("fiber", "4g"),
+    pages=("example.org",),
+    rounds=(1, 8, 100),
+    smoke={"links": ("4g",)},
+    paper={"links": LINKS},
     browsers=("chromium", "firefox"),
 )

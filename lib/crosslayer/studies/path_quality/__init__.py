@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from crosslayer.campaign.plan import Plan
 from crosslayer.links import sweep
-from crosslayer.study import Section, Study
+from crosslayer.study import question
 
 _RTTS, _JITTERS = (5, 20, 50, 100, 300, 600), (5, 10, 20)
 _QUEUES, _LOSSES = ("1bdp", "10bdp", "fq_codel", "cake"), (0, 1, 2, 5)
@@ -14,7 +13,6 @@ _LINKS = (
     *(f"4g-queue-{queue}" for queue in _QUEUES),
     *(f"4g-loss-{percent}" for percent in _LOSSES),
 )
-_WHOLE = Plan(study="path-quality", links=_LINKS, pages=("wikipedia.org", "instagram.com"))
 
 
 def loses(link: str) -> float | None:
@@ -23,26 +21,18 @@ def loses(link: str) -> float | None:
     return float(told[2]) if told and told[1] == "loss" else None
 
 
-STUDY = Study(
-    name="path-quality",
-    room=__name__,
+STUDY = question(
+    __name__,
+    asks="Where does 0-RTT stop paying, what does head-of-line blocking cost, and does coalescing hold when packets "
+    "are lost?",
+    heading="Quality of the path",
     lead="What a path's RTT, jitter, queue and loss do to early data, to a shared connection, and to coalescing.",
-    sections=(
-        Section(
-            "question_path_quality",
-            "Quality of the path",
-            "Where does 0-RTT stop paying, what does head-of-line blocking cost, and does coalescing hold when packets "
-            "are lost?",
-        ),
-    ),
-    sizes={
-        "smoke": _WHOLE.resized(rounds=3, links=("4g-rtt-20", "4g-loss-5"), pages=("wikipedia.org",)),
-        "quick": _WHOLE.resized(
-            rounds=25,
-            links=tuple(link for link in _LINKS if link not in ("4g-rtt-50", "4g-jitter-10", "4g-queue-cake")),
-            pages=("wikipedia.org",),
-        ),
-        # Nobody has published it; as many rounds as 99th percentiles of lookups take.
-        "paper": _WHOLE.resized(rounds=200),
+    links=_LINKS,
+    pages=("wikipedia.org", "instagram.com"),
+    rounds=(3, 25, 200),  # 200: 99th percentiles of lookups
+    smoke={"links": ("4g-rtt-20", "4g-loss-5"), "pages": ("wikipedia.org",)},
+    quick={
+        "links": tuple(link for link in _LINKS if link not in ("4g-rtt-50", "4g-jitter-10", "4g-queue-cake")),
+        "pages": ("wikipedia.org",),
     },
 )

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crosslayer.campaign.plan import Plan
-from crosslayer.study import Section, Study
+from crosslayer.study import question
 from crosslayer.words import Keeper
 
 
@@ -35,28 +34,16 @@ class Options:
     """
 
 
-_WHOLE = Plan(study="rest", links=("fiber", "4g"), pages=("example.org",), options=Options())
-
-STUDY = Study(
-    name="rest",
-    room=__name__,
+STUDY = question(
+    __name__,
+    asks="When the path of a kept connection has gone while it rested, how long does the next answer take?",
+    heading="After a rest",
     lead="What a connection that has rested costs the next query: path forgotten, client moved, server restarted.",
-    sections=(
-        Section(
-            "question_rest",
-            "After a rest",
-            "When the path of a kept connection has gone while it rested, how long does the next answer take?",
-        ),
-    ),
     options=Options,
-    sizes={
-        "smoke": _WHOLE.resized(rounds=1, links=("4g",), options=Options(rests_s=(2,))),
-        # 25 rounds of two links and two rests that a connection outlives: a 99th percentile
-        "quick": _WHOLE.resized(rounds=25),
-        # Nobody has published it; as many rounds as 99th percentiles take.
-        "paper": _WHOLE.resized(
-            rounds=100,
-            options=Options((2, 24, 90, 300, 1800), tuple(Keeper)),
-        ),
-    },
+    links=("fiber", "4g"),
+    pages=("example.org",),
+    # 25 rounds of two links and two rests that a connection outlives: a 99th percentile
+    rounds=(1, 25, 100),
+    smoke={"links": ("4g",), "options": Options(rests_s=(2,))},
+    paper={"options": Options((2, 24, 90, 300, 1800), tuple(Keeper))},
 )

@@ -1,0 +1,139 @@
+"""Series compared with each other: medians of each, and differences of two within a round, as rows, chart and table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import marks
+from crosslayer.figures.figure import Figure
+from crosslayer.figures.inputs import Inputs
+from crosslayer.figures.style import TEXT_WIDTH, AnyChart, Look, with_titles
+
+MEASURED, DIFFERENCE, POOLED = "measured", "difference", "pooled"
+"""Sources of rows: a series in a cell, two series within a round of a cell, and either with cells together."""
+
+_KEYS = ("measure", "source", "page", "link", "series")
+_CELL = ["link", "page"]
+
+Unit = Literal["RTT", "ms"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A comparison of series of durations; `figure` makes the `Figure`.
+
+    Its rows have the columns link, page, series, n, rounds, median, low, high (95 % interval; null under `MIN_ROUNDS`
+    rounds), measure and source (`MEASURED`, `DIFFERENCE`, `POOLED`), whatever the study.
+    """
+
+    observations: Callable[[Inputs], pl.LazyFrame]
+    """Rows with the columns of a round, `series`, and the columns of `measures`."""
+    measures: Mapping[str, str]
+    """Column of each measure (ms), by its label; the first is drawn, or all where `columns` is `measure`."""
+    measures_in_ms: Mapping[str, str] = field(default_factory=dict)
+    """Further measures, always in ms."""
+    unit: Unit = "RTT"
+    """Unit of `measures`: ms, or multiples of the link's nominal RTT."""
+    differences: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """First series minus the second within a round, by the label that is the series of their rows."""
+    pooled: Sequence[str] | None = None
+    """Columns that pooled rows keep apart; all other cells are together. None: there are no such rows."""
+    styles: Mapping[str, Look]
+    """Series that are drawn, in the order of the legend."""
+    axis: str
+    """Title of the axis of values."""
+    drawn: str = MEASURED
+    """Source of the rows that are drawn."""
+    least: tuple[float, float] = (0.0, 1.0)
+    """Range that the axis has at least."""
+    margin: float = 0.1
+    """Margin of the axis beyond the intervals."""
+    reference: float | None = None
+    """Value with a dashed line, e.g. one RTT."""
+    zero_line: bool = False
+    """Whether 0 has a line."""
+    rows_by: Literal["link_title", "page"] = "link_title"
+    """Column with the rows of each plot."""
+    columns_by: Literal["page", "measure"] = "page"
+    """Column with a plot for each of its values, side by side."""
+    facet_rows_by: Literal["link_title"] | None = None
+    """Column with a row of plots for each of its values."""
+    counted: str = "loads"
+    """What `n` counts."""
+    empty: str = "no observations of this study"
+    """Text of the plot without rows."""
+
+    def rows(self, inputs: Inputs) -> pl.DataFrame:
+        """Medians with 95 % intervals, by the link's RTT and by page."""
+        observed = self.observations(inputs)
+        units: list[tuple[Unit, Mapping[str, str]]] = [(self.unit, self.measures), ("ms", self.measures_in_ms)]
+        parts = [
+            part.with_columns(measure=pl.lit(measure), source=pl.lit(source))
+            for unit, measures in units
+            for measure, column in measures.items()
+            for source, part in self._parts(inputs, observed, column, unit)
+        ]
+        return inputs.by_rtt(pl.concat(parts, how="diagonal"), "page")
+
+    def _parts(self, inputs: Inputs, observed: pl.LazyFrame, column: str, unit: Unit) -> list[tuple[str, pl.DataFrame]]:
+        """Source and rows of one measure."""
+
+        def medians(frame: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
+            if unit == "ms":
+                return metrics.medians(frame, "value_ms", by)
+            return metrics.medians(metrics.in_rtts(frame, inputs.rtts, ["value_ms"]), "value_rtt", by)
+
+        values = observed.with_columns(value_ms=pl.col(column))
+        parts = [(MEASURED, medians(values, [*_CELL, "series"]))]
+        if self.pooled is not None and not self.differences:
+            parts.append((POOLED, medians(values, [*self.pooled, "series"])))
+        for series, (first, second) in self.differences.items():
+            paired = metrics.paired(observed, column, "series", first, second).rename({"difference": "value_ms"})
+            of_pairs = [(DIFFERENCE, medians(paired, _CELL))]
+            if self.pooled is not None:
+                of_pairs.append((POOLED, medians(paired, self.pooled)))
+            parts += [(source, part.with_columns(series=pl.lit(series))) for source, part in of_pairs]
+        return parts
+
+    def chart(self, frame: pl.DataFrame) -> AnyChart:
+        """Dots with intervals in small multiples."""
+        shown = frame.filter(pl.col("source") == self.drawn, pl.col("series").is_in(list(self.styles)))
+        first, *others = self.measures
+        shown = shown.filter(pl.col("measure").is_in([first, *others] if self.columns_by == "measure" else [first]))
+        if shown.is_empty():
+            return marks.empty_plot(self.empty, TEXT_WIDTH - 60)
+        shown = with_titles(shown)
+        rows = list(shown[self.rows_by].unique(maintain_order=True))
+        columns = list(self.measures) if self.columns_by == "measure" else sorted(shown["page"].unique())
+        facets: dict[str, Any] = {"column": marks.across(self.columns_by, columns)}
+        if self.facet_rows_by:
+            links = list(shown[self.facet_rows_by].unique(maintain_order=True))
+            facets["row"] = marks.down(self.facet_rows_by, links)
+        scale = marks.reach(shown, least=self.least, margin=self.margin)
+        x = alt.X("median:Q", title=self.axis, scale=scale, axis=alt.Axis(tickCount=5))
+        look = marks.by("series", self.styles, "color", "shape", "offset", columns=2 if len(self.styles) > 3 else None)
+        who = ("page", "link_title", "series", "measure")
+        tooltip = marks.tips(*who, value=f"median, {self.unit}", digits=".3f", counted=self.counted)
+        base = alt.Chart(width=(TEXT_WIDTH - 150) // len(columns), height=12 * len(self.styles) * len(rows))
+        layers = marks.intervals(base, x, marks.rows(self.rows_by, rows), tooltip, look)
+        if self.reference is not None:
+            layers.insert(0, marks.line_at(base, x=self.reference, dashed=True))
+        if self.zero_line:
+            layers.insert(0, marks.line_at(base, x=0))
+        chart: AnyChart = marks.multiples(layers, spacing=14, **facets)
+        chart.data = shown
+        return chart
+
+    def table(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """measure, source, page, link, series, n, median, low, high; in `unit`, or in ms."""
+        return frame.select(*_KEYS, "n", "median", "low", "high")
+
+    def figure(self, **fields: Any) -> Figure:
+        """The figure; `fields` are the others of `Figure`, e.g. name, title, notebook, caption, verdict."""
+        return Figure(data=self.rows, chart=self.chart, table=self.table, width=TEXT_WIDTH, **fields)
