@@ -20,7 +20,7 @@ from crosslayer.browser.bidi import Bidi, BidiError
 from crosslayer.browser.browser import WARM_UP_HOST, Browser, SecureDns, first_line
 from crosslayer.browser.programs import BrowserError, BrowserPrograms
 from crosslayer.process import Process
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.certificates import Certificates
 
 _NO_RACE_MS = 600_000
@@ -169,7 +169,7 @@ class Firefox(Browser):
             if force_h3:
                 self._bidi.run(_ADDRESSES, dict(addresses), context=own)
             else:
-                private.use_hosts(addresses)
+                namespaces.use_hosts(addresses)
             self._own = own
             if WARM_UP_HOST in addresses:
                 self._ask_over_h3()

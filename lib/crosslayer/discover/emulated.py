@@ -18,7 +18,7 @@ from crosslayer.discover.errors import DiscoverError
 from crosslayer.discover.support import ProbedHost
 from crosslayer.discover.targets import Target
 from crosslayer.process import Process
-from crosslayer.testbed import network, private
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.bind import bind_arguments, bind_configuration
 from crosslayer.testbed.certificates import Certificates, make_certificates
 from crosslayer.testbed.dnsproxy import far_end
@@ -115,7 +115,7 @@ def population(kinds: Sequence[Implementation] | None = None) -> Iterator[Popula
     """
     found = Population()
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=private.ROOT)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=namespaces.ROOT)))
         zone = folder / "zone"
         zone.write_text(zone_text({NAME: ADDRESS}), encoding="utf-8")
         starting = []
@@ -125,7 +125,7 @@ def population(kinds: Sequence[Implementation] | None = None) -> Iterator[Popula
                 found.absent.append(program)
                 continue
             try:
-                machine, address = stack.enter_context(network.machine(number))
+                machine, address = stack.enter_context(network.far_host(number))
             except FileExistsError:
                 raise DiscoverError(
                     "the testbed has emulated resolvers already",
@@ -170,7 +170,7 @@ class _Emulated(Process):
             certificates = make_certificates(own, [kind.name, NAME], [address])
             # A copy: AppArmor lets the program at its usual place read its usual folders only.
             copy = shutil.copy2(program, own / places.THINGS[kind.thing].program)
-            words = private.command_in(machine, [str(copy), *kind.configure(own, certificates, zone)])
+            words = namespaces.command_in(machine, [str(copy), *kind.configure(own, certificates, zone)])
         super().__init__(subprocess.Popen, words, own / "log", cwd=own)
 
     def listens(self) -> bool:
@@ -179,7 +179,7 @@ class _Emulated(Process):
 
 
 def _listening(machine: str) -> set[Socket]:
-    with private.namespace(machine):
+    with namespaces.namespace(machine):
         tables = {
             protocol: [Path(f"/proc/thread-self/net/{protocol}{family}") for family in ("", "6")]
             for protocol in ("tcp", "udp")

@@ -27,7 +27,7 @@ from crosslayer.discover import (
 )
 from crosslayer.discover.pace import Pace
 from crosslayer.dns import ClientSettings, Protocol, Question, build_query
-from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed import Testbed, namespaces, network
 
 Say = Callable[[str], None]
 
@@ -78,7 +78,7 @@ def request(
 
 def in_testbed() -> bool:
     """True in the client's namespace of a link, where `crosslayer link` runs its command."""
-    return private.in_namespace(network.CLIENT)
+    return namespaces.in_namespace(network.CLIENT)
 
 
 def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> bool:
