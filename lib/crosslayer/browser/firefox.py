@@ -139,8 +139,8 @@ class Firefox(Browser):
         super().__init__()
         self._in_use = [WARM_UP_HOST, *([secure_dns.host] if secure_dns is not None else [])]
         profile, home = folder / "profile", folder / "home"
-        for place in (profile, home):
-            place.mkdir(parents=True, exist_ok=True)
+        for directory in (profile, home):
+            directory.mkdir(parents=True, exist_ok=True)
         over_h3 = [*addresses, *(host for host in resolves if force_h3 and not host.startswith("*"))]
         preferences = {**_PREFERENCES, _MAPPING: ",".join(f"{host};h3=:443" for host in over_h3)}
         preferences |= _FORCED if force_h3 else _HTTPS_RECORDS

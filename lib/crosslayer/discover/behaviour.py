@@ -86,12 +86,12 @@ class ServerFinding:
     """Outcome of one check of one server over one transport: a row of the table of servers."""
 
     server: str = column("name of the server")
-    version: str | None = column("its version, by its own word")
+    version: str | None = column("version that the server reports")
     transport: str | None = column("DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ; null where the server is not on this machine")
-    check: str = column("what was looked at")
-    asked_by: str | None = column("the RFC, its section and its word, where one asks for it")
+    check: str = column("name of the check")
+    asked_by: str | None = column("RFC, section and requirement word; null if no RFC requires it")
     result: str = column("succeeded, failed, or unsupported: the server does not offer it")
-    value: float | None = column("what was measured; null without a number")
+    value: float | None = column("measured value; null if the check has none")
     unit: str | None = column("unit of the value")
     detail: str | None = column("what happened")
 

@@ -75,7 +75,7 @@ class Support:
     """
 
     target: str = column("address or host name as it was listed")
-    address: str = column("IP address looked at")
+    address: str = column("IP address examined")
     transport: str = column("DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ")
     port: int = column("UDP or TCP port")
     supported: bool = column("true where a DNS answer came back, whatever its response code")
@@ -89,7 +89,7 @@ class Support:
     retry_received: bool | None = column("the server validated the address by a Retry packet")
     address_token: bool | None = column("the server sent an address-validation token for the next connection")
     certificate_subject: str | None = column(
-        "subject of the certificate, its first name where it has none; not verified"
+        "subject of the certificate, or its first name if the subject is empty; not verified"
     )
     error: str | None = column("null where the transport is supported, else what happened instead")
 

@@ -21,7 +21,7 @@ from crosslayer.words import Way
 _FRAMES, _FRAME_BYTES = 1 << 16, 256
 """More slots than the largest page has packets, and enough bytes to identify each packet."""
 _STEP_MS = 1.0
-"""If the wall clock's offset changes by more during an observation, it was set, and all timestamps are unusable."""
+"""If the clock's offset changes by more during an observation, the clock was set, and timestamps are unusable."""
 _PORTS = {Way.UP: (network.CLIENT, network.SERVER), Way.DOWN: (network.SERVER, network.CLIENT)}
 """Sides at which packets of a direction enter and leave the link."""
 
