@@ -114,7 +114,7 @@ def run(request: DiscoverRequest, *, as_json: bool, say: Say, tell: Say) -> bool
 
 
 def _probe_hosts(request: DiscoverRequest, hosts: list[ProbedHost]) -> tuple[list[Support], bool]:
-    """Rows in the order of the hosts, and whether they are complete; the file is updated as they arrive."""
+    """Probe the hosts; returns their rows in order, and whether all were probed. The file is updated meanwhile."""
     rows_by_host: dict[ProbedHost, list[Support]] = {}
     written_s = -math.inf
     try:

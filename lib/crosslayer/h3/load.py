@@ -3,7 +3,7 @@
 Resources named in the document are requested in order as its bytes arrive, as by a preload scanner. The page's
 specification has the other dependencies (`after`), which are tested against Chromium. Such a resource is requested once
 the resource that names it is complete and, for a script, has run. A script runs once the document, the scripts before
-it, and the style sheets before it are complete, because style sheets block scripts (HTML, sections 4.2.6 and 4.12.1).
+it, and the style sheets before it are complete: style sheets block scripts (HTML, sections 4.2.6 and 4.12.1).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ PACKETS, ABOUT = ".pcapng", ".json"
 """Suffixes of the two file names."""
 
 _WHOLE_BYTES, _MOST_BYTES, _HEADERS_BYTES = 800_000, 980_000, 64
-"""Limits of a capture's file: whole frames up to the first, then headers up to the second. A load has below 1 MB."""
+"""Limits that keep a capture's file below 1 MB: whole frames up to the first, then only headers up to the second."""
 _BLOCK_BYTES = 60
 """Maximum overhead of a frame in the file, bytes."""
 _READ_MOST_BYTES = 50_000_000

@@ -133,7 +133,7 @@ class Prober:
         )
 
     def _echoes(self, expected_ms: float, probes: int, interval_s: float) -> tuple[list[int], dict[int, int]]:
-        """Send probes; returns when each left and, by number, when each echo arrived, ns since the Unix epoch."""
+        """Send probes; returns their departure times, and their echoes' arrival times by number, ns."""
         _drain(self._near)
         self._reflected.clear()
         far = self._echo.getsockname()
@@ -169,7 +169,7 @@ class Prober:
     def paced(self, direction: str, at_ns: Sequence[int], frame_bytes: int) -> tuple[list[int], dict[int, int]]:
         """Send frames of a given size at given times, ns since the Unix epoch, in direction `down` or `up`.
 
-        Returns when each frame left, and by number when each one that arrived did so, ns since the Unix epoch.
+        Returns the departure time of each frame, and the arrival times by frame number, ns since the Unix epoch.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
         _drain(receiver)

@@ -1,8 +1,8 @@
 """The two ends of cross-traffic, run as a file of its own: it imports only the standard library.
 
-`cross_traffic.py receive tcp|udp ADDRESS` prints its port, and at the end of its input the payload bytes received and
-the time since the first arrived, ns. `cross_traffic.py send tcp|udp ADDRESS PORT MBIT` sends until it is killed; TCP
-without a rate limit, with CUBIC.
+`cross_traffic.py receive tcp|udp ADDRESS` prints its port. At the end of its input it prints the payload bytes received
+and the time since the first byte, ns. `cross_traffic.py send tcp|udp ADDRESS PORT MBIT` sends until it is killed; TCP
+has no rate limit and uses CUBIC.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def use_resolver(address: str) -> None:
 
 
 def use_hosts(addresses: Mapping[str, str]) -> None:
-    """Replace the hosts file of this mount namespace by the given addresses, which then need no resolver."""
+    """Replace the hosts file of this mount namespace with the given addresses, so these names need no resolver."""
     hosts = {"localhost": "127.0.0.1", **addresses}
     _replace_etc_file("hosts", "".join(f"{address} {host}\n" for host, address in hosts.items()))
 

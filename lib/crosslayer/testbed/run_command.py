@@ -81,7 +81,8 @@ def _keep(capture: Path, files: dict[str, bytes]) -> None:
 def _expanded(argument: str, environment: dict[str, str]) -> str:
     """Expand crosslayer's two variables in an argument: they do not exist in the user's own shell.
 
-    Unquoted, that shell expands `@$CROSSLAYER_SERVER`, the form in which DNS clients take their server, to a lone `@`.
+    DNS clients take their server as `@ADDRESS`. If the user does not quote `@$CROSSLAYER_SERVER`, the shell passes a
+    lone `@`, which is expanded too.
     """
     if argument == "@":
         return f"@{environment['CROSSLAYER_SERVER']}"

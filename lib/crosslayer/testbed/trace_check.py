@@ -30,7 +30,7 @@ class Pacing(Protocol):
     """The part of `Prober` that this module uses."""
 
     def paced(self, direction: str, at_ns: Sequence[int], frame_bytes: int) -> tuple[list[int], dict[int, int]]:
-        """Send frames at given times; returns when they left, and when those that arrived did."""
+        """Send frames at given times; returns their departure times, and their arrival times by number."""
 
 
 @dataclass(frozen=True, slots=True)
