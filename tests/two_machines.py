@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 from tests import sleeping
 from tests.cluster import Cluster, check_whole
 
@@ -20,22 +20,22 @@ HOST = "10.9.0.1"
 
 
 def ip(*words: str) -> None:
-    subprocess.run([private.tool("ip"), *words], check=True)
+    subprocess.run([namespaces.tool("ip"), *words], check=True)
 
 
 def machine(place: int, name: str) -> list[str]:
     """A namespace at the switch; what stands before a command that runs in it."""
-    holder = subprocess.Popen([private.tool("unshare"), "--net", "--mount", "--uts", "sleep", "infinity"])
-    inside = [private.tool("nsenter"), f"--target={holder.pid}", "--net", "--mount", "--uts"]
+    holder = subprocess.Popen([namespaces.tool("unshare"), "--net", "--mount", "--uts", "sleep", "infinity"])
+    inside = [namespaces.tool("nsenter"), f"--target={holder.pid}", "--net", "--mount", "--uts"]
     while Path(f"/proc/{holder.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
         time.sleep(0.01)
     ip("link", "add", name, "master", "switch", "up", "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
     for words in (
         ["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"],
         ["hostname", name],
-        [private.tool("ip"), "link", "set", "lo", "up"],
-        [private.tool("ip"), "address", "add", f"10.9.0.{place + 2}/24", "dev", "eth0"],
-        [private.tool("ip"), "link", "set", "eth0", "up"],
+        [namespaces.tool("ip"), "link", "set", "lo", "up"],
+        [namespaces.tool("ip"), "address", "add", f"10.9.0.{place + 2}/24", "dev", "eth0"],
+        [namespaces.tool("ip"), "link", "set", "eth0", "up"],
     ):
         subprocess.run([*inside, *words], check=True)
     return inside

@@ -16,7 +16,7 @@ from pathlib import Path
 from crosslayer import places
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import find_kernel
-from crosslayer.testbed import backends, private
+from crosslayer.testbed import backends, namespaces
 
 
 class State(StrEnum):
@@ -177,7 +177,7 @@ def _namespaces(guest: bool) -> Finding:
     unshare = places.find_program("unshare")
     if unshare is None:
         return Finding("namespaces", State.MISSING, "cannot be tried without unshare", "Install util-linux.")
-    refusal = private.refused(unshare)
+    refusal = namespaces.refused(unshare)
     if refusal is None:
         return Finding("namespaces", State.OK, "private user, network, mount and PID namespaces work without root")
     if guest:

@@ -20,13 +20,13 @@ from crosslayer import pages
 from crosslayer.browser import Browser, find_browser, launch
 from crosslayer.campaign.instruments import LOADS_PER_PROCESS
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, private
+from crosslayer.testbed import Testbed, namespaces
 from tests.benchmarks._common import option, paired_difference, report
 
 
 def main() -> None:
     """Load pair after pair, each in random order, and say how far the two hosts are apart."""
-    private.enter([sys.executable, "-m", "tests.benchmarks.bench_aa", *sys.argv[1:]])
+    namespaces.enter([sys.executable, "-m", "tests.benchmarks.bench_aa", *sys.argv[1:]])
     pairs, seconds = option("--pairs", 400), option("--seconds", 900)
     spec_dir = pages.find_spec_dir()
     specs = pages.load_pages(spec_dir)

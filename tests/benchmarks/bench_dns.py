@@ -14,7 +14,7 @@ from typing import Any
 
 from crosslayer import dns, pages
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed import Testbed, namespaces, network
 from tests.benchmarks._common import report
 
 LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
@@ -29,7 +29,7 @@ LIMITS = {
 
 def main() -> None:
     """Measure every condition in turn, round by round."""
-    private.enter([sys.executable, "-m", "tests.benchmarks.bench_dns", *sys.argv[1:]])
+    namespaces.enter([sys.executable, "-m", "tests.benchmarks.bench_dns", *sys.argv[1:]])
     rounds = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else 40
     profiles = load_profiles()
     spec_dir = pages.find_spec_dir()

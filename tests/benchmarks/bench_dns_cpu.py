@@ -26,7 +26,7 @@ from crosslayer.dns import (
     SessionStore,
     exchange,
 )
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 from crosslayer.testbed import server as testbed_server
 from tests.benchmarks._common import report
 
@@ -39,7 +39,7 @@ CONDITIONS = [(protocol, resumption) for protocol in Protocol for resumption in 
 def loopback() -> None:
     """Give this network namespace the server's addresses."""
     for command in ("link set lo up", *(f"address add {a}/32 dev lo" for a in (SERVER_ADDRESS, ADDRESS))):
-        subprocess.run([private.tool("ip"), *command.split()], check=True)
+        subprocess.run([namespaces.tool("ip"), *command.split()], check=True)
 
 
 def empty_page(folder: Path) -> Path:
@@ -80,7 +80,7 @@ def measure(rounds: int) -> dict[tuple[Protocol, Resumption], list[Exchange]]:
 
 def main() -> None:
     """Measure and report."""
-    private.enter([sys.executable, "-m", "tests.benchmarks.bench_dns_cpu", *sys.argv[1:]])
+    namespaces.enter([sys.executable, "-m", "tests.benchmarks.bench_dns_cpu", *sys.argv[1:]])
     rounds = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else 100
     loopback()
     rows = measure(rounds)

@@ -16,7 +16,7 @@ from typing import Any
 
 from crosslayer import pages
 from crosslayer.links import FRAME_BYTES, load_profiles
-from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed import Testbed, namespaces, network
 from tests.benchmarks._common import report
 
 LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
@@ -28,13 +28,13 @@ def tcp_rate_mbit(direction: str, nominal_mbit: float, rtt_ms: float) -> float:
     listener_side = network.CLIENT if direction == "down" else network.SERVER
     sender_side = network.SERVER if direction == "down" else network.CLIENT
     address = network.CLIENT_ADDRESS if direction == "down" else network.SERVER_ADDRESS
-    with private.namespace(listener_side):
+    with namespaces.namespace(listener_side):
         listener = socket.create_server((address, 0))
     seconds = 3.0 + 20 * rtt_ms / 1e3
     stop = threading.Event()
 
     def send() -> None:
-        with private.namespace(sender_side):
+        with namespaces.namespace(sender_side):
             sender = socket.create_connection(listener.getsockname())
         block = bytes(1 << 14)
         with sender, contextlib.suppress(OSError):
@@ -62,7 +62,7 @@ def tcp_rate_mbit(direction: str, nominal_mbit: float, rtt_ms: float) -> float:
 
 def main() -> None:
     """Measure every link once."""
-    private.enter([sys.executable, "-m", "tests.benchmarks.bench_link", *sys.argv[1:]])
+    namespaces.enter([sys.executable, "-m", "tests.benchmarks.bench_link", *sys.argv[1:]])
     backend = sys.argv[sys.argv.index("--backend") + 1] if "--backend" in sys.argv else "auto"
     profiles = load_profiles()
     spec_dir = pages.find_spec_dir()

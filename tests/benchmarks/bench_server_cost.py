@@ -23,7 +23,7 @@ from crosslayer import dns
 from crosslayer.dns import Protocol
 from crosslayer.stub import Stub, StubSettings
 from crosslayer.studies.authoritative.measure import NAME, ORIGIN, ZONE
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 from crosslayer.testbed import server as testbed_server
 from crosslayer.testbed.bind import Bind, bind_version
 from crosslayer.testbed.certificates import make_certificates
@@ -41,7 +41,7 @@ HELD_MS = 5.0
 def loopback() -> None:
     """Give this network namespace the server's address."""
     for command in ("link set lo up", f"address add {SERVER_ADDRESS}/32 dev lo"):
-        subprocess.run([private.tool("ip"), *command.split()], check=True)
+        subprocess.run([namespaces.tool("ip"), *command.split()], check=True)
 
 
 class Spawned:
@@ -131,7 +131,7 @@ def measure(queries: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and report."""
-    private.enter([sys.executable, "-m", "tests.benchmarks.bench_server_cost", *sys.argv[1:]])
+    namespaces.enter([sys.executable, "-m", "tests.benchmarks.bench_server_cost", *sys.argv[1:]])
     queries = int(sys.argv[sys.argv.index("--queries") + 1]) if "--queries" in sys.argv else 10_000
     loopback()
     report("server_cost", {"queries": queries, "bind": bind_version(), "transports": measure(queries)})

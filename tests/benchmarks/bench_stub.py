@@ -29,7 +29,7 @@ from crosslayer import pages
 from crosslayer.dns import Protocol, Server
 from crosslayer.links import load_profiles
 from crosslayer.stub import Stub, StubSettings
-from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed import Testbed, namespaces, network
 from tests.benchmarks._common import report
 
 NAME = "www.example.org"
@@ -187,7 +187,7 @@ def one_core(settings: StubSettings, folder: Path, seconds: int) -> dict[str, An
 
 def main() -> None:
     """Idle queries over DoUDP, then a load over every transport with the stub on one core."""
-    private.enter([sys.executable, "-m", "tests.benchmarks.bench_stub", *sys.argv[1:]])
+    namespaces.enter([sys.executable, "-m", "tests.benchmarks.bench_stub", *sys.argv[1:]])
     pairs, seconds = option("--pairs", 500), option("--seconds", 5)
     spec_dir = pages.find_spec_dir()
     result: dict[str, Any] = {"pairs": pairs, "window": WINDOW, "idle": {}, "one_core": {}, "beyond_the_limit": []}

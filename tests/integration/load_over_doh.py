@@ -20,7 +20,7 @@ from selenium.webdriver.chrome.service import Service
 from crosslayer import pages
 from crosslayer.browser import find_browser
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, private
+from crosslayer.testbed import Testbed, namespaces
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server
 from tests.integration.load_pages import FLAGS
 
@@ -58,7 +58,7 @@ def sessions(netlog: Path) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Load the page once."""
-    private.enter([sys.executable, "-m", "tests.integration.load_over_doh", *sys.argv[1:]])
+    namespaces.enter([sys.executable, "-m", "tests.integration.load_over_doh", *sys.argv[1:]])
     spec_dir = pages.find_spec_dir()
     page = pages.load_pages(spec_dir)[PAGE]
     with Testbed("plain") as testbed, testbed.serve([page], spec_dir=spec_dir) as (server, _addresses):

@@ -14,7 +14,7 @@ from pathlib import Path
 from crosslayer import pages
 from crosslayer.browser import WARM_UP_HOST, SecureDns, find_browser, launch
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, private
+from crosslayer.testbed import Testbed, namespaces
 from crosslayer.testbed.server import QueryEvent, RequestEvent
 
 PAGE = "social-network"
@@ -23,7 +23,7 @@ PAGE = "social-network"
 def main() -> None:
     """Load the warm-up page, then the page, once."""
     transport, result = sys.argv[1:]
-    private.enter([sys.executable, "-m", "tests.integration.load_over_trr", *sys.argv[1:]])
+    namespaces.enter([sys.executable, "-m", "tests.integration.load_over_trr", *sys.argv[1:]])
     spec_dir = pages.find_spec_dir()
     specs = pages.load_pages(spec_dir)
     page = specs[PAGE]

@@ -22,7 +22,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from crosslayer import pages
 from crosslayer.browser import find_browser
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed import Testbed, namespaces, network
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server
 
 FLAGS = (
@@ -102,13 +102,13 @@ def load(driver: webdriver.Chrome, server: Server, page: pages.PageSpec) -> dict
 
 def main() -> None:
     """Load the pages one after the other in one browser: no two share a host name, so each finds its names unknown."""
-    private.enter([sys.executable, "-m", "tests.integration.load_pages", *sys.argv[1:]])
+    namespaces.enter([sys.executable, "-m", "tests.integration.load_pages", *sys.argv[1:]])
     result = Path(sys.argv[1])
     screenshots = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     spec_dir = pages.find_spec_dir()
     specs = [page for page in pages.load_pages(spec_dir).values() if not page.aliases]
     with Testbed("plain") as testbed, testbed.serve(specs, spec_dir=spec_dir) as (server, _addresses):
-        private.use_resolver(network.SERVER_ADDRESS)
+        namespaces.use_resolver(network.SERVER_ADDRESS)
         testbed.set_link(load_profiles()["local"])
         driver = start_browser(server, testbed.folder)
         try:

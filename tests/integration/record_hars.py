@@ -21,7 +21,7 @@ from crosslayer import pages
 from crosslayer.browser import find_browser
 from crosslayer.guest import inside, run_attached
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed import Testbed, namespaces, network
 from crosslayer.testbed.server import Server
 from tests.integration.load_pages import FLAGS
 
@@ -112,13 +112,13 @@ def main() -> None:
     words = [sys.executable, "-m", "tests.integration.record_hars", *sys.argv[1:]]
     if inside() is None:  # by the virtual clock, or times would be the machine's
         sys.exit(run_attached(words, clock="virtual", writable=[folder]))
-    private.enter(words)
+    namespaces.enter(words)
     specs = pages.load_pages(pages.find_spec_dir())
     with (
         Testbed() as testbed,
         testbed.serve([specs[name] for name, _, _ in wanted], spec_dir=pages.find_spec_dir()) as (server, _),
     ):
-        private.use_resolver(network.SERVER_ADDRESS)
+        namespaces.use_resolver(network.SERVER_ADDRESS)
         testbed.set_link(load_profiles()["fiber"])
         for name, _, version in wanted:
             driver = browser(server, testbed.folder / f"profile-{name}", h3=version != "h2")

@@ -23,7 +23,7 @@ import pytest
 import websocket
 
 from crosslayer.browser import BrowserError, find_browser, launch
-from crosslayer.testbed import Testbed, private
+from crosslayer.testbed import Testbed, namespaces
 from crosslayer.testbed.certificates import make_certificates
 
 pytestmark = pytest.mark.alone
@@ -138,6 +138,6 @@ def test_a_chromium_with_few_processes_loads_no_page_of_its_own(of_chromium: dic
 
 
 if __name__ == "__main__":
-    private.enter([sys.executable, "-m", "tests.integration.test_browser", *sys.argv[1:]])
+    namespaces.enter([sys.executable, "-m", "tests.integration.test_browser", *sys.argv[1:]])
     with Testbed("plain"):
         print(json.dumps({what: loaded() if what == "loaded" else killed(what) for what in sys.argv[1:]}))

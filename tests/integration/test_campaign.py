@@ -222,7 +222,7 @@ def test_a_chromedriver_of_another_version_is_refused(crosslayer: Run, tmp_path:
     driver.chmod(0o755)
     done = crosslayer(*SMOKE, "--out", str(tmp_path / "x"), env=os.environ | {"CROSSLAYER_CHROMEDRIVER": str(driver)})
     assert done.returncode == 1
-    assert "ChromeDriver 99.0.1 does not fit Chromium" in done.stderr
+    assert "ChromeDriver 99.0.1 does not match Chromium" in done.stderr
 
 
 def test_no_namespaces_and_no_backend_are_exit_status_3(crosslayer: Run, tmp_path: Path) -> None:

@@ -397,7 +397,7 @@ def test_a_target_that_may_not_be_probed_is_one_line(crosslayer: Run, words: lis
 def test_from_a_link_nothing_outside_is_asked_for(crosslayer: Run) -> None:
     done = crosslayer("link", "local", "--no-server", "--", *CROSSLAYER, "discover", "--outside", "192.0.2.1")
     assert done.returncode == 1
-    assert "nothing outside can be reached from a link" in done.stderr
+    assert "hosts outside cannot be reached from a link" in done.stderr
 
 
 def test_outside_is_this_machines_own_network(crosslayer: Run, tmp_path: Path) -> None:
@@ -434,7 +434,7 @@ def test_stopped_it_says_how_far_it_came(testbed_machine: None) -> None:
     os.killpg(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
-    assert b"Stopped: 0 of 1 addresses were looked at." in stderr
+    assert b"Stopped: 0 of 1 addresses were examined." in stderr
     assert b"Traceback" not in stderr
     assert b"0 of 0 addresses answer DNS" in stdout
 

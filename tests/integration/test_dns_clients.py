@@ -32,7 +32,7 @@ from crosslayer.dns import (
     tcp_rtt,
 )
 from crosslayer.errors import CrosslayerError
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 from crosslayer.testbed import server as testbed_server
 
 NAME = "www.example.org"
@@ -85,7 +85,7 @@ def settled_stats(server: testbed_server.Server) -> dict[str, dict[str, int]]:
 
 def measure(folder: Path) -> dict[str, Any]:
     for command in ("link set lo up", *(f"address add {a}/32 dev lo" for a in (SERVER_ADDRESS, ADDRESS))):
-        subprocess.run([private.tool("ip"), *command.split()], check=True)
+        subprocess.run([namespaces.tool("ip"), *command.split()], check=True)
     question = Question(NAME)
     results: dict[str, Any] = {}
     with Capture() as capture:

@@ -24,7 +24,7 @@ import pytest
 from crosslayer.guest import run_attached
 from crosslayer.links import FRAME_BYTES, Profile, load_profiles
 from crosslayer.process import ProcessDied
-from crosslayer.testbed import Testbed, private
+from crosslayer.testbed import Testbed, namespaces
 from crosslayer.testbed.effects import LEVELS
 
 PACKETS = 20_000
@@ -111,8 +111,8 @@ def follow(testbed: Testbed, profile: Profile) -> dict[str, Any]:
 
 def killed(testbed: Testbed) -> str:
     """What is said of a player that was killed."""
-    assert testbed._player is not None
-    os.kill(testbed._player.pid, signal.SIGKILL)
+    assert testbed._replay is not None
+    os.kill(testbed._replay.pid, signal.SIGKILL)
     try:
         testbed.set_link(LEO)
     except ProcessDied as died:
@@ -268,7 +268,7 @@ def test_packets_leave_when_the_trace_has_it(seen: dict[str, Any]) -> None:
 
 
 def test_a_player_that_dies_is_told(seen: dict[str, Any]) -> None:
-    assert seen["killed"] == "the player of traces ended with status -9"
+    assert seen["killed"] == "the trace replay ended with status -9"
 
 
 if __name__ == "__main__":
@@ -277,5 +277,5 @@ if __name__ == "__main__":
         sys.exit(
             run_attached([sys.executable, "-m", "tests.integration.test_effects", _backend, "here"], clock="virtual")
         )
-    private.enter([sys.executable, "-m", "tests.integration.test_effects", _backend, "here"])
+    namespaces.enter([sys.executable, "-m", "tests.integration.test_effects", _backend, "here"])
     print(json.dumps(measure(_backend)))

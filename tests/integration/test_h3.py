@@ -19,7 +19,7 @@ from crosslayer.browser import find_browser, launch
 from crosslayer.dns.quic import DoQClient
 from crosslayer.h3 import PageClient
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed import Testbed, namespaces, network
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server
 
 PAGES = ("example.org", "wikipedia.org", "instagram.com")
@@ -160,5 +160,5 @@ def test_what_is_not_the_page_is_a_fault(found: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    private.enter([sys.executable, "-m", "tests.integration.test_h3"])
+    namespaces.enter([sys.executable, "-m", "tests.integration.test_h3"])
     print(json.dumps(measure()))

@@ -22,7 +22,7 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.guest import inside, run_attached
 from crosslayer.links import Profile
 from crosslayer.studies import sized
-from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed import Testbed, namespaces, network
 
 ROOT = Path(__file__).parents[2]
 WORDS = [sys.executable, "-m", "tests.integration.test_link_honesty"]
@@ -49,7 +49,7 @@ VERDICTS = {
 
 def spoil(kind: str) -> None:
     """Break the link behind the testbed's back."""
-    ip, tc = private.tool("ip"), private.tool("tc")
+    ip, tc = namespaces.tool("ip"), namespaces.tool("tc")
     commands = [[ip, "link", "set", "to-server", state] for state in ("down", "up")] if kind == "cable" else []
     if kind != "cable" and BREAKS[kind]:
         for device, netem in WHOLE.items():
@@ -57,7 +57,7 @@ def spoil(kind: str) -> None:
                 netem = netem.replace(was, becomes)
             commands.append([tc, "qdisc", "replace", "dev", device, "root", "netem", *netem.split()])
     for command in commands:
-        subprocess.run(private.command_in(network.LINK, command), check=True)
+        subprocess.run(namespaces.command_in(network.LINK, command), check=True)
 
 
 class Measuring:
@@ -84,7 +84,7 @@ class Measuring:
 def measure() -> dict[str, list[str | None]]:
     """What is said of each of three rounds, the link broken in the second."""
     job: Any = SimpleNamespace(plan=sized("coalescing", "smoke"), campaign="c", profiles={LINK.name: LINK})
-    captures = Captures(job.plan, private.ROOT)
+    captures = Captures(job.plan, namespaces.ROOT)
     cell, said = Cell(LINK.name, "example.org"), {}
     with Testbed() as testbed:
         testbed.set_link(LINK)
@@ -116,7 +116,7 @@ def test_the_round_in_which_a_link_breaks_is_flagged_and_no_other(said: dict[str
 
 if __name__ == "__main__":
     if inside():
-        private.enter(WORDS)
+        namespaces.enter(WORDS)
         print(json.dumps(measure()))
     else:
         sys.exit(run_attached(WORDS, clock="virtual"))

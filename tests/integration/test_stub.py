@@ -34,7 +34,7 @@ from crosslayer.guest import inside, run_attached
 from crosslayer.links import Profile
 from crosslayer.stub import Stub, StubSettings
 from crosslayer.stub.settings import SCHEMES
-from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed import Testbed, namespaces, network
 from crosslayer.testbed import server as testbed_server
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent
 from tests.integration.conftest import Run
@@ -166,7 +166,7 @@ def measure() -> dict[str, Any]:
                     "stats": asdict(stub.stats()),
                 }
 
-        private.use_resolver("127.0.0.1")
+        namespaces.use_resolver("127.0.0.1")
         for protocol in Protocol:
             with stub_for(protocol) as stub:
                 results[f"{protocol} clients"] = other_clients()
@@ -405,7 +405,7 @@ def test_a_bad_call_is_one_line(arguments: list[str], message: str, command: lis
 
 if __name__ == "__main__":
     if inside():
-        private.enter(WORDS)
+        namespaces.enter(WORDS)
         print(json.dumps(measure()))
     else:
         sys.exit(run_attached(WORDS, clock="virtual"))

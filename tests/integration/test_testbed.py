@@ -20,7 +20,7 @@ import pytest
 from crosslayer import pages
 from crosslayer.links import load_profiles
 from crosslayer.process import ProcessDied
-from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed import Testbed, namespaces, network
 from crosslayer.testbed.errors import TestbedError
 from tests.integration.conftest import CROSSLAYER
 
@@ -66,7 +66,7 @@ def congestion_control() -> dict[str, str]:
     """What connections use with each algorithm that kernels have, and what a wrong one gives."""
     found = {}
     for algorithm in ("reno", "cubic"):
-        with Testbed("plain", congestion_control=algorithm), network.machine(0, algorithm):
+        with Testbed("plain", congestion_control=algorithm), network.far_host(0, algorithm):
             found[algorithm] = network.congestion_control()
     with Testbed("plain"):
         found["the machine's own"] = network.congestion_control()
@@ -103,7 +103,7 @@ def test_a_killed_program_is_noticed_at_once(results: dict[str, Any], call: str)
     victim = call.partition(",")[0]
     if victim != "server" and results["backend"] != "uml":
         pytest.skip("the link is this kernel's own here")
-    names = {"guest": "the User-Mode Linux guest", "heartbeat": "the heartbeat of the wire", "server": "the server"}
+    names = {"guest": "the User-Mode Linux guest", "heartbeat": "the heartbeat of the link", "server": "the server"}
     program = names[victim]
     assert (results[call]["program"], results[call]["status"]) == (program, -signal.SIGKILL)
     assert results[call]["elapsed_s"] < 1
@@ -136,5 +136,5 @@ def test_a_campaign_is_ended_by_its_number(
 
 
 if __name__ == "__main__":
-    private.enter([sys.executable, "-m", "tests.integration.test_testbed"])
+    namespaces.enter([sys.executable, "-m", "tests.integration.test_testbed"])
     print(json.dumps(measure()))

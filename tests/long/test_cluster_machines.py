@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 from tests.cluster import ROOT
 
 pytest.importorskip("distributed")
@@ -17,7 +17,7 @@ pytest.importorskip("distributed")
 
 def test_a_machine_that_loses_its_network_and_comes_back_costs_no_round(testbed_machine: None, tmp_path: Path) -> None:
     path = os.pathsep.join([str(ROOT / "lib"), str(ROOT)])
-    command = ["unshare", *private.UNSHARE, "--", sys.executable, "-m", "tests.two_machines", str(tmp_path)]
+    command = ["unshare", *namespaces.UNSHARE, "--", sys.executable, "-m", "tests.two_machines", str(tmp_path)]
     done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "left" in done.stdout

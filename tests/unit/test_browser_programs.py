@@ -63,7 +63,7 @@ def test_a_linked_snap_is_refused(path: Path, tmp_path: Path) -> None:
 def test_another_major_version_of_the_driver_is_refused(path: Path) -> None:
     _program(path, "chromium", "echo Chromium 156.0.1.2")
     _program(path, "chromedriver", "echo ChromeDriver 155.0.9.9")
-    with pytest.raises(BrowserError, match=r"155\.0\.9\.9 does not fit Chromium 156") as caught:
+    with pytest.raises(BrowserError, match=r"155\.0\.9\.9 does not match Chromium 156") as caught:
         find_browser()
     assert "ChromeDriver 156" in caught.value.next_step
 
@@ -80,5 +80,5 @@ def test_what_is_missing_is_named(path: Path, present: tuple[str, ...], missing:
 def test_a_program_without_a_version_is_refused(path: Path) -> None:
     _program(path, "chromium", "echo broken")
     _program(path, "chromedriver", "echo ChromeDriver 156.0.9.9")
-    with pytest.raises(BrowserError, match="does not tell its version"):
+    with pytest.raises(BrowserError, match="prints no version"):
         find_browser()

@@ -383,7 +383,7 @@ def test_what_was_found_is_written_before_all_is(tmp_path: Path, monkeypatch: py
     request = discovery.request(["192.0.2.1", "192.0.2.2"], **GOOD | {"outside": True, "out": file})
     hosts = [ProbedHost(row.target, row.address) for row in (ROW, WEB)]
     with pytest.raises(RuntimeError):
-        discovery._found(request, hosts)
+        discovery._probe_hosts(request, hosts)
     assert seen == [1]
     assert pq.read_table(file).to_pylist() == table.records([ROW, WEB])
     assert list(tmp_path.iterdir()) == [file]

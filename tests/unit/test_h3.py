@@ -11,7 +11,7 @@ import pytest
 from crosslayer import pages
 from crosslayer.h3 import PageFetch, PageResponse
 from crosslayer.h3.client import difference
-from crosslayer.h3.scanner import Kind, Named, Scanner
+from crosslayer.h3.scanner import Named, ResourceKind, Scanner
 
 PAGES = pages.load_pages(pages.find_spec_dir())
 DOCUMENT = b"""<!DOCTYPE html><html><head><link rel="icon" href="data:,"><link rel="stylesheet" href="/a.css">
@@ -19,11 +19,11 @@ DOCUMENT = b"""<!DOCTYPE html><html><head><link rel="icon" href="data:,"><link r
 <body><img src="/one.png" alt="a > b"><img src="/lazy.png" loading="lazy"><img src="https://other.test/x.png">
 <script>var text = '<img src="/no.png">';</script><script src="/end.js"></script></body></html>"""
 NAMED = [
-    Named("/a.css", Kind.STYLE),
-    Named("/early.js", Kind.SCRIPT),
-    Named("/late.js", Kind.DEFERRED),
-    Named("/one.png", Kind.IMAGE),
-    Named("/end.js", Kind.LATE_SCRIPT),
+    Named("/a.css", ResourceKind.STYLE),
+    Named("/early.js", ResourceKind.SCRIPT),
+    Named("/late.js", ResourceKind.DEFERRED),
+    Named("/one.png", ResourceKind.IMAGE),
+    Named("/end.js", ResourceKind.LATE_SCRIPT),
 ]
 
 

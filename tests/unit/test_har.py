@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crosslayer import pages
-from crosslayer.browser.recorded import Recorded, Request, likeness
+from crosslayer.browser.recorded import PageRecording, RecordedRequest, likeness
 from crosslayer.pages import RECORDED, PageError, from_har
 from crosslayer.testbed.server import RequestEvent
 
@@ -185,7 +185,9 @@ def request(path: str, ms: float, size: int) -> RequestEvent:
 
 def test_a_page_is_told_from_its_recording() -> None:
     wanted = [("/", 0.0, 600), ("/a", 30.0, 300), ("/b", 60.0, 100)]
-    recorded = Recorded(tuple(Request(f"https://a.example{path}", ms, size) for path, ms, size in wanted), 80.0)
+    recorded = PageRecording(
+        tuple(RecordedRequest(f"https://a.example{path}", ms, size) for path, ms, size in wanted), 80.0
+    )
     same = likeness(recorded, [request("/", 5, 600), request("/a", 40, 300), request("/b", 65, 100)], 90.0)
     assert same.like
     assert (same.swapped, same.apart_ms) == (0.0, 0.0)
@@ -194,7 +196,7 @@ def test_a_page_is_told_from_its_recording() -> None:
     assert swapped.swapped == pytest.approx(1 / 3)
     icon = [request("/", 5, 600), request("/favicon.ico", 6, 10), request("/a", 40, 300), request("/b", 65, 100)]
     assert likeness(recorded, icon, 90.0).like
-    untimed = Recorded(tuple(Request(f"https://a.example{path}", None, size) for path, _, size in wanted))
+    untimed = PageRecording(tuple(RecordedRequest(f"https://a.example{path}", None, size) for path, _, size in wanted))
     told = likeness(untimed, icon, 90.0)
     assert told.like
     assert "order      the recording has no times\nwaterfall  load event 90 ms" in str(told)

@@ -22,7 +22,7 @@ from crosslayer.campaign.export import write_part
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs
 from crosslayer.machine import Meter, ticks_used
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 
 
 def proc(folder: Path, *, user: int, steal: int, processes: dict[int, tuple[int, int]], waited_us: int | None) -> Path:
@@ -66,9 +66,9 @@ print(meter.usage().ours_ms, meter.usage().others_ms)
 
 def test_what_runs_outside_of_the_namespaces_counts_as_others() -> None:
     unshare = shutil.which("unshare")
-    if unshare is None or private.refused(unshare):
+    if unshare is None or namespaces.refused(unshare):
         pytest.skip("this machine refuses private namespaces")
-    words = [unshare, *private.UNSHARE, "--", sys.executable, "-c", _INSIDE]
+    words = [unshare, *namespaces.UNSHARE, "--", sys.executable, "-c", _INSIDE]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as inside:
         assert inside.stdin
         assert inside.stdout

@@ -11,7 +11,7 @@ import pytest
 from crosslayer import doctor, places
 from crosslayer.campaign import provenance
 from crosslayer.process import run_command
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
 
 LIBRARY = Path(places.__file__).parent
@@ -97,7 +97,7 @@ def test_programs_of_the_system_folders_are_found_without_the_path(
     for name in ("tc", "named"):
         (system / name).write_text("#!/bin/sh\necho runs\n", encoding="utf-8")
         (system / name).chmod(0o755)
-    assert places.find_program("tc") == private.tool("tc") == str(system / "tc")
+    assert places.find_program("tc") == namespaces.tool("tc") == str(system / "tc")
     assert places.find("named").path == system / "named"
     assert run_command(["tc"]) == run_command(["tc"], {}) == 0
     assert capfd.readouterr().out == "runs\n" * 2
@@ -111,14 +111,14 @@ def test_a_tool_that_is_missing_is_named_with_its_package(nowhere: Path, monkeyp
     monkeypatch.setattr(places, "_SYSTEM_FOLDERS", ())
     for name, package in (("tc", "iproute2"), ("nsenter", "util-linux")):
         with pytest.raises(TestbedError, match=f"no `{name}` on this machine. Install {package} "):
-            private.tool(name)
+            namespaces.tool(name)
     with pytest.raises(TestbedError, match="no `nsenter` on this machine"):
-        private.command_in("client", ["true"])
+        namespaces.command_in("client", ["true"])
 
 
 def test_no_other_part_of_the_library_searches_or_expects_programs_on_the_path() -> None:
     """By its name alone a program is found only where PATH has its folder."""
-    bare = {*private._PACKAGES, "git"}
+    bare = {*namespaces._PACKAGES, "git"}
     for file in LIBRARY.rglob("*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]

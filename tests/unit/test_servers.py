@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from crosslayer.cli import cli
 from crosslayer.discover import DiscoverError, matrix, servers, table
 from crosslayer.discover import behaviour as of_servers
-from crosslayer.discover.behaviour import CHECKS, Finding, Outcome, Result, absent
+from crosslayer.discover.behaviour import CHECKS, CheckOutcome, Result, ServerFinding, absent
 from crosslayer.discover.emulated import IMPLEMENTATIONS
 from crosslayer.dns import Protocol
 from crosslayer.errors import CrosslayerError
@@ -25,13 +25,15 @@ KINDS = [kind for kind in IMPLEMENTATIONS if kind.name in servers.SERVERS]
 PAIRS = [(check, protocol) for check in CHECKS for protocol in check.transports]
 
 
-def finding(server: str, index: int, result: Result = Result.SUCCEEDED, **more: object) -> Finding:
+def finding(server: str, index: int, result: Result = Result.SUCCEEDED, **more: object) -> ServerFinding:
     check, protocol = PAIRS[index]
-    plain = Finding(server, "1.2", str(protocol), check.name, check.asked_by or None, str(result), None, None, None)
+    plain = ServerFinding(
+        server, "1.2", str(protocol), check.name, check.asked_by or None, str(result), None, None, None
+    )
     return replace(plain, **more)
 
 
-def full(server: str, **changed: Finding) -> list[Finding]:
+def full(server: str, **changed: ServerFinding) -> list[ServerFinding]:
     """Findings of a server that does everything; `changed` by name of the check and transport."""
     rows = []
     for index, (check, protocol) in enumerate(PAIRS):
@@ -126,8 +128,8 @@ def test_the_page_is_whole_and_what_a_server_says_is_no_markup() -> None:
 def test_files_have_every_row_and_column(tmp_path: Path, ending: str) -> None:
     rows = [*full("coalesce"), absent("unbound", "It is not here.")]
     path = tmp_path / f"servers{ending}"
-    table.write(rows, path, Finding, "servers")
-    columns = list(Finding.__dataclass_fields__)
+    table.write(rows, path, ServerFinding, "servers")
+    columns = list(ServerFinding.__dataclass_fields__)
     if ending == ".csv":
         with path.open(encoding="utf-8", newline="") as lines:
             read = list(csv.DictReader(lines))
@@ -151,7 +153,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rtts", "result"), [(1.02, "succeeded"), (2.01, "failed")])
 def test_early_data_is_answered_early_or_it_is_not(monkeypatch: pytest.MonkeyPatch, rtts: float, result: str) -> None:
-    accepted: Callable[..., Outcome] = lambda *_: Outcome(Result.SUCCEEDED, value=rtts)  # noqa: E731
+    accepted: Callable[..., CheckOutcome] = lambda *_: CheckOutcome(Result.SUCCEEDED, value=rtts)  # noqa: E731
     monkeypatch.setattr(of_servers, "_early_data", accepted)
     outcome = of_servers._early_answer(None, Protocol.DOQ)  # type: ignore[arg-type]
     assert (outcome.result, outcome.value) == (result, rtts)
@@ -159,7 +161,7 @@ def test_early_data_is_answered_early_or_it_is_not(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(("rtts", "result"), [(3.01, "succeeded"), (4.46, "failed")])
 def test_an_answer_that_takes_a_round_trip_too_many_is_marked(rtts: float, result: str) -> None:
-    outcome = of_servers._in_time(Protocol.DOT, Outcome(Result.SUCCEEDED, value=rtts))
+    outcome = of_servers._in_time(Protocol.DOT, CheckOutcome(Result.SUCCEEDED, value=rtts))
     assert (outcome.result, outcome.value) == (result, rtts)
 
 
@@ -171,7 +173,7 @@ def test_an_answer_that_takes_a_round_trip_too_many_is_marked(rtts: float, resul
     [
         (["nsd"], "there is no server 'nsd'. There are: coalesce, coredns, dnsproxy"),
         (["--link", "5g"], "5g"),
-        (["--link", "local"], "link local: has no delay, and times are told in its round-trips"),
+        (["--link", "local"], "link local: has no delay, but times are given in round-trips"),
         (["--out", "/dev/null/x"], "cannot be made (Not a directory). Choose another folder with --out."),
     ],
 )

@@ -23,7 +23,7 @@ from crosslayer.campaign.export import export
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import FILE_NAME, Store
 from crosslayer.campaign.tables import SCHEMA_VERSION
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 
 PLAN = Plan(study="coalescing", links=("fiber", "4g"), pages=("example.org",), rounds=2)
 ROOT = Path(__file__).parents[2]
@@ -332,7 +332,7 @@ for _ in range(3):
         print(error)
 """
     mount = f'mount -t tmpfs -o size=1M tmpfs {tmp_path} && exec "$@"'
-    words = [private.tool("unshare"), "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
+    words = [namespaces.tool("unshare"), "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
     if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine refuses mount namespaces")
     done = subprocess.run([*words, sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)

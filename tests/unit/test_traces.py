@@ -15,9 +15,9 @@ import pytest
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.checked import FieldError
 from crosslayer.links import LinkError, Profile, load_profiles, own_profiles, varied
-from crosslayer.testbed import player, traced
-from crosslayer.testbed.player import Way
-from crosslayer.testbed.traced import Playing
+from crosslayer.testbed import trace_check, trace_replay
+from crosslayer.testbed.trace_check import Playing
+from crosslayer.testbed.trace_replay import Schedule
 from crosslayer.traces import OPPORTUNITY_BYTES, Trace, TraceError
 
 TESTS = Path(__file__).parents[1] / "data" / "traces" / "speed_tests.csv"
@@ -34,10 +34,10 @@ def steps(path: Path, text: str) -> Trace:
     return Trace(steps=str(path))
 
 
-def way(trace: Trace, limit: int = 1000, rtt_ms: float = 20.0) -> Way:
+def way(trace: Trace, limit: int = 1000, rtt_ms: float = 20.0) -> Schedule:
     profile = Profile("x", rtt_ms, trace=trace, queue_packets=limit)
     assert profile.course is not None
-    down, _up = player.ways(traced.as_played(profile.course, profile))
+    down, _up = trace_replay.schedules(trace_check.replay_format(profile.course, profile))
     down.start(0)
     return down
 
@@ -100,7 +100,7 @@ def test_the_delay_follows_the_rtt_and_nobody_overtakes(tmp_path: Path) -> None:
     assert played.leaves_ns(99 * NS, 100) == 114 * NS
     assert played.leaves_ns(101 * NS, 100) == 114 * NS
     assert played.leaves_ns(120 * NS, 100) == 120 * NS
-    before = Way(None, {"at_ns": [0, 5], "extra_ns": [5]})
+    before = Schedule(None, {"at_ns": [0, 5], "extra_ns": [5]})
     assert before.leaves_ns(121 * NS, 100) == 121 * NS
 
 
@@ -272,10 +272,10 @@ class Simulated:
 
     def __init__(self, profile: Profile) -> None:
         assert profile.course is not None
-        self._told = traced.as_played(profile.course, profile)
+        self._told = trace_check.replay_format(profile.course, profile)
 
     def play(self, epoch_ns: int) -> None:
-        self._ways = player.ways(self._told)
+        self._ways = trace_replay.schedules(self._told)
         for one in self._ways:
             one.start(epoch_ns)
 
@@ -293,7 +293,7 @@ def test_a_player_of_another_trace_is_found_out(tmp_path: Path) -> None:
 
     def faults(other: Profile) -> str:
         wire = Simulated(other)
-        _seen, found = traced.look(wire, told, Playing(100.0, wire.play), (0.0, 0.0))
+        _seen, found = trace_check.measure_trace(wire, told, Playing(100.0, wire.play), (0.0, 0.0))
         return "; ".join(found)
 
     assert faults(link("same", 20, 40)) == ""

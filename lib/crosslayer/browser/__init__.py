@@ -1,6 +1,6 @@
-"""Page loads in the environment's stock browsers: Chromium driven by Selenium, Firefox over WebDriver BiDi itself.
+"""Page loads in the environment's stock browsers: Chromium through Selenium, Firefox over WebDriver BiDi.
 
-Nothing here knows of campaigns; what is measured comes back as plain values and raw timing entries.
+This package knows nothing of campaigns. It returns plain values and the browsers' timing entries.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 KINDS: dict[str, type[Chromium] | type[Firefox]] = {"chromium": Chromium, "firefox": Firefox}
-"""By the word of a plan."""
+"""Browser classes by their name in a plan."""
 
 
 def launch(programs: BrowserPrograms, **options: Any) -> Browser:

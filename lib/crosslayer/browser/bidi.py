@@ -1,4 +1,4 @@
-"""WebDriver BiDi without a driver, as far as a page load needs it: one command after the other on one WebSocket."""
+"""A WebDriver BiDi client without a driver, with the commands that page loads need, one at a time."""
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ import websocket
 
 
 class BidiError(Exception):
-    """A command that the browser refused, or a script that threw."""
+    """The browser refused a command, or a script threw an exception."""
 
 
 class Bidi:
-    """A session of WebDriver BiDi; `BidiError` or `websocket.WebSocketException` where it cannot be had.
+    """A session of WebDriver BiDi; `BidiError` or `websocket.WebSocketException` if it cannot be opened.
 
     Parameters
     ----------
     url
-        Of the browser's WebSocket.
+        URL of the browser's WebSocket.
     timeout_s
-        How long an answer may take, `websocket.WebSocketTimeoutException` after it.
+        Timeout of each answer, s; after it `websocket.WebSocketTimeoutException` is raised.
     """
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        # A browser takes no commands from pages, which have an origin.
+        # A browser accepts no commands from pages, which send an origin.
         self._socket = websocket.create_connection(url, timeout=timeout_s, suppress_origin=True)
         self._number = 0
         self.call("session.new", capabilities={})
 
     def close(self) -> None:
-        """Close the WebSocket; the browser goes on."""
+        """Close the WebSocket; the browser continues to run."""
         self._socket.close()
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """The result of a command, as the specification names them."""
+        """Send a command and return its result, in the names of the specification."""
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
         while (answer := json.loads(self._socket.recv())).get("id") != self._number:
-            pass  # an event
+            pass  # skip events
         if answer["type"] == "error":
             raise BidiError(f"{method}: {answer['error']}: {answer['message']}")
         return answer["result"]
 
     def run(self, function: str, argument: object, *, context: str) -> Any:
-        """What a JavaScript function returns or promises, a string, a number or nothing; it gets JSON text or a number.
+        """Run a JavaScript function and return its (promised) result: a string, a number or nothing.
 
         Parameters
         ----------
         function
             JavaScript: a function of one argument.
         argument
-            A number is given as it is, all else as JSON text.
+            A number is passed as a number, all else as JSON text.
         context
-            Where it runs.
+            Browsing context in which it runs.
         """
         number = isinstance(argument, (int, float))
-        given = {"type": "number", "value": argument} if number else {"type": "string", "value": json.dumps(argument)}
+        value = {"type": "number", "value": argument} if number else {"type": "string", "value": json.dumps(argument)}
         done = self.call(
             "script.callFunction",
             functionDeclaration=function,
-            arguments=[given],
+            arguments=[value],
             target={"context": context},
             awaitPromise=True,
         )

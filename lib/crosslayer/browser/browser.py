@@ -1,15 +1,16 @@
-"""The procedures of a measured page load, the same in every browser.
+"""Procedures of a measured page load, the same in every browser.
 
-*Decoupled*, where the browser is told the addresses. Every load is the same: a new user context (a fresh profile with a
-QUIC session cache of its own), a *priming* load, the server closes its connections, a warm-up page on another site,
-then the page, measured. A 0-RTT load primes the page's own host, so the browser holds its ticket; a 1-RTT load primes
-an alias of the host that serves the same page. The two differ in nothing else. Whether a browser keeps the token of a
-connection can be chance, and is known as soon as that stands: so it is set up for something that is not there, before
-the page comes over it, and where it does not leave what the load is to begin with, another context starts over.
+*Decoupled*: the browser receives the addresses. Every load uses a new user context, a fresh profile with its own QUIC
+session cache. The context loads a *priming* page, and the server closes its connections. Then it loads a warm-up page
+on another site, and then the measured page. For a 0-RTT load the priming page is on the page's own host, so the browser
+holds that host's ticket. For a 1-RTT load it is on an alias of the host that serves the same page. The loads differ in
+nothing else. Whether a browser stores the token of a connection can depend on chance, and is known once the connection
+is set up. So the priming connection first requests a resource that does not exist. If the connection leaves the wrong
+state, another context starts over.
 
-*Coupled*, where the browser resolves by itself. A load of the page in a context of its own warms caches along the way
-and leaves the resolver a session, which is then reset; the page is measured from a new context, whose host cache, QUIC
-sessions and connections are empty, so every lookup reaches the resolver and every web handshake is full.
+*Coupled*: the browser resolves names itself. A first load in a context of its own fills caches on the way and leaves
+the resolver with a session, which is then reset. The measured load uses a new context without host cache, QUIC sessions
+and connections. So every lookup reaches the resolver, and every web handshake is full.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from crosslayer.browser.programs import BrowserError
 from crosslayer.machine import ticks_used
 
 WARM_UP_HOST = "www.warmup.example"
-"""Another site than every page under test: the measured load is a cross-site navigation into a fresh renderer."""
+"""A site other than every page under test: the measured load is a cross-site navigation into a fresh renderer."""
 
 COLLECT = """
 wait => new Promise(done => {
@@ -47,7 +48,7 @@ wait => new Promise(done => {
   }
 })
 """
-"""JavaScript: a function that is called in the page and promises its timing entries as JSON."""
+"""JavaScript: a function that runs in the page and promises the page's timing entries as JSON."""
 _RESOLVE = """
 host => {
   const at = () => performance.timeOrigin + performance.now(), begin = at();
@@ -55,12 +56,12 @@ host => {
   return fetch(`https://${host}/`, {mode: 'no-cors'}).then(both, both);
 }
 """
-"""JavaScript: asks for a page and promises when it began and when it came or failed, ms since the Unix epoch, JSON."""
-_NOWHERE = "about:blank"
-_ABSENT = "/robots.txt"
-"""What no page has, and any server is asked for: a few bytes say so, in a document of their own."""
+"""JavaScript: requests a page and promises start and end (or failure), ms since the Unix epoch, as JSON."""
+_BLANK_PAGE = "about:blank"
+_MISSING_PATH = "/robots.txt"
+"""A path that no page has, whose response is a small document of its own."""
 PAINT_WAIT_MS = 1500
-"""What `COLLECT` is called with: how long a page may take to paint after its load event."""
+"""Argument of `COLLECT`: maximum wait for the page's first paint after its load event, ms."""
 _SETTLE_WINDOW_S = 0.04
 _SETTLE_MOST_S = 0.6
 _PRIMINGS_MOST = 16
@@ -68,81 +69,82 @@ _PRIMINGS_MOST = 16
 
 @dataclass(frozen=True, slots=True)
 class PageLoad:
-    """One measured load as the browser tells it, by the names of the W3C; times in ms after the navigation start."""
+    """One measured load, in the browser's own W3C timing entries; times in ms after the navigation start."""
 
     started_s: float
     """Start of the measured navigation, seconds since the Unix epoch."""
     setup_ms: float
-    """Context, priming, connection close and warm-up before it."""
+    """Time taken by context, priming, connection close and warm-up before the load, ms."""
     settled: bool
-    """All our processes came to rest before it; otherwise it was not waited for any longer."""
+    """Whether the browser was idle before the load; otherwise the maximum wait had passed."""
     navigation: Mapping[str, Any]
     """The PerformanceNavigationTiming entry (Navigation Timing Level 2)."""
     paint: Mapping[str, float | None]
-    """Start of each PerformancePaintTiming entry by its name; `first-contentful-paint` is None where there was none."""
+    """Start of each PerformancePaintTiming entry by name; `first-contentful-paint` is None if there was none."""
     resources: tuple[Mapping[str, Any], ...]
     """The PerformanceResourceTiming entries."""
     raw: str
-    """The navigation and paint entries, JSON."""
+    """The navigation and paint entries as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecureDns:
-    """The only resolver of a browser: it asks over HTTPS (RFC 8484) by itself, and nobody where that fails."""
+    """The only resolver of a browser, asked over HTTPS (RFC 8484) without fallback."""
 
     host: str
     address: str
-    """Where that host is."""
+    """Address of that host."""
     over_h3: bool
-    """HTTP/3 from the first query on (DoH3); else HTTP/2 (DoH)."""
+    """True: HTTP/3 from the first query on (DoH3). False: HTTP/2 (DoH)."""
 
     @property
     def url(self) -> str:
-        """Of its resource, without the query."""
+        """URL of the resolver's resource, without the query."""
         return f"https://{self.host}/dns-query"
 
 
 class Browser(ABC):
-    """A browser in the client's namespace; a context manager that ends it. `BrowserError` where it does not start.
+    """A browser in the client's namespace; a context manager that ends it. `BrowserError` if it does not start.
 
     Parameters
     ----------
     programs
-        What is started.
+        The browser and its driver.
     folder
-        Private folder for profile, home and logs; goes with the namespaces.
+        Private folder for profile, home and logs; it is removed with the namespaces.
     addresses
-        Host name -> IPv4 address: what the browser is told. Each host is spoken to over QUIC.
+        IPv4 address of each host name that the browser need not resolve. It uses QUIC for each of these hosts.
     certificates
-        Of the server, the ones that are accepted.
+        Certificates of the server, the only ones that are accepted.
     resolves
-        Host names that the browser resolves by itself (coupled loads); `*.example.org`: all below that name. Every name
-        but these and those of `addresses`, its own background lookups among them, comes to nothing.
+        Host names that the browser resolves itself (coupled loads); `*.example.org` means all names below that one.
+        Lookups of all other names fail, except those of `addresses`; this includes the browser's own background
+        lookups.
     force_h3
-        Speak QUIC to the hosts it resolves too, whatever DNS says of them. False leaves it to their HTTPS records (RFC
-        9460): where there are none, it stays with HTTP/2.
+        Use QUIC for hosts that it resolves too, whatever DNS contains. If False, their HTTPS records (RFC 9460) decide:
+        without records it uses HTTP/2.
     few_processes
-        No process is started before a page needs it; Chromium loads no page of its own, and its network service is a
-        thread of the browser. Users have more processes, to save time and to be safe from what they load;
-        where computing takes no time they save none, and cost what is computed to start them and to talk to them.
+        Start no process before a page needs it. Chromium then loads no page of its own, and its network service is a
+        thread of the browser. More processes save time for a user and isolate pages. In virtual time, where computing
+        takes no time, they only cost computation.
     page_timeout_s
-        How long a page or a lookup may take.
+        Timeout of a page load or a lookup, s.
     secure_dns
-        Whom it asks by itself; None: the resolver of resolv.conf.
+        The resolver that it asks itself over HTTPS; None: the resolver of resolv.conf.
     """
 
     title: ClassVar[str]
-    """What it is called in errors."""
+    """Its name in errors."""
     token_needs_ticket: ClassVar[bool]
-    """Of a connection's token and session ticket, it keeps the token only where the ticket came first."""
+    """Whether it stores an address-validation token only if the session ticket arrived before it."""
     faults: ClassVar[tuple[type[Exception], ...]]
-    """What raises out of `_open` and `_timings`: its own, and what is let through where a program has been killed."""
+    """Exceptions that `_open` and `_timings` raise: the driver's own, and those of a program that was killed."""
     late: ClassVar[type[Exception]]
-    """Which of them says that the time was up."""
+    """The exception of `faults` that means a timeout."""
 
     def __init__(self) -> None:
         self.loads = 0
-        """Measured loads so far, for whoever wants a fresh process now and then."""
+        """Number of measured loads so far; callers use it to start a fresh process from time to time."""
 
     def __enter__(self) -> Self:
         return self
@@ -152,22 +154,22 @@ class Browser(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End it with all its processes; never raises, since a crashed browser has nothing left to close."""
+        """End the browser with all its processes; never raises, because a crashed browser has nothing left to close."""
 
     @abstractmethod
     def _context(self) -> contextlib.AbstractContextManager[None]:
-        """A new user context with one tab, which is the one used; removed again with all its state."""
+        """A new user context with one tab, which `_open` uses; removed at the end with all its state."""
 
     @abstractmethod
     def _open(self, url: str) -> None:
-        """Load a page in the tab, to the end of its load event."""
+        """Load a page in the tab, up to the end of its load event."""
 
     @abstractmethod
     def _run(self, function: str, argument: object) -> str:
-        """What a function of JavaScript, called with an argument in the tab, promises."""
+        """Call a JavaScript function with an argument in the tab and return the result it promises."""
 
     def _timings(self) -> str:
-        """What `COLLECT` promises in the tab."""
+        """Result of `COLLECT` in the tab."""
         return self._run(COLLECT, PAINT_WAIT_MS)
 
     def load(
@@ -178,24 +180,25 @@ class Browser(ABC):
         close_connections: Callable[[], object],
         primed: Callable[[], bool] = lambda: True,
     ) -> PageLoad:
-        """One measured load of `https://HOST/` by the decoupled procedure.
+        """Measure one load of `https://HOST/` with the decoupled procedure.
 
-        Where a page does not load in time or the browser fails, `BrowserError`; the browser should then be made anew.
+        Raises `BrowserError` if a page does not load in time or the browser fails. The caller should then start a new
+        browser.
 
         Parameters
         ----------
         prime_host
-            The page's own host for a load whose request can go as early data (0-RTT), an alias for a 1-RTT load.
+            The page's own host for a load whose request may be early data (0-RTT); an alias for a 1-RTT load.
         close_connections
-            Makes the server close its connections, so that the measured load needs one of its own.
+            Makes the server close its connections, so that the measured load needs a new one.
         primed
-            Whether the priming connection has left the browser in the state that the measured load starts from. It is
-            called when the connection is established, and again after it is closed.
+            Returns whether the priming connection left the state that the measured load needs. Called when the
+            connection is established, and again after it is closed.
         """
         begin = time.perf_counter()
         for _ in range(_PRIMINGS_MOST):
             with self._failing(host), self._context():
-                self._open(f"https://{prime_host}{_ABSENT}")
+                self._open(f"https://{prime_host}{_MISSING_PATH}")
                 enough = primed()
                 if enough:
                     self._open(f"https://{prime_host}/")
@@ -204,7 +207,7 @@ class Browser(ABC):
                 if enough and primed():
                     return self._measured(host, begin, close_connections)
         raise BrowserError(
-            f"was primed {_PRIMINGS_MOST} times without the state asked for",
+            f"was primed {_PRIMINGS_MOST} times without reaching the required state",
             where=host,
             next_step="See the server's events.",
         )
@@ -212,10 +215,10 @@ class Browser(ABC):
     def load_resolving(
         self, host: str, *, reset_sessions: Callable[[], object], close_connections: Callable[[], object]
     ) -> PageLoad:
-        """One measured load of `https://HOST/`, a host that the browser resolves, by the coupled procedure.
+        """Measure one load of `https://HOST/` with the coupled procedure; the browser resolves the host itself.
 
-        `reset_sessions` makes the resolver close its upstream connection and keep what the next one can resume with; it
-        is called between the cache-warming load and the measured one. All else is as for `load`.
+        `reset_sessions` makes the resolver close its upstream connection and keep the state for the next resumption. It
+        is called between the cache-filling load and the measured one. All else is as in `load`.
         """
         begin = time.perf_counter()
         with self._failing(host):
@@ -228,41 +231,42 @@ class Browser(ABC):
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[Callable[[str], tuple[float, float]]]:
-        """A user context whose lookups share what its resolver keeps between them, as those of a user do.
+        """A user context whose lookups share the resolver state that the browser keeps between them, as for a user.
 
-        What is given looks a name up, one that has no address: when it was asked for and when that was known, ms since
-        the Unix epoch. `BrowserError` where the browser fails; the browser should then be made anew.
+        Yields a function that looks up a name without an address. It returns the times of the request and of its
+        failure, ms since the Unix epoch. `BrowserError` if the browser fails; the caller should then start a new
+        browser.
         """
         with contextlib.ExitStack() as stack:
-            with self._failing(_NOWHERE):
+            with self._failing(_BLANK_PAGE):
                 stack.enter_context(self._context())
-                self._open(_NOWHERE)
+                self._open(_BLANK_PAGE)
             self.loads += 1
-            yield self._looked_up
+            yield self._look_up
 
-    def _looked_up(self, host: str) -> tuple[float, float]:
+    def _look_up(self, host: str) -> tuple[float, float]:
         with self._failing(host):
             begin, end = json.loads(self._run(_RESOLVE, host))
         return float(begin), float(end)
 
     def _measured(self, host: str, begin: float, close_connections: Callable[[], object]) -> PageLoad:
-        """The warm-up page, then the page, measured; `begin` is when the procedure began."""
+        """Load the warm-up page, then measure the page; `begin` is the start of the whole procedure."""
         self._open(f"https://{WARM_UP_HOST}/")
-        settled = self._rests()
+        settled = self._wait_until_idle()
         setup_ms = (time.perf_counter() - begin) * 1e3
         self._open(f"https://{host}/")
         raw = json.loads(self._timings())
-        close_connections()  # or the server would go on sending to a context that is gone
+        close_connections()  # otherwise the server would keep sending to a context that is removed
         self.loads += 1
         return _page_load(raw, setup_ms, settled)
 
-    def _rests(self) -> bool:
-        """Wait until nothing of the priming is left, and tell whether that was so."""
+    def _wait_until_idle(self) -> bool:
+        """Wait until all activity of the priming has ended; returns whether it did."""
         return _settle()
 
     @contextlib.contextmanager
     def _failing(self, host: str) -> Iterator[None]:
-        """Turns what the browser raises during a load into this room's error."""
+        """Convert the browser's exceptions during a load to `BrowserError`."""
         try:
             yield
         except self.late as error:
@@ -273,15 +277,15 @@ class Browser(ABC):
             raise BrowserError(
                 f"failed in {self.title}: {first_line(error)}",
                 where=host,
-                next_step="It is tried again in a new process.",
+                next_step="The load is repeated in a new process.",
             ) from error
 
 
 def _settle() -> bool:
-    """Wait until what the warm-up set off (renderers started ahead, the old tab's end) no longer takes the CPU.
+    """Wait until background work of the warm-up (prestarted renderers, closing the old tab) no longer uses the CPU.
 
-    Idle is at most one clock tick of CPU time in all our processes during a window; a browser that never rests is
-    not waited for longer than `_SETTLE_MOST_S`. Returns whether it rested.
+    Idle means at most one clock tick of CPU time, over all our processes, in one window. The wait ends after
+    `_SETTLE_MOST_S` at the latest. Returns whether the browser became idle.
     """
     deadline = time.monotonic() + _SETTLE_MOST_S
     used = ticks_used()
@@ -306,6 +310,6 @@ def _page_load(raw: dict[str, Any], setup_ms: float, settled: bool) -> PageLoad:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, without what follows."""
+    """First line of an error's message."""
     text = str(getattr(error, "msg", None) or error).strip() or type(error).__name__
     return text.splitlines()[0]

@@ -22,7 +22,7 @@ from crosslayer.testbed.certificates import Certificates
 
 _FLAGS = (
     "--headless=new",
-    "--no-sandbox",  # root of a private user namespace; nothing but our own pages is loaded
+    "--no-sandbox",  # root of a private user namespace; only pages of the testbed are loaded
     "--disable-gpu",
     "--no-first-run",
     "--no-default-browser-check",
@@ -36,15 +36,15 @@ _FLAGS = (
     "--dns-prefetch-disable",
     "--disable-http-cache",
     "--disable-back-forward-cache",
-    "--disable-renderer-backgrounding",  # a page under measurement is in the foreground for its user
+    "--disable-renderer-backgrounding",  # a user's page is in the foreground
     "--disable-backgrounding-occluded-windows",
     "--metrics-recording-only",
     "--mute-audio",
     "--enable-quic",
 )
-_AHEAD = ("SpareRendererForSitePerProcess", "WebUIOmniboxPopup", "WebUIOmniboxAimPopup")
-"""Features that load what nobody has asked for yet: what unfolds below the address bar is a page of 250 scripts."""
-_FEW_PROCESSES = (f"--disable-features={','.join(_AHEAD)}", "--enable-features=NetworkServiceInProcess2")
+_SPECULATIVE = ("SpareRendererForSitePerProcess", "WebUIOmniboxPopup", "WebUIOmniboxAimPopup")
+"""Features that load content ahead of demand: the drop-down of the address bar alone is a page of 250 scripts."""
+_FEW_PROCESSES = (f"--disable-features={','.join(_SPECULATIVE)}", "--enable-features=NetworkServiceInProcess2")
 _QUIC_PORT, _UNUSED_PORT = 443, 1
 _ANSWER_INTERVAL_S = 0.001
 _ANSWER_TIMEOUT_S = 5.0
@@ -53,7 +53,7 @@ _CALLED = "({})(arguments[0]).then(arguments[arguments.length - 1])"
 
 
 class Chromium(Browser):
-    """Chromium and its ChromeDriver; parameters as of `launch`."""
+    """Chromium and its ChromeDriver; parameters as in `Browser`."""
 
     title = "Chromium"
     token_needs_ticket = True  # QuicClientSessionCache::OnNewTokenReceived
@@ -79,8 +79,8 @@ class Chromium(Browser):
         home.mkdir(parents=True, exist_ok=True)
         rules = [f"MAP {host}:443 {address}:443" for host, address in addresses.items()] + ["MAP * ~NOTFOUND"]
         rules += [f"EXCLUDE {host}" for host in resolves]
-        # Over QUIC, Chromium takes the certificate of a private CA only for hosts named here, on whatever port; it is
-        # forced to speak QUIC only on the port named.
+        # Over QUIC, Chromium accepts the certificate of a private CA only for hosts named here, on any port; it is
+        # forced to use QUIC only on the port named.
         quic = [f"{host}:{_QUIC_PORT}" for host in addresses]
         quic += [f"{host}:{_QUIC_PORT if force_h3 else _UNUSED_PORT}" for host in resolves if not host.startswith("*")]
         if secure_dns is not None:
@@ -99,17 +99,17 @@ class Chromium(Browser):
             *_netlog(folder),
         ):
             options.add_argument(flag)
-        # No speculative preconnect: the handshake then lies within the navigation, where its timing is reported.
+        # No speculative preconnect: so the handshake lies within the navigation, where its timing is reported.
         options.add_experimental_option("prefs", {"net.network_prediction_options": 2})
         if secure_dns is not None:
-            asked = {"dns_over_https.mode": "secure", "dns_over_https.templates": f"{secure_dns.url}{{?dns}}"}
-            options.add_experimental_option("localState", asked)
+            local_state = {"dns_over_https.mode": "secure", "dns_over_https.templates": f"{secure_dns.url}{{?dns}}"}
+            options.add_experimental_option("localState", local_state)
         service = Service(
             programs.driver, env={**os.environ, "HOME": str(home)}, log_output=str(folder / "chromedriver.log")
         )
         try:
             self._driver = webdriver.Chrome(service=service, options=options)
-            # Selenium looks for the answer to a BiDi command every 100 ms by default; four of them go to every load.
+            # By default Selenium polls for the answer to a BiDi command every 100 ms, and every load has four of them.
             self._driver.command_executor.client_config.websocket_interval = _ANSWER_INTERVAL_S
             self._driver.command_executor.client_config.websocket_timeout = _ANSWER_TIMEOUT_S
             self._driver.set_page_load_timeout(page_timeout_s)
@@ -126,12 +126,12 @@ class Chromium(Browser):
     def close(self) -> None:
         """End Chromium and ChromeDriver."""
         with contextlib.suppress(Exception):
-            if not _pids(self._profile):  # ChromeDriver would wait 10 s for it
+            if not _pids(self._profile):  # otherwise ChromeDriver waits 10 s for it
                 self._driver.service.process.kill()
             self._driver.quit()
         until = time.monotonic() + _END_MOST_S
-        while (left := _pids(self._profile)) and time.monotonic() < until:  # after a ChromeDriver that was killed
-            for pid in left:
+        while (remaining := _pids(self._profile)) and time.monotonic() < until:  # after a killed ChromeDriver
+            for pid in remaining:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(_END_POLL_S)
@@ -157,16 +157,16 @@ class Chromium(Browser):
 
 
 def _netlog(folder: Path) -> tuple[str, ...]:
-    """The switch that has Chromium write its log to the folder that NETLOGDIR names; none where it names none."""
+    """The switch that makes Chromium write its log to the folder NETLOGDIR; empty if the variable is not set."""
     logs = os.environ.get("NETLOGDIR")
     return (f"--log-net-log={Path(logs, folder.name)}.netlog",) if logs else ()
 
 
 def _pids(profile: Path) -> list[int]:
-    """The processes of the Chromium that has this profile."""
-    flag, found = f"--user-data-dir={profile}".encode(), []
+    """Process IDs of the Chromium that uses this profile."""
+    flag, pids = f"--user-data-dir={profile}".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # a process that has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             if flag in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids

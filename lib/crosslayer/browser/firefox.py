@@ -1,6 +1,6 @@
-"""The environment's stock Firefox, driven over WebDriver BiDi, which it speaks itself.
+"""The environment's stock Firefox, driven over WebDriver BiDi without a driver.
 
-A user context is one of its containers: sessions, tickets and tokens are kept apart by container, as all else is.
+A user context is one of Firefox's containers: sessions, tickets and tokens are separate for each container.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from crosslayer.browser.bidi import Bidi, BidiError
 from crosslayer.browser.browser import WARM_UP_HOST, Browser, SecureDns, first_line
 from crosslayer.browser.programs import BrowserError, BrowserPrograms
 from crosslayer.process import Process
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.certificates import Certificates
 
 _NO_RACE_MS = 600_000
 
 _PREFERENCES: Mapping[str, object] = {
-    # As Chromium's switches have it: nothing cached, nothing ahead of time, clocks that are not blurred.
+    # As with Chromium's switches: no caches, no speculative loads, no reduced timer precision.
     "browser.cache.disk.enable": False,
     "browser.cache.memory.enable": False,
     "image.cache.size": 0,
@@ -34,10 +34,10 @@ _PREFERENCES: Mapping[str, object] = {
     "network.dns.disablePrefetch": True,
     "network.http.speculative-parallel-limit": 0,
     "privacy.reduceTimerPrecision": False,
-    # The far end has no IPv6, and its certificate is of a CA of ours.
+    # The far end has no IPv6, and its certificate is from a private CA.
     "network.dns.disableIPv6": True,
     "network.http.http3.disable_when_third_party_roots_found": False,
-    # What asks for names or pages on its own account, besides what a session of BiDi switches off.
+    # Background requests that a BiDi session does not already disable.
     "browser.newtabpage.enabled": False,
     "browser.startup.page": 0,
     "extensions.systemAddon.update.enabled": False,
@@ -47,12 +47,12 @@ _PREFERENCES: Mapping[str, object] = {
     "toolkit.telemetry.unified": False,
 }
 _FORCED: Mapping[str, object] = {
-    # Nothing on the network tells it of HTTP/3. No second connection beside it where it takes its time.
+    # No HTTPS record announces HTTP/3 here. Without these limits a slow connection gets a TCP competitor.
     "network.dns.httpssvc.http3_fast_fallback_timeout": _NO_RACE_MS,
     "network.http.http3.backup_timer_delay": _NO_RACE_MS,
 }
-_TOLD: Mapping[str, object] = {
-    # It asks the resolver of resolv.conf for HTTPS records, whatever became of its own question to Mozilla's name.
+_HTTPS_RECORDS: Mapping[str, object] = {
+    # Query HTTPS records at the resolver of resolv.conf, even if the connectivity check of Mozilla's name has failed.
     "network.dns.native_https_query": True,
     "network.dns.native_https_query_in_automation": True,
     "network.dns.force_use_https_rr": True,
@@ -60,10 +60,10 @@ _TOLD: Mapping[str, object] = {
 _MAPPING = "network.http.http3.alt-svc-mapping-for-testing"
 
 _ENVIRONMENT = {
-    # As for Chromium: root of a private user namespace; nothing but our own pages is loaded.
+    # As for Chromium: root of a private user namespace; only pages of the testbed are loaded.
     **{f"MOZ_DISABLE_{of}_SANDBOX": "1" for of in ("CONTENT", "GMP", "RDD", "SOCKET_PROCESS", "UTILITY")},
     "MOZ_CRASHREPORTER_DISABLE": "1",
-    "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1",  # or its settings come from Mozilla's server, whatever preferences say
+    "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1",  # otherwise Mozilla's server overrides preferences
 }
 
 _TRUST = """
@@ -71,19 +71,19 @@ ca => {
   Cc["@mozilla.org/security/x509certdb;1"].getService(Ci.nsIX509CertDB).addCertFromBase64(JSON.parse(ca), "CT,,");
 }
 """
-"""JavaScript of the browser's own: the CA it trusts."""
+"""JavaScript with the browser's privileges: adds the CA to its trust store."""
 
 _ADDRESSES = """
-told => {
+addresses => {
   const names = Cc["@mozilla.org/network/native-dns-override;1"].getService(Ci.nsINativeDNSResolverOverride);
-  for (const [host, address] of Object.entries(JSON.parse(told))) names.addIPOverride(host, address);
+  for (const [host, address] of Object.entries(JSON.parse(addresses))) names.addIPOverride(host, address);
 }
 """
-"""JavaScript of the browser's own: the addresses it is told. Once told any, it asks nobody for HTTPS records."""
+"""JavaScript with the browser's privileges: sets host addresses. After that it sends no queries for HTTPS records."""
 
-_FORGOTTEN = """
-told => new Promise(done => {
-  const {but, wait_ms} = JSON.parse(told), limit = Date.now() + wait_ms;
+_WAIT_FOR_CLOSED = """
+argument => new Promise(done => {
+  const {but, wait_ms} = JSON.parse(argument), limit = Date.now() + wait_ms;
   const dashboard = Cc["@mozilla.org/network/dashboard;1"].getService(Ci.nsIDashboard);
   (function again() {
     dashboard.requestHttpConnections(({connections}) => {
@@ -94,13 +94,12 @@ told => new Promise(done => {
   })();
 })
 """
-"""JavaScript of the browser's own: waits until it has connections to some hosts alone, as about:networking has it.
+"""JavaScript with the browser's privileges: waits until only connections to given hosts remain (about:networking).
 
-Those over HTTP/2 (`h2`, `http/2`) are in nobody's way; of one that drains it no longer says that it is of HTTP/3.
-
-Promises how many hosts it still has one to.
+Promises the number of remaining connections to other hosts. HTTP/2 connections (`h2`, `http/2`) are ignored because
+they do not delay new ones. A draining connection no longer reports HTTP/3 as its protocol.
 """
-_FORGOTTEN_MS = 20_000
+_CLOSED_WAIT_MS = 20_000
 _TRIES = 10
 
 
@@ -110,17 +109,17 @@ class _Program(Process):
     ready_timeout_s = 60.0
     log_lines = 2
 
-    def listens(self) -> str:
-        """URL of its WebSocket; empty until it says so."""
-        said = re.search(r"WebDriver BiDi listening on (ws://\S+)\n", self.log.read_text(errors="replace"))
-        return said[1] if said else ""
+    def websocket_url(self) -> str:
+        """URL of its WebSocket; empty until Firefox has logged it."""
+        match = re.search(r"WebDriver BiDi listening on (ws://\S+)\n", self.log.read_text(errors="replace"))
+        return match[1] if match else ""
 
 
 class Firefox(Browser):
-    """Firefox without a driver; parameters as of `Browser`."""
+    """Firefox without a driver; parameters as in `Browser`."""
 
     title = "Firefox"
-    token_needs_ticket = False  # neqo keeps both as one, and waits for the token
+    token_needs_ticket = False  # neqo stores both together and waits for the token
     faults = (BidiError, websocket.WebSocketException, OSError)
     late = websocket.WebSocketTimeoutException
 
@@ -140,12 +139,12 @@ class Firefox(Browser):
         super().__init__()
         self._in_use = [WARM_UP_HOST, *([secure_dns.host] if secure_dns is not None else [])]
         profile, home = folder / "profile", folder / "home"
-        for place in (profile, home):
-            place.mkdir(parents=True, exist_ok=True)
+        for directory in (profile, home):
+            directory.mkdir(parents=True, exist_ok=True)
         over_h3 = [*addresses, *(host for host in resolves if force_h3 and not host.startswith("*"))]
         preferences = {**_PREFERENCES, _MAPPING: ",".join(f"{host};h3=:443" for host in over_h3)}
-        preferences |= _FORCED if force_h3 else _TOLD
-        preferences |= _secure(secure_dns) if secure_dns is not None else {}
+        preferences |= _FORCED if force_h3 else _HTTPS_RECORDS
+        preferences |= _secure_dns_preferences(secure_dns) if secure_dns is not None else {}
         preferences["dom.ipc.processPrelaunch.enabled"] = not few_processes
         lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in preferences.items())
         (profile / "user.js").write_text("".join(lines), encoding="utf-8")
@@ -161,15 +160,15 @@ class Firefox(Browser):
             start_new_session=True,
         )
         try:
-            self._program.wait_until(lambda: bool(self._program.listens()))
-            self._bidi = Bidi(f"{self._program.listens()}/session", page_timeout_s)
+            self._program.wait_until(lambda: bool(self._program.websocket_url()))
+            self._bidi = Bidi(f"{self._program.websocket_url()}/session", page_timeout_s)
             own = self._bidi.call("browsingContext.getTree", **{"moz:scope": "chrome"})["contexts"][0]["context"]
             ca = "".join(certificates.ca_file.read_text(encoding="ascii").strip().splitlines()[1:-1])
             self._bidi.run(_TRUST, ca, context=own)
             if force_h3:
                 self._bidi.run(_ADDRESSES, dict(addresses), context=own)
             else:
-                private.use_hosts(addresses)
+                namespaces.use_hosts(addresses)
             self._own = own
             if WARM_UP_HOST in addresses:
                 self._ask_over_h3()
@@ -187,14 +186,14 @@ class Firefox(Browser):
     def close(self) -> None:
         """End Firefox with its content processes."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._program.pid, signal.SIGKILL)  # nothing of it is kept
+            os.killpg(self._program.pid, signal.SIGKILL)  # no state of it is kept
         self._program.stop()
 
     def _ask_over_h3(self) -> None:
-        """Load the warm-up page until it comes over HTTP/3; `BidiError` where it never does.
+        """Load the warm-up page until it is loaded over HTTP/3; `BidiError` if it never is.
 
-        Not before a first request does Firefox read who speaks HTTP/3, from a file of its profile, and until it has, it
-        asks over TCP. One who tries to wait for that file takes it away from Firefox.
+        Firefox reads its list of HTTP/3 hosts from a file of its profile at the first request, and uses TCP until then.
+        Waiting for that file does not work: it prevents Firefox from reading it.
         """
         for _ in range(_TRIES):
             with self._context():
@@ -216,26 +215,28 @@ class Firefox(Browser):
     def _open(self, url: str) -> None:
         self._bidi.call("browsingContext.navigate", context=self._tab, url=url, wait="complete")
 
-    def _rests(self) -> bool:
-        """Not before its closed connections are forgotten too: a page of their host would wait for that.
+    def _wait_until_idle(self) -> bool:
+        """Wait until Firefox has also discarded its closed connections.
 
-        neqo keeps a connection that the server closed for three PTOs (RFC 9000, section 10.2), and Firefox gives it
-        what is asked of that host until then: half a second on 4G, which no user comes back within.
+        Firefox waits three PTOs for a closed QUIC connection to drain (RFC 9000, section 10.2) before it reconnects to
+        the same host. On 4G that is half a second, within which no user returns.
         """
-        left = self._bidi.run(_FORGOTTEN, {"but": self._in_use, "wait_ms": _FORGOTTEN_MS}, context=self._own)
-        return super()._rests() and not left
+        remaining = self._bidi.run(
+            _WAIT_FOR_CLOSED, {"but": self._in_use, "wait_ms": _CLOSED_WAIT_MS}, context=self._own
+        )
+        return super()._wait_until_idle() and not remaining
 
     def _run(self, function: str, argument: object) -> str:
         return str(self._bidi.run(function, argument, context=self._tab))
 
 
-def _secure(told: SecureDns) -> dict[str, object]:
-    """Preferences of a Firefox that asks nobody else (TRR only), and asks at once."""
+def _secure_dns_preferences(resolver: SecureDns) -> dict[str, object]:
+    """Preferences for a Firefox that uses only this resolver (TRR only), without a confirmation query."""
     return {
         "network.trr.mode": 3,
-        "network.trr.uri": told.url,
-        "network.trr.bootstrapAddr": told.address,
-        "network.trr.force_http3_first": told.over_h3,
+        "network.trr.uri": resolver.url,
+        "network.trr.bootstrapAddr": resolver.address,
+        "network.trr.force_http3_first": resolver.over_h3,
         "network.trr.allow-rfc1918": True,
         "network.trr.confirmationNS": "skip",
     }

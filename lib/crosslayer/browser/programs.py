@@ -1,4 +1,4 @@
-"""Which browser: Chromium and its ChromeDriver, checked against each other, or Firefox; refused with a reason."""
+"""Find the browser's programs: Chromium with a ChromeDriver of the same version, or Firefox."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from crosslayer.places import find_program
 
 
 class BrowserError(CrosslayerError):
-    """A browser or its driver is missing, does not fit, or failed."""
+    """A browser or its driver is missing, has the wrong version, or failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserPrograms:
-    """The browser that is used, and what drives it where that is another program."""
+    """A browser and, if it needs one, its driver."""
 
     name: str
-    """chromium or firefox."""
+    """`chromium` or `firefox`."""
     browser: str
     browser_version: str
     driver: str = ""
@@ -29,7 +29,7 @@ class BrowserPrograms:
 
     @property
     def versions(self) -> dict[str, str]:
-        """By the names of the programs."""
+        """Versions by program name."""
         driver = {"chromedriver": self.driver_version} if self.driver else {}
         return {self.name: self.browser_version} | driver
 
@@ -38,16 +38,16 @@ _NAMES = {
     "chromium": ("CROSSLAYER_CHROMIUM", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
     "firefox": ("CROSSLAYER_FIREFOX", "firefox-esr", "firefox"),
 }
-"""What may name it, and what it may be called."""
+"""Environment variable that names the program, followed by the usual program names."""
 
 
 def find_browser(name: str = "chromium") -> BrowserPrograms:
-    """Chromium and the ChromeDriver of the same major version, or Firefox, which needs no driver.
+    """Find Chromium and the ChromeDriver of the same major version, or Firefox, which needs no driver.
 
-    `CROSSLAYER_CHROMIUM`, `CROSSLAYER_CHROMEDRIVER` and `CROSSLAYER_FIREFOX` name others than those on the PATH.
-    `BrowserError` where one is missing, is Ubuntu's snap, or their versions differ.
+    `CROSSLAYER_CHROMIUM`, `CROSSLAYER_CHROMEDRIVER` and `CROSSLAYER_FIREFOX` override the PATH. `BrowserError` if a
+    program is missing or Ubuntu's snap, or if the versions differ.
     """
-    browser = _found(name)
+    browser = _path_of_browser(name)
     if name == "firefox":
         return BrowserPrograms(name, browser, _version(browser))
     driver = find_program(os.environ.get("CROSSLAYER_CHROMEDRIVER", "chromedriver"))
@@ -60,19 +60,19 @@ def find_browser(name: str = "chromium") -> BrowserPrograms:
     versions = (_version(browser), _version(driver))
     if versions[0].split(".")[0] != versions[1].split(".")[0]:
         raise BrowserError(
-            f"ChromeDriver {versions[1]} does not fit Chromium {versions[0]}",
+            f"ChromeDriver {versions[1]} does not match Chromium {versions[0]}",
             where=driver,
             next_step=f"Install ChromeDriver {versions[0].split('.')[0]}, or set CROSSLAYER_CHROMEDRIVER.",
         )
     return BrowserPrograms(name, browser, versions[0], driver, versions[1])
 
 
-def _found(name: str) -> str:
-    """The first that is there and is no snap."""
+def _path_of_browser(name: str) -> str:
+    """Path of the first program of a browser that exists and is not a snap."""
     refused_snap = None
     variable, *usual = _NAMES[name]
-    told = os.environ.get(variable)
-    for program in (told,) if told else usual:
+    setting = os.environ.get(variable)
+    for program in (setting,) if setting else usual:
         browser = find_program(program)
         if browser is None:
             continue
@@ -83,11 +83,11 @@ def _found(name: str) -> str:
         raise BrowserError(
             "is Ubuntu's snap, which does not run in private namespaces",
             where=refused_snap,
-            next_step=f"Install another package beside it, use `nix develop`, or set {variable}.",
+            next_step=f"Install another package of it, use `nix develop`, or set {variable}.",
         )
     raise BrowserError(
         f"there is no {name.capitalize()} on this machine",
-        where=told or "",
+        where=setting or "",
         next_step=f"Run `make setup`, use `nix develop`, or set {variable}.",
     )
 
@@ -103,7 +103,7 @@ def _is_snap(browser: str) -> bool:
 
 
 def _version(program: str) -> str:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    if (found := re.search(r"\d+(\.\d+)+", said)) is None:
-        raise BrowserError(f"does not tell its version ({said.strip()!r})", where=program, next_step="Reinstall it.")
-    return found.group()
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    if (match := re.search(r"\d+(\.\d+)+", output)) is None:
+        raise BrowserError(f"prints no version ({output.strip()!r})", where=program, next_step="Reinstall it.")
+    return match.group()

@@ -1,4 +1,4 @@
-"""How like its recording a page is that was made from one (`pages.from_har`): loaded in Chromium and compared."""
+"""Compare a page made from a recording (`pages.from_har`) with that recording, by loading it in Chromium."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ from crosslayer.testbed import Testbed
 from crosslayer.testbed.server import RequestEvent
 
 BYTES_TOLERANCE = 0.01
-"""Share that the bytes of a page may be off."""
+"""Tolerance of a page's bytes, as a share of the recorded bytes."""
 _ICON = "/favicon.ico"
 _TIE_MS = 1.0
-"""Requests closer to each other in the recording have no order."""
+"""Requests that are closer to each other in the recording are treated as simultaneous, ms."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RecordedRequest:
     """A request of a recorded page."""
 
     url: str
     start_ms: float | None
-    """After the page's first request; None where the recording has no times."""
+    """Start after the page's first request, ms; None if the recording has no times."""
     wire_bytes: int
-    """Of the body, as the recording says."""
+    """Size of the body in the recording, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a page's recording says."""
+class PageRecording:
+    """The recording of a page."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[RecordedRequest, ...]
     load_ms: float | None = None
-    """The load event, after the first request; None where the recording does not say."""
+    """Load event after the first request, ms; None if the recording lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """A page beside its recording."""
+    """Comparison of a page with its recording."""
 
     missing: tuple[str, ...]
-    """URLs that were recorded and not asked for."""
+    """URLs that were recorded but not requested."""
     extra: tuple[str, ...]
-    """URLs that were asked for and not recorded."""
+    """URLs that were requested but not recorded."""
     recorded_bytes: int
     bytes: int
-    """Of the bodies that the server sent."""
+    """Bytes of the bodies that the server sent."""
     swapped: float | None
-    """Share of the pairs of requests that came in the other order, ties left out; None where no times were recorded."""
+    """Share of the pairs of requests in opposite order, ties excluded; None if the recording has no times."""
     recorded_ms: float | None
     load_ms: float
     apart_ms: float | None
-    """Median of how far a request's start is from the recorded one; None likewise."""
+    """Median distance of the requests' starts from the recorded ones, ms; None if the recording has no times."""
 
     @property
     def like(self) -> bool:
-        """The same requests, and bytes within `BYTES_TOLERANCE`."""
+        """Whether the requests are the same and the bytes are within `BYTES_TOLERANCE`."""
         off = abs(self.bytes - self.recorded_bytes)
         return not self.missing and not self.extra and off <= BYTES_TOLERANCE * self.recorded_bytes
 
@@ -90,32 +90,32 @@ class Likeness:
         )
 
 
-def read_recorded(folder: Path) -> Recorded:
-    """What the recording of a page says; `PageError` where the folder has none."""
+def read_recorded(folder: Path) -> PageRecording:
+    """Read the recording of a page; `PageError` if the folder has none."""
     file = folder / RECORDED
     return checked(
         read_json(file, PageError, "Name a folder that `crosslayer page` made."),
-        Recorded,
+        PageRecording,
         where=str(file),
         error=PageError,
     )
 
 
-def compare(folder: Path, recorded: Recorded, profile: Profile, *, backend: str = "auto") -> Likeness:
-    """Load a page once over a link and set it beside its recording; only inside private namespaces.
+def compare(folder: Path, recorded: PageRecording, profile: Profile, *, backend: str = "auto") -> Likeness:
+    """Load a page once over a link and compare it with its recording; only inside private namespaces.
 
     Raises
     ------
     PageError
-        For a folder that is no page.
+        If the folder is not a page.
     TestbedError
-        Where there is no testbed.
+        If there is no testbed.
     BrowserError
-        Where Chromium is missing or the page does not load.
+        If Chromium is missing or the page does not load.
     """
     programs = find_browser()
     with Testbed(backend if profile.shaped else "plain") as testbed:
-        specs = _beside_warm_up(folder.resolve(), testbed.folder / "recorded")
+        specs = _with_warm_up(folder.resolve(), testbed.folder / "recorded")
         page = next(spec for spec in specs.values() if WARM_UP_HOST not in spec.hosts)
         with testbed.serve(specs.values(), spec_dir=testbed.folder / "recorded") as (server, addresses):
             testbed.set_link(profile)
@@ -128,34 +128,36 @@ def compare(folder: Path, recorded: Recorded, profile: Profile, *, backend: str 
     return likeness(recorded, [e for e in events if e.host in page.hosts], load.navigation["loadEventStart"])
 
 
-def _beside_warm_up(folder: Path, specs: Path) -> dict[str, pages.PageSpec]:
-    """The page of a folder and the one that is loaded before it, as specifications of one folder."""
+def _with_warm_up(folder: Path, specs: Path) -> dict[str, pages.PageSpec]:
+    """Specifications of the folder's page and of the warm-up page, linked into one folder."""
     specs.mkdir()
     for source in (folder, pages.find_spec_dir() / pages.WARMUP):
         (specs / source.name).symlink_to(source)
     return pages.load_pages(specs)
 
 
-def likeness(recorded: Recorded, events: Sequence[RequestEvent], load_ms: float) -> Likeness:
-    """A load of a page, as the server saw it, beside the page's recording; `load_ms` is its load event."""
+def likeness(recorded: PageRecording, events: Sequence[RequestEvent], load_ms: float) -> Likeness:
+    """Compare a load of a page, as logged by the server, with the page's recording; `load_ms` is its load event."""
     urls = {request.url for request in recorded.requests}
-    came = {f"https://{event.host}{event.path}": event for event in reversed(events)}
-    # Of a document that names no icon the browser asks for one by itself, and no recording has that.
-    came = {url: event for url, event in came.items() if url in urls or event.path != _ICON}
+    requested = {f"https://{event.host}{event.path}": event for event in reversed(events)}
+    # The browser requests an icon by itself if the document names none; recordings omit that request.
+    requested = {url: event for url, event in requested.items() if url in urls or event.path != _ICON}
     begin_ns = min((event.time_ns for event in events), default=0)
-    there = sorted(
-        (request.start_ms, (came[request.url].time_ns - begin_ns) / 1e6)
+    starts_ms = sorted(
+        (request.start_ms, (requested[request.url].time_ns - begin_ns) / 1e6)
         for request in recorded.requests
-        if request.url in came and request.start_ms is not None
+        if request.url in requested and request.start_ms is not None
     )
-    pairs = [here > now for (begin, here), (then, now) in combinations(there, 2) if then - begin > _TIE_MS]
+    swapped = [
+        here > now for (recorded_ms, here), (then, now) in combinations(starts_ms, 2) if then - recorded_ms > _TIE_MS
+    ]
     return Likeness(
-        missing=tuple(request.url for request in recorded.requests if request.url not in came),
-        extra=tuple(url for url in came if url not in urls),
+        missing=tuple(request.url for request in recorded.requests if request.url not in requested),
+        extra=tuple(url for url in requested if url not in urls),
         recorded_bytes=sum(request.wire_bytes for request in recorded.requests),
-        bytes=sum(event.bytes for event in came.values()),
-        swapped=sum(pairs) / max(len(pairs), 1) if there else None,
+        bytes=sum(event.bytes for event in requested.values()),
+        swapped=sum(swapped) / max(len(swapped), 1) if starts_ms else None,
         recorded_ms=recorded.load_ms,
         load_ms=load_ms,
-        apart_ms=statistics.median([abs(here - begin) for begin, here in there]) if there else None,
+        apart_ms=statistics.median([abs(here - recorded_ms) for recorded_ms, here in starts_ms]) if starts_ms else None,
     )

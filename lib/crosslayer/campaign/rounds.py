@@ -24,7 +24,7 @@ from crosslayer.machine import Meter
 from crosslayer.places import PlaceError
 from crosslayer.process import ProcessDied
 from crosslayer.stub import stub_version
-from crosslayer.testbed import LinkCheck, Testbed, network, private
+from crosslayer.testbed import LinkCheck, Testbed, namespaces, network
 from crosslayer.testbed.errors import TestbedError
 
 
@@ -115,7 +115,7 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
         left = len(todo)
         try:
             with (
-                Captures(job.plan, private.ROOT) as captures,
+                Captures(job.plan, namespaces.ROOT) as captures,
                 Testbed(job.backend, congestion_control=job.plan.congestion_control) as testbed,
                 testbed.serve(
                     served, spec_dir=spec_dir, own=job.own_pages, **job.measurer.server_options(job.plan)
@@ -258,7 +258,7 @@ def _round(
             if result.passed:
                 time.sleep(profile.rtt_ms / 1e3)  # or what closes the connection before is still on the link
                 testbed.rewind()  # so that every condition of a round meets the same of a trace
-                with testbed.watched() as late, captures.load(measuring, condition, number) as load:
+                with testbed.measuring_delay() as late, captures.load(measuring, condition, number) as load:
                     load.rows = measuring.measure(condition, cell, number, position)
                 found = load.rows
                 of_wire = where | {"position": position}

@@ -31,7 +31,7 @@ from crosslayer.campaign.worker import WORDS, from_json
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import Clock, find_kernel
 from crosslayer.places import find_program
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
 
 RESOURCE: Final = "testbed"
@@ -212,12 +212,12 @@ def source(clock: Clock) -> Source:
     if clock == "virtual":
         return measured_in_guests(clock, 1)
     unshare = find_program("unshare")
-    return measured_in_guests(clock, 1) if unshare and private.refused(unshare) else _measured_beside
+    return measured_in_guests(clock, 1) if unshare and namespaces.refused(unshare) else _measured_beside
 
 
 def _measured_beside(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
     """Measure in a process of its own, since namespaces are entered by a whole process."""
-    words = [private.tool("setpriv"), "--pdeathsig", "TERM", "--", *WORDS]
+    words = [namespaces.tool("setpriv"), "--pdeathsig", "TERM", "--", *WORDS]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

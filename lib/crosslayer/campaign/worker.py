@@ -17,7 +17,7 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.rounds import Job, Part, measured_here
 from crosslayer.errors import CrosslayerError
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
 
 WORDS: Final = [sys.executable, "-m", "crosslayer.campaign.worker"]
@@ -26,7 +26,7 @@ WORDS: Final = [sys.executable, "-m", "crosslayer.campaign.worker"]
 def main() -> None:
     """Measure the job; a fault is the last line."""
     try:
-        private.enter(WORDS)
+        namespaces.enter(WORDS)
         job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this guest
         for part in measured_here(job, lambda line: print(line, file=sys.stderr, flush=True)):
             _write(to_json(part))

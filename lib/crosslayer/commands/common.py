@@ -100,7 +100,7 @@ def guest_clock(clock: Clock) -> Clock | None:
         For the virtual clock in a guest with another.
     """
     from crosslayer.guest import find_kernel, inside
-    from crosslayer.testbed import private
+    from crosslayer.testbed import namespaces
 
     if around := inside():
         if clock == "virtual" != around:
@@ -114,7 +114,7 @@ def guest_clock(clock: Clock) -> Clock | None:
         find_kernel()
         return clock
     unshare = find_program("unshare")
-    if not private.inside() and unshare and private.refused(unshare):
+    if not namespaces.inside() and unshare and namespaces.refused(unshare):
         with contextlib.suppress(CrosslayerError):  # then the refusal is what is told
             find_kernel()
             return clock
@@ -132,9 +132,9 @@ def enter(clock: Clock = "wall", writable: Iterable[Path] = ()) -> None:
         Folders that it may write to in a guest.
     """
     from crosslayer.guest import run_attached
-    from crosslayer.testbed import private
+    from crosslayer.testbed import namespaces
 
     words = [sys.executable, "-m", "crosslayer", *sys.argv[1:]]
     if of_guest := guest_clock(clock):
         sys.exit(run_attached(words, clock=of_guest, writable=writable))
-    private.enter(words)
+    namespaces.enter(words)

@@ -89,7 +89,7 @@ def command(
     if capture is not None and capture.suffix != ".pcapng":
         raise click.UsageError("--capture takes a file whose name ends in .pcapng.")
     enter(clock, writable if capture is None else (*writable, capture.absolute().parent))
-    from crosslayer.testbed.on_link import run_on_link
+    from crosslayer.testbed.run_command import run_on_link
 
     status = run_on_link(chosen, words, backend=backend, with_server=not no_server, retry=retry, capture=capture)
     sys.exit(status)

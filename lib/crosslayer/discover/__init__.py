@@ -1,8 +1,8 @@
-"""Resolver discovery: probes for QUIC at listed addresses, then what each of them speaks, transport by transport.
+"""Resolver discovery: probe listed addresses for QUIC, then try each transport on each of them.
 
-After Kosek et al. (IMC 2022, section 2). `probe` and `targets` are pure; `negotiate` and `support` send, within the
-rate of `pace`; `emulated` brings up resolvers to be found in the testbed. Nothing here decides where packets may go:
-that is the command's.
+After Kosek et al. (IMC 2022, section 2). `probe` and `targets` do no I/O. `negotiate` and `support` send packets within
+the rate of `pace`. `emulated` starts resolvers in the testbed. The command, not this package, decides which addresses
+may be probed.
 """
 
 from crosslayer.discover.errors import DiscoverError

@@ -1,6 +1,6 @@
-"""How a server behaves: resumption, early data, padding, amplification, and what RFC 9250 asks of it.
+"""Checks of a server's behaviour: resumption, early data, padding, amplification, and rules of RFC 9250.
 
-A check is a line of `CHECKS` and a function below it; each makes connections of its own, so none depends on another.
+A check is an entry of `CHECKS` and a function. Each check opens its own connections, so none depends on another.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from crosslayer.dns.quic_core import DoH3Core, DoQCore, QuicCore
 from crosslayer.errors import printable
 
 EARLY_RTT = 1.5
-"""An answer to early data is early below this: it takes one round-trip, and two where the server waits."""
+"""Early answers take less than this: one round-trip, or two if the server waits for the handshake."""
 AMPLIFICATION = 3.0
-"""Bytes a server may send for each it received, before the client's address is validated (RFC 9000, section 8)."""
+"""Bytes a server may send per byte received before the client's address is validated (RFC 9000, section 8)."""
 
 _ROUND_TRIPS = dict(zip(Protocol, (1, 2, 3, 3, 2, 2), strict=True))
-"""Of an exchange on a new connection, resumed or not: the handshakes of TCP, TLS 1.3 and QUIC, and the query."""
+"""Round-trips of an exchange on a new connection, resumed or not: TCP, TLS 1.3 and QUIC handshakes, and the query."""
 _SPARE_RTT = 0.5
-"""What an exchange may take beyond them: computing, and the time of its bytes."""
+"""Additional time allowed per exchange, RTT: computation and transmission."""
 _SILENT_S = 15.0
-"""How long a client says nothing after its first flight: a server repeats itself, at longer and longer intervals."""
+"""Silence of the client after its first flight, s: a server retransmits at growing intervals."""
 _REPLAY_AFTER_S = 15.0
-"""When early data is sent again: servers forget a connection that was closed, and its identifiers, sooner."""
+"""Delay before early data is replayed, s: servers forget closed connections and their IDs sooner."""
 _REACTION_S = 2.0
-"""Time a server has to react to a client that breaks the protocol."""
+"""Time for a server to react to a client that violates the protocol, s."""
 _DOQ_PROTOCOL_ERROR = 0x2
 _CANCELLED = 0x3
 _NO_APPLICATION_PROTOCOL = 0x100 + 120
@@ -66,15 +66,15 @@ _CORES: Mapping[Protocol, type[QuicCore]] = {Protocol.DOH3: DoH3Core, Protocol.D
 
 
 class Result(StrEnum):
-    """Outcome of a check, in the words of quic-interop-runner."""
+    """Result of a check, in the terms of quic-interop-runner."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     UNSUPPORTED = "unsupported"
 
 
-class Outcome(NamedTuple):
-    """What a check came to."""
+class CheckOutcome(NamedTuple):
+    """Outcome of a check."""
 
     result: Result
     detail: str = ""
@@ -82,85 +82,89 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check of one server came to over one transport: a row of the table of servers."""
+class ServerFinding:
+    """Outcome of one check of one server over one transport: a row of the table of servers."""
 
     server: str = column("name of the server")
-    version: str | None = column("its version, by its own word")
+    version: str | None = column("version that the server reports")
     transport: str | None = column("DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ; null where the server is not on this machine")
-    check: str = column("what was looked at")
-    asked_by: str | None = column("the RFC, its section and its word, where one asks for it")
+    check: str = column("name of the check")
+    asked_by: str | None = column("RFC, section and requirement word; null if no RFC requires it")
     result: str = column("succeeded, failed, or unsupported: the server does not offer it")
-    value: float | None = column("what was measured; null without a number")
+    value: float | None = column("measured value; null if the check has none")
     unit: str | None = column("unit of the value")
     detail: str | None = column("what happened")
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
-    """A server that is looked at."""
+class ExaminedServer:
+    """A server under examination."""
 
     name: str
     address: str
     support: Mapping[Protocol, Support]
-    """What `discover` found at the usual port of each transport."""
+    """Results of `discover` at the usual port of each transport."""
     question: Question
     rtt_ms: float
     """Idle RTT of the link, ms."""
     rounds: int
-    """How often what takes time is repeated; the median counts."""
+    """Number of repetitions of timed exchanges; the median counts."""
     settings: ClientSettings
 
     @property
     def resolver(self) -> Resolver:
-        """It as the clients know servers."""
+        """The server as a `Resolver` for the clients."""
         return Resolver(self.address, self.name, verify=False)
 
     def query(self, protocol: Protocol) -> Query:
-        """The query over one transport."""
+        """The query in the form of one transport."""
         return build_query(self.question, protocol, self.settings)
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """Something that is looked at."""
+class BehaviourCheck:
+    """One check."""
 
     name: str
     abbreviation: str
     transports: tuple[Protocol, ...]
     about: str
-    """What is expected, in a sentence."""
-    run: Callable[[Examined, Protocol], Outcome]
+    """The expected behaviour, in a sentence."""
+    run: Callable[[ExaminedServer, Protocol], CheckOutcome]
     unit: str = ""
     asked_by: str = ""
-    """The RFC, its section and its word."""
+    """The RFC, its section and its requirement word."""
 
 
-def examine(of: Examined, version: str, progress: Callable[[int], object] = lambda _done: None) -> list[Finding]:
-    """Every check over every transport it is for, in the order of `CHECKS`; takes a minute or two.
+def examine(
+    server: ExaminedServer, version: str, progress: Callable[[int], object] = lambda _done: None
+) -> list[ServerFinding]:
+    """Run every check over each of its transports, in the order of `CHECKS`; takes a minute or two.
 
-    A check that breaks off by a fault of the connection has failed, and says with what.
+    A check that is interrupted by a connection error fails, and its detail names the error.
     """
     findings = []
     for check in CHECKS:
         for protocol in check.transports:
-            found = of.support[protocol]
-            if not found.supported:
-                outcome = Outcome(Result.UNSUPPORTED, f"{protocol}: {found.error}")
+            support = server.support[protocol]
+            if not support.supported:
+                outcome = CheckOutcome(Result.UNSUPPORTED, f"{protocol}: {support.error}")
             else:
                 try:
-                    outcome = check.run(of, protocol)
+                    outcome = check.run(server, protocol)
                 except DnsError as fault:
-                    outcome = Outcome(Result.FAILED, fault.what)
-                except Exception as fault:  # a server's bytes may make any parser raise: the other checks are kept
-                    outcome = Outcome(Result.FAILED, f"{type(fault).__name__}: {fault}")
-            findings.append(_finding(of.name, version, protocol, check, outcome))
+                    outcome = CheckOutcome(Result.FAILED, fault.what)
+                except Exception as fault:  # a server's bytes may make any parser raise; the other checks still run
+                    outcome = CheckOutcome(Result.FAILED, f"{type(fault).__name__}: {fault}")
+            findings.append(_finding(server.name, version, protocol, check, outcome))
             progress(1)
     return findings
 
 
-def _finding(server: str, version: str, protocol: Protocol, check: Check, outcome: Outcome) -> Finding:
-    return Finding(
+def _finding(
+    server: str, version: str, protocol: Protocol, check: BehaviourCheck, outcome: CheckOutcome
+) -> ServerFinding:
+    return ServerFinding(
         server,
         version or None,
         str(protocol),
@@ -173,131 +177,139 @@ def _finding(server: str, version: str, protocol: Protocol, check: Check, outcom
     )
 
 
-def absent(server: str, why: str) -> Finding:
-    """The row of a server that is not on this machine, with the way to it."""
-    return Finding(server, None, None, "installed", None, str(Result.UNSUPPORTED), None, None, why)
+def absent(server: str, why: str) -> ServerFinding:
+    """The row of a server that is not installed on this machine, with the way to install it."""
+    return ServerFinding(server, None, None, "installed", None, str(Result.UNSUPPORTED), None, None, why)
 
 
 # Times
 
 
-def _answer(of: Examined, protocol: Protocol) -> Outcome:
-    return _in_time(protocol, _timed(of, [_exchange(of, protocol) for _ in range(of.rounds)]))
+def _answer(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    return _in_time(protocol, _timed(server, [_exchange(server, protocol) for _ in range(server.rounds)]))
 
 
-def _resumption(of: Examined, protocol: Protocol) -> Outcome:
-    if not of.support[protocol].session_ticket:
-        return Outcome(Result.UNSUPPORTED, "no session ticket")
-    return _in_time(protocol, _timed(of, [_again(of, protocol, Resumption.TICKET) for _ in range(of.rounds)]))
+def _resumption(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    if not server.support[protocol].session_ticket:
+        return CheckOutcome(Result.UNSUPPORTED, "no session ticket")
+    return _in_time(
+        protocol, _timed(server, [_again(server, protocol, Resumption.TICKET) for _ in range(server.rounds)])
+    )
 
 
-def _early_data(of: Examined, protocol: Protocol) -> Outcome:
-    if not of.support[protocol].early_data_offered:
-        return Outcome(Result.UNSUPPORTED, "its tickets allow none")
-    return _timed(of, [_again(of, protocol, Resumption.EARLY_DATA) for _ in range(of.rounds)])
+def _early_data(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    if not server.support[protocol].early_data_offered:
+        return CheckOutcome(Result.UNSUPPORTED, "its tickets allow none")
+    return _timed(server, [_again(server, protocol, Resumption.EARLY_DATA) for _ in range(server.rounds)])
 
 
-def _early_answer(of: Examined, protocol: Protocol) -> Outcome:
-    outcome = _early_data(of, protocol)
+def _early_answer(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    outcome = _early_data(server, protocol)
     if outcome.value is None or outcome.value < EARLY_RTT:
         return outcome
     return outcome._replace(result=Result.FAILED, detail="accepted early, answered after the handshake")
 
 
-def _exchange(of: Examined, protocol: Protocol, resumption: Resumption = Resumption.NONE, **more: Any) -> Exchange:
-    return exchange(of.resolver, of.question, protocol, resumption, settings=of.settings, **more)
+def _exchange(
+    server: ExaminedServer, protocol: Protocol, resumption: Resumption = Resumption.NONE, **more: Any
+) -> Exchange:
+    return exchange(server.resolver, server.question, protocol, resumption, settings=server.settings, **more)
 
 
-def _again(of: Examined, protocol: Protocol, resumption: Resumption, *, token: bool = False) -> Exchange:
-    """An exchange that takes up what one just before it left, or that one, where it failed."""
+def _again(server: ExaminedServer, protocol: Protocol, resumption: Resumption, *, token: bool = False) -> Exchange:
+    """An exchange with the session of one just before it; returns the first exchange if that fails."""
     sessions = SessionStore()
-    first = _exchange(of, protocol, sessions=sessions, warming=True)
-    return first if first.error else _exchange(of, protocol, resumption, sessions=sessions, token=token)
+    first = _exchange(server, protocol, sessions=sessions, warming=True)
+    return first if first.error else _exchange(server, protocol, resumption, sessions=sessions, token=token)
 
 
-def _timed(of: Examined, rows: Sequence[Exchange]) -> Outcome:
-    """Median time of exchanges in RTT; failed where one of them did."""
+def _timed(server: ExaminedServer, rows: Sequence[Exchange]) -> CheckOutcome:
+    """Median time of exchanges in RTT; failed if any of them failed."""
     if errors := [row.error for row in rows if row.error]:
-        return Outcome(Result.FAILED, errors[0])
+        return CheckOutcome(Result.FAILED, errors[0])
     times = [row.total_ms for row in rows if row.total_ms is not None]
-    return Outcome(Result.SUCCEEDED, value=statistics.median(times) / of.rtt_ms)
+    return CheckOutcome(Result.SUCCEEDED, value=statistics.median(times) / server.rtt_ms)
 
 
-def _token(of: Examined, protocol: Protocol) -> Outcome:
-    """Alone, so that nothing else is to blame; all other checks go without it."""
-    if not of.support[protocol].address_token:
-        return Outcome(Result.UNSUPPORTED, "sends none")
-    return _timed(of, [_again(of, protocol, Resumption.NONE, token=True) for _ in range(of.rounds)])
+def _token(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    """Test the token alone, so that a failure has one cause; all other checks go without it."""
+    if not server.support[protocol].address_token:
+        return CheckOutcome(Result.UNSUPPORTED, "sends none")
+    return _timed(server, [_again(server, protocol, Resumption.NONE, token=True) for _ in range(server.rounds)])
 
 
-def _version_negotiation(of: Examined, protocol: Protocol) -> Outcome:
-    if of.support[protocol].quic_versions:
-        return Outcome(Result.SUCCEEDED)
-    return Outcome(Result.FAILED, "no answer to a version nobody has: a scan that looks for one misses it")
+def _version_negotiation(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    if server.support[protocol].quic_versions:
+        return CheckOutcome(Result.SUCCEEDED)
+    return CheckOutcome(Result.FAILED, "no answer to an unsupported version, so scans for QUIC miss it")
 
 
-def _in_time(protocol: Protocol, outcome: Outcome) -> Outcome:
-    """Failed where it took longer than its round-trips."""
+def _in_time(protocol: Protocol, outcome: CheckOutcome) -> CheckOutcome:
+    """Failed if it took longer than its round-trips."""
     if outcome.value is None or outcome.value < _ROUND_TRIPS[protocol] + _SPARE_RTT:
         return outcome
-    return outcome._replace(result=Result.FAILED, detail=f"{_ROUND_TRIPS[protocol]} round-trips would do")
+    return outcome._replace(result=Result.FAILED, detail=f"{_ROUND_TRIPS[protocol]} round-trips would suffice")
 
 
 # Early data more than once
 
 
-def _ticket_once(of: Examined, protocol: Protocol) -> Outcome:
-    if not of.support[protocol].early_data_offered:
-        return Outcome(Result.UNSUPPORTED, "its tickets allow none")
-    session = _session(of, protocol)
-    accepted = [_early(of, protocol, session, of.query(protocol))[0] for _ in range(2)]
+def _ticket_once(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    if not server.support[protocol].early_data_offered:
+        return CheckOutcome(Result.UNSUPPORTED, "its tickets allow none")
+    session = _session(server, protocol)
+    accepted = [_early(server, protocol, session, server.query(protocol))[0] for _ in range(2)]
     if not accepted[0]:
-        return Outcome(Result.FAILED, "early data not accepted")
+        return CheckOutcome(Result.FAILED, "early data not accepted")
     if accepted[1]:
-        return Outcome(Result.UNSUPPORTED, "a ticket serves twice")
-    return Outcome(Result.SUCCEEDED)
+        return CheckOutcome(Result.UNSUPPORTED, "a ticket is accepted twice")
+    return CheckOutcome(Result.SUCCEEDED)
 
 
-def _replay(of: Examined, protocol: Protocol) -> Outcome:
-    """The same datagrams from another port, after the connection they began has ended.
+def _replay(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    """Send the same datagrams again from another port, after the end of the connection they began.
 
-    A forked process sends them, as somebody would who has recorded them, and nothing else. Unlike him it has the
-    client's keys, and can read whether there is an answer.
+    A forked process sends only them, like an attacker who recorded them. Unlike an attacker it has the client's keys,
+    so it can decrypt an answer.
     """
-    if not of.support[protocol].early_data_offered:
-        return Outcome(Result.UNSUPPORTED, "its tickets allow none")
-    core = _CORES[protocol](of.resolver, of.settings, session=_session(of, protocol), early_data=True)
+    if not server.support[protocol].early_data_offered:
+        return CheckOutcome(Result.UNSUPPORTED, "its tickets allow none")
+    core = _CORES[protocol](server.resolver, server.settings, session=_session(server, protocol), early_data=True)
     began_s = time.monotonic()
     core.start(began_s)
-    stream = core.ask(of.query(protocol))
+    stream = core.ask(server.query(protocol))
     flight = core.datagrams(began_s)
-    ours, theirs = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             time.sleep(_REPLAY_AFTER_S)
-            answered = _play(of, core, stream, flight, recorded=True)
-            os.write(theirs, b"y" if answered else b"n")
+            answered = _play(server, core, stream, flight, recorded=True)
+            os.write(write_end, b"y" if answered else b"n")
         finally:
             os._exit(0)
-    os.close(theirs)
-    answered = _play(of, core, stream, flight)
-    with os.fdopen(ours, "rb") as pipe:
+    os.close(write_end)
+    answered = _play(server, core, stream, flight)
+    with os.fdopen(read_end, "rb") as pipe:
         again = pipe.read(1)
     os.waitpid(child, 0)
     if not (answered and core.handshake.early_data_accepted):
-        return Outcome(Result.FAILED, "early data not accepted")
+        return CheckOutcome(Result.FAILED, "early data not accepted")
     if again == b"n":
-        return Outcome(Result.SUCCEEDED)
-    return Outcome(Result.FAILED, f"answered again {_REPLAY_AFTER_S:g} s later" if again else "could not be sent again")
+        return CheckOutcome(Result.SUCCEEDED)
+    return CheckOutcome(
+        Result.FAILED, f"answered again {_REPLAY_AFTER_S:g} s later" if again else "could not be sent again"
+    )
 
 
-def _play(of: Examined, core: QuicCore, stream: int, flight: Sequence[bytes], *, recorded: bool = False) -> bool:
-    """Send a first flight and wait for the answer to its early data; where it is a record of one, send nothing else."""
-    with _connected(of, core.protocol) as end:
+def _play(
+    server: ExaminedServer, core: QuicCore, stream: int, flight: Sequence[bytes], *, recorded: bool = False
+) -> bool:
+    """Send a first flight and wait for the answer to its early data; with `recorded`, send nothing else."""
+    with _connected(server, core.protocol) as end:
         for datagram in flight:
             end.send(datagram)
-        until_s = time.monotonic() + of.settings.timeout_s
+        until_s = time.monotonic() + server.settings.timeout_s
         with suppress(ValueError, OSError):
             while core.error is None and core.answer(stream) is None and (left_s := until_s - time.monotonic()) > 0:
                 if select.select([end], [], [], left_s)[0]:
@@ -313,29 +325,29 @@ def _play(of: Examined, core: QuicCore, stream: int, flight: Sequence[bytes], *,
 
 
 @contextmanager
-def _connected(of: Examined, protocol: Protocol) -> Any:
+def _connected(server: ExaminedServer, protocol: Protocol) -> Any:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
-        end.connect((of.address, DEFAULT_PORTS[protocol]))
+        end.connect((server.address, DEFAULT_PORTS[protocol]))
         yield end
 
 
-def _session(of: Examined, protocol: Protocol) -> Session:
-    """The ticket of a connection that was asked once."""
-    with client_for(protocol, of.resolver, of.settings) as client:
+def _session(server: ExaminedServer, protocol: Protocol) -> Session:
+    """The session of a connection with one query: its ticket, without a token."""
+    with client_for(protocol, server.resolver, server.settings) as client:
         client.connect()
-        client.query(of.query(protocol))
+        client.query(server.query(protocol))
         client.wait_for_ticket()
         return Session(client.session.ticket)
 
 
-def _early(of: Examined, protocol: Protocol, session: Session, query: Query) -> tuple[bool, bytes, float]:
-    """Ask in early data: whether it was accepted, the answer, and its time in RTT."""
-    with client_for(protocol, of.resolver, of.settings, session=session, early_data=True) as client:
+def _early(server: ExaminedServer, protocol: Protocol, session: Session, query: Query) -> tuple[bool, bytes, float]:
+    """Send a query as early data; returns whether it was accepted, the answer, and its time in RTT."""
+    with client_for(protocol, server.resolver, server.settings, session=session, early_data=True) as client:
         client.connect(query)
         began_s = time.monotonic()
         wire = client.query(query)
-        rtts = (time.monotonic() - began_s) * 1000 / of.rtt_ms
-        # The answer may come before the end of the handshake, which says what became of the early data.
+        rtts = (time.monotonic() - began_s) * 1000 / server.rtt_ms
+        # The answer may precede the end of the handshake, which decides whether the early data is accepted.
         with suppress(DnsError):
             client.wait_for_ticket()
         return bool(client.handshake.early_data_accepted), wire, rtts
@@ -344,22 +356,22 @@ def _early(of: Examined, protocol: Protocol, session: Session, query: Query) -> 
 # Sizes
 
 
-def _padding(of: Examined, protocol: Protocol) -> Outcome:
-    with client_for(protocol, of.resolver, of.settings) as client:
+def _padding(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    with client_for(protocol, server.resolver, server.settings) as client:
         client.connect()
-        wire = client.query(of.query(protocol))
+        wire = client.query(server.query(protocol))
     padded = any(option.otype == dns.edns.OptionType.PADDING for option in dns.message.from_wire(wire).options)
-    return Outcome(Result.SUCCEEDED if padded else Result.FAILED, "" if padded else "not padded", len(wire))
+    return CheckOutcome(Result.SUCCEEDED if padded else Result.FAILED, "" if padded else "not padded", len(wire))
 
 
-def _amplification(of: Examined, protocol: Protocol) -> Outcome:
-    """Bytes of UDP payload that come for those of one first flight, after which the client is silent."""
-    core = _CORES[protocol](of.resolver, of.settings, session=Session(), early_data=False)
+def _amplification(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    """Ratio of the UDP payload received to that of one first flight, after which the client is silent."""
+    core = _CORES[protocol](server.resolver, server.settings, session=Session(), early_data=False)
     now_s = time.monotonic()
     core.start(now_s)
     flight = core.datagrams(now_s)
     received = 0
-    with _connected(of, protocol) as end:
+    with _connected(server, protocol) as end:
         for datagram in flight:
             end.send(datagram)
         until_s = time.monotonic() + _SILENT_S
@@ -368,23 +380,23 @@ def _amplification(of: Examined, protocol: Protocol) -> Outcome:
             with suppress(TimeoutError):
                 received += len(end.recv(65535))
     times = received / sum(map(len, flight))
-    known = "it sent a Retry when it did not know this address" if of.support[protocol].retry_received else ""
-    return Outcome(Result.SUCCEEDED if times <= AMPLIFICATION else Result.FAILED, known, times)
+    known = "it sends a Retry to an unknown address" if server.support[protocol].retry_received else ""
+    return CheckOutcome(Result.SUCCEEDED if times <= AMPLIFICATION else Result.FAILED, known, times)
 
 
-def _amplification_in_the_clear(of: Examined, protocol: Protocol) -> Outcome:
-    """Of DoUDP, which validates no address: the answer for the query."""
-    query = of.query(protocol)
-    with client_for(protocol, of.resolver, of.settings) as client:
+def _amplification_in_the_clear(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    """Ratio of answer to query over DoUDP, which validates no address."""
+    query = server.query(protocol)
+    with client_for(protocol, server.resolver, server.settings) as client:
         client.connect()
-        return Outcome(Result.SUCCEEDED, value=len(client.query(query)) / len(query.wire))
+        return CheckOutcome(Result.SUCCEEDED, value=len(client.query(query)) / len(query.wire))
 
 
 # RFC 9250
 
 
 class _ProbeCore(DoQCore):
-    """DoQ that may be spoken wrongly."""
+    """A DoQ core that can violate the protocol."""
 
     def put(self, data: bytes, *, end: bool = True, unidirectional: bool = False) -> int:
         """Send bytes on a new stream."""
@@ -394,7 +406,7 @@ class _ProbeCore(DoQCore):
         return stream
 
     def abandon(self, stream: int) -> None:
-        """Reset the sending part of a stream."""
+        """Reset the sending side of a stream."""
         self._quic.reset_stream(stream, _CANCELLED)
 
     def ended(self, stream: int) -> bool:
@@ -407,12 +419,12 @@ class _ProbeCore(DoQCore):
 
     @property
     def streams_allowed(self) -> int:
-        """Unidirectional streams that the server allows."""
+        """Number of unidirectional streams that the server allows."""
         return int(self._quic._remote_max_streams_uni)
 
     @property
     def closed(self) -> tuple[bool, int] | None:
-        """Whether the server closed by a code of the application, and the code."""
+        """Whether the server closed the connection with an application code, and the code; None if it is open."""
         event = self._quic._close_event
         return None if event is None else (event.frame_type is None, event.error_code)
 
@@ -422,12 +434,12 @@ class _ProbeClient(DoQClient):
 
     @property
     def core(self) -> _ProbeCore:
-        """What speaks."""
+        """The core of the connection."""
         assert isinstance(self._core, _ProbeCore)
         return self._core
 
     def wait(self, done: Callable[[], bool], timeout_s: float = _REACTION_S) -> bool:
-        """Wait until something holds; whether it does."""
+        """Wait until a condition holds or the timeout passes; returns whether it holds."""
         self._deadline = time.monotonic() + timeout_s
         with suppress(DnsError), self._faults():
             self._run_until(done)
@@ -442,107 +454,111 @@ class _OtherClient(DoQClient):
     core_class = _OtherCore
 
 
-def _probe(of: Examined) -> _ProbeClient:
-    return _ProbeClient(of.resolver, of.settings)
+def _probe(server: ExaminedServer) -> _ProbeClient:
+    return _ProbeClient(server.resolver, server.settings)
 
 
-def _alpn(of: Examined, protocol: Protocol) -> Outcome:
-    with _OtherClient(of.resolver, of.settings) as client:
+def _alpn(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    with _OtherClient(server.resolver, server.settings) as client:
         try:
             client.connect()
         except DnsError as fault:
             event = client._core._quic._close_event
             refused = event is not None and event.error_code == _NO_APPLICATION_PROTOCOL
-            return Outcome(Result.SUCCEEDED) if refused else Outcome(Result.FAILED, fault.what)
-    return Outcome(Result.FAILED, "a client that offers another protocol is let in")
+            return CheckOutcome(Result.SUCCEEDED) if refused else CheckOutcome(Result.FAILED, fault.what)
+    return CheckOutcome(Result.FAILED, "accepts a client that offers another protocol")
 
 
-def _port_53(of: Examined, protocol: Protocol) -> Outcome:
-    there = replace(of.resolver, ports={**DEFAULT_PORTS, protocol: 53})
-    with DoQClient(there, replace(of.settings, timeout_s=_REACTION_S)) as client:
+def _port_53(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    resolver = replace(server.resolver, ports={**DEFAULT_PORTS, protocol: 53})
+    with DoQClient(resolver, replace(server.settings, timeout_s=_REACTION_S)) as client:
         try:
             client.connect()
         except DnsError:
-            return Outcome(Result.SUCCEEDED)
-    return Outcome(Result.FAILED, "DoQ at UDP port 53")
+            return CheckOutcome(Result.SUCCEEDED)
+    return CheckOutcome(Result.FAILED, "DoQ at UDP port 53")
 
 
-def _end_of_stream(of: Examined, protocol: Protocol) -> Outcome:
-    with _probe(of) as client:
+def _end_of_stream(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    with _probe(server) as client:
         client.connect()
-        stream = client.core.put(framed(of.query(protocol).wire))
+        stream = client.core.put(framed(server.query(protocol).wire))
         if client.wait(lambda: client.core.ended(stream)):
-            return Outcome(Result.SUCCEEDED)
-        return Outcome(Result.FAILED, _reaction(client, stream))
+            return CheckOutcome(Result.SUCCEEDED)
+        return CheckOutcome(Result.FAILED, _reaction(client, stream))
 
 
-def _identifier(of: Examined, protocol: Protocol) -> Outcome:
-    with client_for(protocol, of.resolver, of.settings) as client:
+def _identifier(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    with client_for(protocol, server.resolver, server.settings) as client:
         client.connect()
-        wire = client.query(of.query(protocol))
-    return Outcome(Result.SUCCEEDED) if wire[:2] == b"\0\0" else Outcome(Result.FAILED, f"ID {wire[:2].hex()}")
+        wire = client.query(server.query(protocol))
+    return (
+        CheckOutcome(Result.SUCCEEDED) if wire[:2] == b"\0\0" else CheckOutcome(Result.FAILED, f"ID {wire[:2].hex()}")
+    )
 
 
-def _no_keepalive(of: Examined, protocol: Protocol) -> Outcome:
-    with client_for(protocol, of.resolver, of.settings) as client:
+def _no_keepalive(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    with client_for(protocol, server.resolver, server.settings) as client:
         client.connect()
-        options = dns.message.from_wire(client.query(of.query(protocol))).options
+        options = dns.message.from_wire(client.query(server.query(protocol))).options
     sent = any(option.otype == _KEEPALIVE for option in options)
-    return Outcome(Result.FAILED, "edns-tcp-keepalive in an answer") if sent else Outcome(Result.SUCCEEDED)
+    return CheckOutcome(Result.FAILED, "edns-tcp-keepalive in an answer") if sent else CheckOutcome(Result.SUCCEEDED)
 
 
-def _reset(of: Examined, protocol: Protocol) -> Outcome:
-    with _probe(of) as client:
+def _reset(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    with _probe(server) as client:
         client.connect()
-        wire = framed(of.query(protocol).wire)
+        wire = framed(server.query(protocol).wire)
         stream = client.core.put(wire[: len(wire) // 2], end=False)
-        client.wait(lambda: False, of.rtt_ms / 1000)  # let it arrive: a reset may overtake what it follows
+        client.wait(
+            lambda: False, server.rtt_ms / 1000
+        )  # wait for its arrival: a reset may overtake the data before it
         client.core.abandon(stream)
         if client.wait(lambda: client.core.reset(stream)):
-            return Outcome(Result.SUCCEEDED)
-        return Outcome(Result.FAILED, _reaction(client, stream))
+            return CheckOutcome(Result.SUCCEEDED)
+        return CheckOutcome(Result.FAILED, _reaction(client, stream))
 
 
-def _early_update(of: Examined, protocol: Protocol) -> Outcome:
-    if not of.support[protocol].early_data_offered:
-        return Outcome(Result.UNSUPPORTED, "its tickets allow none")
+def _early_update(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    if not server.support[protocol].early_data_offered:
+        return CheckOutcome(Result.UNSUPPORTED, "its tickets allow none")
     message = dns.update.UpdateMessage(".", id=0)
-    message.add(of.question.name, 300, "TXT", "replayed")
+    message.add(server.question.name, 300, "TXT", "replayed")
     try:
-        accepted, wire, rtts = _early(of, protocol, _session(of, protocol), Query(message.to_wire(), message))
+        accepted, wire, rtts = _early(server, protocol, _session(server, protocol), Query(message.to_wire(), message))
     except DnsError as fault:
-        return Outcome(Result.SUCCEEDED, fault.what)
-    rcode = dns.rcode.to_text(dns.rcode.Rcode(wire[3] & 0x0F))  # of the header: what follows is no plain message
+        return CheckOutcome(Result.SUCCEEDED, fault.what)
+    rcode = dns.rcode.to_text(dns.rcode.Rcode(wire[3] & 0x0F))  # from the header; an UPDATE has no question
     if not accepted or rtts >= EARLY_RTT or rcode == "REFUSED":
-        return Outcome(Result.SUCCEEDED, f"{rcode} after {rtts:.1f} RTT")
-    return Outcome(Result.FAILED, f"{rcode} after {rtts:.1f} RTT: neither waited for nor refused")
+        return CheckOutcome(Result.SUCCEEDED, f"{rcode} after {rtts:.1f} RTT")
+    return CheckOutcome(Result.FAILED, f"{rcode} after {rtts:.1f} RTT: neither delayed nor refused")
 
 
-def _closing(send: Callable[[_ProbeCore, Query], int]) -> Callable[[Examined, Protocol], Outcome]:
-    """A check that the server closes the connection on something it must not be sent."""
+def _closing(send: Callable[[_ProbeCore, Query], int]) -> Callable[[ExaminedServer, Protocol], CheckOutcome]:
+    """A check that the server closes the connection after a protocol violation."""
 
-    def run(of: Examined, protocol: Protocol) -> Outcome:
-        with _probe(of) as client:
+    def run(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+        with _probe(server) as client:
             client.connect()
-            stream = send(client.core, of.query(protocol))
+            stream = send(client.core, server.query(protocol))
             closed = client.wait(lambda: client.core.closed is not None)
-            return Outcome(Result.SUCCEEDED if closed else Result.FAILED, _reaction(client, stream))
+            return CheckOutcome(Result.SUCCEEDED if closed else Result.FAILED, _reaction(client, stream))
 
     return run
 
 
-def _unidirectional(of: Examined, protocol: Protocol) -> Outcome:
-    with _probe(of) as client:
+def _unidirectional(server: ExaminedServer, protocol: Protocol) -> CheckOutcome:
+    with _probe(server) as client:
         client.connect()
         if not client.core.streams_allowed:
-            return Outcome(Result.SUCCEEDED, "its transport parameters allow none")
+            return CheckOutcome(Result.SUCCEEDED, "its transport parameters allow none")
         stream = client.core.put(b"\0", unidirectional=True)
         closed = client.wait(lambda: client.core.closed is not None)
-        return Outcome(Result.SUCCEEDED if closed else Result.FAILED, _reaction(client, stream))
+        return CheckOutcome(Result.SUCCEEDED if closed else Result.FAILED, _reaction(client, stream))
 
 
 def _reaction(client: _ProbeClient, stream: int) -> str:
-    """What a server did, in words."""
+    """Describe the server's reaction."""
     if (closed := client.core.closed) is not None:
         of_application, code = closed
         name = "DOQ_PROTOCOL_ERROR" if closed == (True, _DOQ_PROTOCOL_ERROR) else f"code {code:#x}"
@@ -578,60 +594,66 @@ _TLS = (Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)
 _QUIC = (Protocol.DOH3, Protocol.DOQ)
 _DOQ = (Protocol.DOQ,)
 
-CHECKS: tuple[Check, ...] = (
-    Check("answer", "A", _ALL, "Answers a query on a new connection, in its round-trips.", _answer, "RTT"),
-    Check("resumption", "R", _TLS, "Resumes a session by its ticket; the query waits.", _resumption, "RTT"),
-    Check("early", "Z", _QUIC, "Accepts the query as early data (0-RTT).", _early_data, "RTT"),
-    Check("early-answer", "E", _QUIC, "Answers early data before the handshake is over.", _early_answer, "RTT"),
-    Check("ticket-once", "O", _QUIC, "Takes early data once for a ticket.", _ticket_once, "", "RFC 8446, 8.1"),
-    Check("replay", "Y", _QUIC, "Early data sent again is not taken.", _replay, "", "RFC 9001, 9.2: MUST"),
-    Check(
-        "token", "T", _QUIC, "Takes the address-validation token that it gave.", _token, "RTT", "RFC 9000, 8.1.3"
+CHECKS: tuple[BehaviourCheck, ...] = (
+    BehaviourCheck("answer", "A", _ALL, "Answers a query on a new connection, in its round-trips.", _answer, "RTT"),
+    BehaviourCheck("resumption", "R", _TLS, "Resumes a session by its ticket; the query waits.", _resumption, "RTT"),
+    BehaviourCheck("early", "Z", _QUIC, "Accepts the query as early data (0-RTT).", _early_data, "RTT"),
+    BehaviourCheck(
+        "early-answer", "E", _QUIC, "Answers early data before the handshake is complete.", _early_answer, "RTT"
     ),
-    Check(
-        "versions", "V", _QUIC, "Answers a version it does not know by Version Negotiation.", _version_negotiation, "",
+    BehaviourCheck("ticket-once", "O", _QUIC, "Accepts early data once per ticket.", _ticket_once, "", "RFC 8446, 8.1"),
+    BehaviourCheck("replay", "Y", _QUIC, "Does not accept replayed early data.", _replay, "", "RFC 9001, 9.2: MUST"),
+    BehaviourCheck(
+        "token", "T", _QUIC, "Accepts its own address-validation token.", _token, "RTT", "RFC 9000, 8.1.3"
+    ),
+    BehaviourCheck(
+        "versions", "V", _QUIC, "Answers an unknown version by Version Negotiation.", _version_negotiation, "",
         "RFC 9000, 6.1: SHOULD",
     ),
-    Check("padding", "P", _TLS, "Pads the answer to a padded query.", _padding, "bytes", "RFC 7830, 4: MUST"),
-    Check(
-        "amplification", "L", _QUIC, "Sends no more than three times what came from an address nobody validated.",
+    BehaviourCheck("padding", "P", _TLS, "Pads the answer to a padded query.", _padding, "bytes", "RFC 7830, 4: MUST"),
+    BehaviourCheck(
+        "amplification", "L", _QUIC, "Sends at most three times the bytes received from an unvalidated address.",
         _amplification, "times", "RFC 9000, 8.1: MUST",
     ),
-    Check(
-        "amplification", "L", (Protocol.DOUDP,), "How many times as long as the query the answer is.",
+    BehaviourCheck(
+        "amplification", "L", (Protocol.DOUDP,), "Ratio of the answer's length to the query's.",
         _amplification_in_the_clear, "times",
     ),
-    Check("alpn", "9a", _DOQ, "Lets nobody in who does not speak doq.", _alpn, "", "RFC 9250, 4.1: MUST"),
-    Check("port-53", "9b", _DOQ, "Has no DoQ at UDP port 53.", _port_53, "", "RFC 9250, 4.1.1: MUST NOT"),
-    Check("end-of-stream", "9c", _DOQ, "Ends the stream after its answer.", _end_of_stream, "", "RFC 9250, 4.2: MUST"),
-    Check("message-id", "9d", _DOQ, "Answers with message ID 0.", _identifier, "", "RFC 9250, 4.2.1: MUST"),
-    Check("reset", "9e", _DOQ, "Answers a reset query by a reset.", _reset, "", "RFC 9250, 4.3.1: MUST"),
-    Check(
-        "early-update", "9f", _DOQ, "Early data that must not be replayed waits, is refused, or closes.",
+    BehaviourCheck("alpn", "9a", _DOQ, "Refuses clients that do not offer doq.", _alpn, "", "RFC 9250, 4.1: MUST"),
+    BehaviourCheck("port-53", "9b", _DOQ, "Offers no DoQ at UDP port 53.", _port_53, "", "RFC 9250, 4.1.1: MUST NOT"),
+    BehaviourCheck(
+        "end-of-stream", "9c", _DOQ, "Ends the stream after its answer.", _end_of_stream, "", "RFC 9250, 4.2: MUST"
+    ),
+    BehaviourCheck("message-id", "9d", _DOQ, "Answers with message ID 0.", _identifier, "", "RFC 9250, 4.2.1: MUST"),
+    BehaviourCheck("reset", "9e", _DOQ, "Resets the stream of a reset query.", _reset, "", "RFC 9250, 4.3.1: MUST"),
+    BehaviourCheck(
+        "early-update", "9f", _DOQ, "Delays or refuses early data that must not be replayed, or closes.",
         _early_update, "", "RFC 9250, 4.5: MUST",
     ),
-    Check(
+    BehaviourCheck(
         "no-keepalive", "9g", _DOQ, "Sends no edns-tcp-keepalive.", _no_keepalive, "", "RFC 9250, 5.5.2: MUST NOT"
     ),
-    Check(
-        "id-closes", "9h", _DOQ, "Closes on a message ID that is not 0.", _closing(_with_id), "",
+    BehaviourCheck(
+        "id-closes", "9h", _DOQ, "Closes the connection on a message ID other than 0.", _closing(_with_id), "",
         "RFC 9250, 4.3.3: SHOULD",
     ),
-    Check(
-        "half-closes", "9i", _DOQ, "Closes on a stream that ends inside a query.", _closing(_half_a_query), "",
+    BehaviourCheck(
+        "half-closes", "9i", _DOQ, "Closes the connection if a stream ends inside a query.",
+        _closing(_half_a_query), "",
         "RFC 9250, 4.3.3: SHOULD",
     ),
-    Check(
-        "two-close", "9j", _DOQ, "Closes on two queries on a stream.", _closing(_two_queries), "",
+    BehaviourCheck(
+        "two-close", "9j", _DOQ, "Closes the connection on two queries on one stream.", _closing(_two_queries), "",
         "RFC 9250, 4.3.3: SHOULD",
     ),
-    Check(
-        "keepalive-closes", "9k", _DOQ, "Closes on edns-tcp-keepalive.", _closing(_with_keepalive), "",
+    BehaviourCheck(
+        "keepalive-closes", "9k", _DOQ, "Closes the connection on edns-tcp-keepalive.", _closing(_with_keepalive), "",
         "RFC 9250, 4.3.3: SHOULD",
     ),
-    Check(
-        "unidirectional", "9l", _DOQ, "Closes on unidirectional streams, or allows none.", _unidirectional, "",
+    BehaviourCheck(
+        "unidirectional", "9l", _DOQ, "Closes the connection on unidirectional streams, or allows none.",
+        _unidirectional, "",
         "RFC 9250, 4.3.3: SHOULD",
     ),
 )  # fmt: skip
-"""Every check, in the order in which it is shown."""
+"""All checks, in display order."""

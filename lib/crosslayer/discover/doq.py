@@ -1,4 +1,4 @@
-"""A DoQ client that also speaks the drafts: resolvers that nobody updated since are still resolvers."""
+"""A DoQ client that also supports the drafts, because some resolvers have not been updated since."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from crosslayer.dns.quic_core import DoQCore
 DRAFTS = tuple(f"doq-i{draft:02}" for draft in range(11, -1, -1))
 """ALPN of draft-ietf-dprive-dnsoquic-11 to -00."""
 _WITHOUT_LENGTH = frozenset(DRAFTS[-3:])
-"""Drafts before -03 had no length before a message."""
+"""Drafts before -03 have no length field before a message."""
 
 
 class AnyDoQCore(DoQCore):
-    """DoQ of RFC 9250 or any draft, whichever the server takes."""
+    """DoQ of RFC 9250 or any draft, as agreed on with the server."""
 
     alpns = ("doq", *DRAFTS)
 
     def ask(self, query: Query) -> int:
-        """Queue a query, as the protocol agreed on has it."""
+        """Queue a query in the format of the agreed protocol."""
         if self.agreed_alpn not in _WITHOUT_LENGTH:
             return super().ask(query)
         stream = self._quic.get_next_available_stream_id()
@@ -27,7 +27,7 @@ class AnyDoQCore(DoQCore):
         return stream
 
     def answer(self, stream: int) -> bytes | None:
-        """The answer; without a length it is complete when its stream ends."""
+        """The answer; without a length field it is complete at the end of its stream."""
         if self.agreed_alpn not in _WITHOUT_LENGTH or stream in self._reset:
             return super().answer(stream)
         return bytes(self._received[stream]) if stream in self._ended else None
@@ -40,5 +40,5 @@ class AnyDoQClient(DoQClient):
 
     def _handshake(self) -> None:
         super()._handshake()
-        if self.agreed_alpn not in AnyDoQCore.alpns:  # a QUIC stack that does not care about ALPN
+        if self.agreed_alpn not in AnyDoQCore.alpns:  # a QUIC stack that ignores ALPN
             raise self._fault("the server does not speak DoQ")

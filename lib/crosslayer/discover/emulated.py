@@ -1,4 +1,4 @@
-"""Resolvers of several kinds in the testbed, each on a machine of its own at the far end, waiting to be found."""
+"""Resolver implementations in the testbed, each on its own host at the far end."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from crosslayer.discover.errors import DiscoverError
 from crosslayer.discover.support import ProbedHost
 from crosslayer.discover.targets import Target
 from crosslayer.process import Process
-from crosslayer.testbed import network, private
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.bind import bind_arguments, bind_configuration
 from crosslayer.testbed.certificates import Certificates, make_certificates
 from crosslayer.testbed.dnsproxy import far_end
 from crosslayer.testbed.server import corefile_text, zone_text
 
 NAME = "www.example.org"
-"""The name every emulated resolver knows."""
+"""The name that every emulated resolver knows."""
 ADDRESS = "10.53.1.1"
-"""The address they answer with."""
+"""The address in their answers."""
 
 _OUTSIDE = "For hosts outside see --outside in `crosslayer discover -h`."
 
@@ -37,27 +37,27 @@ Socket = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """A resolver's implementation, in one configuration."""
+    """A resolver implementation in one configuration."""
 
     name: str
-    thing: str
-    """Its program, one of `places.THINGS`."""
+    resource: str
+    """Its program, a key of `places.THINGS`."""
     listens: frozenset[Socket]
-    """What it has open when it is ready."""
+    """Sockets that are open when it is ready."""
     configure: Callable[[Path, Certificates, Path], list[str]]
     """Writes its configuration into a folder, with certificates and a zone file; returns its arguments."""
     url: str = "https://github.com/coredns/coredns"
-    asked: str = "-V"
-    """The argument by which it tells its version."""
+    version_argument: str = "-V"
+    """The argument that makes it print its version."""
 
     def version(self) -> str:
-        """Its version, e.g. `5.6.0`; `0` where it does not say. `PlaceError` where it is not here."""
-        return ".".join(map(str, _version(self.thing, self.asked)))
+        """Its version, e.g. `5.6.0`; `0` if it prints none. `PlaceError` if the program is missing."""
+        return ".".join(map(str, _version(self.resource, self.version_argument)))
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """A kind that is not here, or did not start."""
+    """An implementation that is not installed, or did not start."""
 
     name: str
     why: str
@@ -66,16 +66,16 @@ class Absent:
 
 @dataclass(slots=True)
 class Population:
-    """The resolvers that wait to be found."""
+    """The running emulated resolvers."""
 
     addresses: dict[str, str] = field(default_factory=dict)
-    """IPv4 address of each kind, by its name."""
+    """IPv4 address of each implementation, by name."""
     absent: list[Absent] = field(default_factory=list)
 
     def hosts(self, targets: Sequence[Target]) -> list[ProbedHost]:
-        """Targets as hosts of the testbed; all resolvers where there are none.
+        """Targets as hosts of the testbed; all resolvers if there are no targets.
 
-        `DiscoverError` for an address outside the testbed, and a name no resolver in it has.
+        Raises `DiscoverError` for an address outside the testbed, and for a name that no resolver has.
         """
         if not targets:
             return [ProbedHost(name, address) for name, address in self.addresses.items()]
@@ -108,45 +108,45 @@ def _inside(target: Target) -> Target:
 
 @contextlib.contextmanager
 def population(kinds: Sequence[Implementation] | None = None) -> Iterator[Population]:
-    """Start a resolver of every kind there is on this machine, or of those given, and stop them all at the end.
+    """Start every installed implementation, or those given, and stop them at the end of the block.
 
-    In the client's namespace of a testbed only. What is missing, or does not start, is told in the population and is no
-    failure; where another population is in this testbed already, `DiscoverError`.
+    Works only in the client's namespace of a testbed. Implementations that are missing or do not start are reported in
+    the population. `DiscoverError` if this testbed already has a population.
     """
-    found = Population()
+    started = Population()
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=private.ROOT)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=namespaces.ROOT)))
         zone = folder / "zone"
         zone.write_text(zone_text({NAME: ADDRESS}), encoding="utf-8")
         starting = []
         for number, kind in enumerate(IMPLEMENTATIONS if kinds is None else kinds):
             program = _find(kind)
             if isinstance(program, Absent):
-                found.absent.append(program)
+                started.absent.append(program)
                 continue
             try:
-                machine, address = stack.enter_context(network.machine(number))
+                namespace, address = stack.enter_context(network.far_host(number))
             except FileExistsError:
                 raise DiscoverError(
                     "the testbed has emulated resolvers already",
                     where="crosslayer discover",
                     next_step="Wait for the other discover on this link to end.",
                 ) from None
-            starting.append(stack.enter_context(_Emulated(kind, program, machine, address, folder, zone)))
+            starting.append(stack.enter_context(_Emulated(kind, program, namespace, address, folder, zone)))
         for resolver in starting:
             try:
                 resolver.wait_until(resolver.listens)
             except DiscoverError as error:
-                found.absent.append(Absent(resolver.kind.name, "did not start", error.next_step))
+                started.absent.append(Absent(resolver.kind.name, "did not start", error.next_step))
             else:
-                found.addresses[resolver.kind.name] = resolver.address
-        yield found
+                started.addresses[resolver.kind.name] = resolver.address
+        yield started
 
 
 def _find(kind: Implementation) -> Path | Absent:
-    """A kind's program, or why there is none."""
+    """An implementation's program, or why it is missing."""
     try:
-        return places.find(kind.thing).path
+        return places.find(kind.resource).path
     except places.PlaceError as error:
         return Absent(kind.name, f"{error.where}: {error.what}" if error.where else error.what, error.next_step)
 
@@ -160,26 +160,26 @@ class _Emulated(Process):
     log_lines = 1
 
     def __init__(
-        self, kind: Implementation, program: Path, machine: str, address: str, folder: Path, zone: Path
+        self, kind: Implementation, program: Path, namespace: str, address: str, folder: Path, zone: Path
     ) -> None:
         self.kind = kind
         self.address = address
-        self._machine = machine
+        self._namespace = namespace
         own = folder / kind.name
         with self.writing(own):
             certificates = make_certificates(own, [kind.name, NAME], [address])
-            # A copy: AppArmor lets the program at its usual place read its usual folders only.
-            copy = shutil.copy2(program, own / places.THINGS[kind.thing].program)
-            words = private.command_in(machine, [str(copy), *kind.configure(own, certificates, zone)])
-        super().__init__(subprocess.Popen, words, own / "log", cwd=own)
+            # A copy: at the program's usual path AppArmor restricts it to its usual folders.
+            copy = shutil.copy2(program, own / places.THINGS[kind.resource].program)
+            command = namespaces.command_in(namespace, [str(copy), *kind.configure(own, certificates, zone)])
+        super().__init__(subprocess.Popen, command, own / "log", cwd=own)
 
     def listens(self) -> bool:
-        """Whether it listens to all its ports."""
-        return self.kind.listens <= _listening(self._machine)
+        """Whether all its ports are open."""
+        return self.kind.listens <= _listening(self._namespace)
 
 
-def _listening(machine: str) -> set[Socket]:
-    with private.namespace(machine):
+def _listening(namespace: str) -> set[Socket]:
+    with namespaces.namespace(namespace):
         tables = {
             protocol: [Path(f"/proc/thread-self/net/{protocol}{family}") for family in ("", "6")]
             for protocol in ("tcp", "udp")
@@ -197,30 +197,30 @@ _TCP_LISTEN, _UDP_UNCONNECTED = "0A", "07"
 
 
 def bound_ports(table: str) -> set[int]:
-    """Local ports of the sockets that wait for clients in a text of /proc/net/tcp, udp, tcp6 or udp6 (proc(5))."""
+    """Local ports of the sockets that wait for clients, from the text of /proc/net/tcp, udp, tcp6 or udp6 (proc(5))."""
     rows = (line.split() for line in table.splitlines()[1:])
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] in (_TCP_LISTEN, _UDP_UNCONNECTED)}
 
 
-def _version(thing: str, asked: str) -> tuple[int, ...]:
-    said = subprocess.run([str(places.find(thing).path), asked], capture_output=True, text=True, check=False)
-    found = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
-    return tuple(map(int, found[0].split("."))) if found else (0,)
+def _version(resource: str, argument: str) -> tuple[int, ...]:
+    output = subprocess.run([str(places.find(resource).path), argument], capture_output=True, text=True, check=False)
+    match = re.search(r"\d+(\.\d+)+", output.stdout + output.stderr)
+    return tuple(map(int, match[0].split("."))) if match else (0,)
 
 
-# The kinds
+# Implementations
 
 
-def _coalesce(
+def _configure_coalesce(
     folder: Path, certificates: Certificates, zone: Path, *, server_block: str, properties: Mapping[str, str]
 ) -> list[str]:
-    """Our server: CoreDNS with the plugin `coalesce`."""
+    """crosslayer's server: CoreDNS with the plugin `coalesce`."""
     corefile = folder / "Corefile"
     corefile.write_text(corefile_text(certificates, zone, properties, addresses=server_block), encoding="utf-8")
     return ["-conf", str(corefile)]
 
 
-def _bind(folder: Path, certificates: Certificates, zone: Path, *, tls_versions: str) -> list[str]:
+def _configure_bind(folder: Path, certificates: Certificates, zone: Path, *, tls_versions: str) -> list[str]:
     """BIND 9.18 and later."""
     configuration = folder / "named.conf"
     text = bind_configuration(folder, ".", zone, certificates, tls_versions=tls_versions)
@@ -228,8 +228,8 @@ def _bind(folder: Path, certificates: Certificates, zone: Path, *, tls_versions:
     return bind_arguments(configuration)
 
 
-def _knot_resolver(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """Knot Resolver: one name from its hints; over QUIC since version 6."""
+def _configure_knot_resolver(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
+    """Knot Resolver: answers one name from its hints; over QUIC since version 6."""
     quic = "pcall(net.listen, '0.0.0.0', 853, { kind = 'doq' })" if _version("kresd", "-V")[0] >= 6 else ""
     configuration = folder / "kresd.conf"
     configuration.write_text(
@@ -250,8 +250,8 @@ hints['{NAME}'] = '{ADDRESS}'
     return ["-n", "-c", str(configuration), str(folder)]
 
 
-def _coredns(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
-    """CoreDNS by its own listeners, without a plugin of ours: it is built into the same program."""
+def _configure_coredns(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
+    """CoreDNS with its own listeners, without crosslayer's plugin; the program is the same."""
     corefile = folder / "Corefile"
     corefile.write_text(
         f"""\
@@ -267,8 +267,8 @@ def _coredns(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
     return ["-conf", str(corefile)]
 
 
-def _unbound(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """Unbound: one name from its local data; over HTTP/2 and QUIC where it is built with them."""
+def _configure_unbound(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
+    """Unbound: answers one name from its local data; over HTTP/2 and QUIC if it was built with them."""
     built = subprocess.run([str(places.find("unbound").path), "-V"], capture_output=True, text=True, check=False).stdout
     https = "interface: 0.0.0.0@443\n    https-port: 443" if "nghttp2" in built else ""
     quic = "quic-port: 853" if "ngtcp2" in built else ""
@@ -302,8 +302,8 @@ remote-control:
     return ["-d", "-c", str(configuration)]
 
 
-def _dnsdist(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """dnsdist: it answers by itself; over QUIC where it is built with that."""
+def _configure_dnsdist(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
+    """dnsdist: answers by itself; over QUIC if it was built with it."""
     configuration = folder / "dnsdist.conf"
     files = f"'{certificates.certificate_file}', '{certificates.key_file}'"
     configuration.write_text(
@@ -322,7 +322,7 @@ addAction(QNameRule('{NAME}'), SpoofAction('{ADDRESS}'))
     return ["--supervised", "--disable-syslog", "-C", str(configuration)]
 
 
-def _knot(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
+def _configure_knot(folder: Path, certificates: Certificates, zone: Path) -> list[str]:
     """Knot DNS, an authoritative server: over QUIC since 3.3, over TLS since 3.4."""
     version = _version("knotd", "-V")
     known = [option for option, since in (("listen-quic", (3, 3)), ("listen-tls", (3, 4))) if version >= since]
@@ -349,8 +349,8 @@ zone:
     return ["-c", str(configuration)]
 
 
-def _dnsproxy(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
-    """AdGuard's dnsproxy: one name from a file of hosts; its upstream, which it must have, is nobody."""
+def _configure_dnsproxy(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
+    """AdGuard's dnsproxy: answers one name from a hosts file; its mandatory upstream does not exist."""
     hosts = folder / "hosts"
     hosts.write_text(f"{ADDRESS} {NAME}\n", encoding="utf-8")
     return [*far_end("0.0.0.0", ("127.0.0.1", 5300), certificates), f"--hosts-files={hosts}"]
@@ -361,33 +361,44 @@ _TLS = frozenset({("tcp", 853), ("tcp", 443)})
 _QUIC = frozenset({("udp", 853), ("udp", 443)})
 
 
-def _ours(name: str, server_block: str, listens: frozenset[Socket], **properties: str) -> Implementation:
-    configure = partial(_coalesce, server_block=server_block, properties=properties)
-    return Implementation(name, "server", listens, configure, asked="-version")
+def _own_server(name: str, server_block: str, listens: frozenset[Socket], **properties: str) -> Implementation:
+    configure = partial(_configure_coalesce, server_block=server_block, properties=properties)
+    return Implementation(name, "server", listens, configure, version_argument="-version")
 
 
 def _bind9(name: str, tls_versions: str) -> Implementation:
-    configure = partial(_bind, tls_versions=tls_versions)
+    configure = partial(_configure_bind, tls_versions=tls_versions)
     return Implementation(name, "named", _DNS | _TLS, configure, "https://gitlab.isc.org/isc-projects/bind9")
 
 
 IMPLEMENTATIONS: tuple[Implementation, ...] = (
-    _ours("coalesce", ". tls://.", _DNS | _TLS | _QUIC, https=":443", h3=":443", doq=":853"),
-    _ours(
+    _own_server("coalesce", ". tls://.", _DNS | _TLS | _QUIC, https=":443", h3=":443", doq=":853"),
+    _own_server(
         "coalesce-retry", ".", _DNS | {("udp", 443), ("udp", 784)}, h3=":443", doq=":784", retry="on", early_data="off"
     ),
-    _ours("coalesce-8853", ".", _DNS | {("udp", 8853)}, doq=":8853"),
-    # What a probe finds and ALPN tells apart: a web server at a port of DoQ.
-    _ours("http3-853", ".:5300", frozenset({("udp", 853)}), h3=":853"),
+    _own_server("coalesce-8853", ".", _DNS | {("udp", 8853)}, doq=":8853"),
+    # A web server at a DoQ port: it answers the probe, and only ALPN shows that it is not DoQ.
+    _own_server("http3-853", ".:5300", frozenset({("udp", 853)}), h3=":853"),
     _bind9("bind9", "TLSv1.2; TLSv1.3;"),
     _bind9("bind9-tls12", "TLSv1.2;"),
-    Implementation("knot-resolver", "kresd", _DNS | _TLS, _knot_resolver, "https://github.com/CZ-NIC/knot-resolver"),
-    Implementation("coredns", "server", _DNS | _TLS | _QUIC, _coredns, asked="-version"),
     Implementation(
-        "dnsproxy", "dnsproxy", _DNS | _TLS | _QUIC, _dnsproxy, "https://github.com/AdguardTeam/dnsproxy", "--version"
+        "knot-resolver", "kresd", _DNS | _TLS, _configure_knot_resolver, "https://github.com/CZ-NIC/knot-resolver"
     ),
-    Implementation("knot", "knotd", _DNS, _knot, "https://github.com/CZ-NIC/knot"),
-    Implementation("unbound", "unbound", _DNS | {("tcp", 853)}, _unbound, "https://github.com/NLnetLabs/unbound"),
-    Implementation("dnsdist", "dnsdist", _DNS | _TLS, _dnsdist, "https://github.com/PowerDNS/pdns", "--version"),
+    Implementation("coredns", "server", _DNS | _TLS | _QUIC, _configure_coredns, version_argument="-version"),
+    Implementation(
+        "dnsproxy",
+        "dnsproxy",
+        _DNS | _TLS | _QUIC,
+        _configure_dnsproxy,
+        "https://github.com/AdguardTeam/dnsproxy",
+        "--version",
+    ),
+    Implementation("knot", "knotd", _DNS, _configure_knot, "https://github.com/CZ-NIC/knot"),
+    Implementation(
+        "unbound", "unbound", _DNS | {("tcp", 853)}, _configure_unbound, "https://github.com/NLnetLabs/unbound"
+    ),
+    Implementation(
+        "dnsdist", "dnsdist", _DNS | _TLS, _configure_dnsdist, "https://github.com/PowerDNS/pdns", "--version"
+    ),
 )
-"""Every kind, in the order of their addresses."""
+"""All implementations, in the order of their addresses."""

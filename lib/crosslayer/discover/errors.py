@@ -1,7 +1,7 @@
-"""The one exception of this room."""
+"""The exception of this package."""
 
 from crosslayer.errors import CrosslayerError
 
 
 class DiscoverError(CrosslayerError):
-    """Targets that cannot be probed, or a request for something discovery does not do."""
+    """Targets cannot be probed, or a request is not supported."""

@@ -1,4 +1,4 @@
-"""Probes on UDP sockets: which ports of which hosts answer with Version Negotiation."""
+"""QUIC probes on UDP sockets: which ports of which hosts answer with Version Negotiation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crosslayer.discover.pace import Pace
 from crosslayer.discover.probe import CONNECTION_ID_BYTES, decode_version_negotiation, encode_probe
 
 ATTEMPTS = 3
-"""Probes a port gets that does not answer."""
+"""Number of probes to a port that does not answer."""
 
 _MAX_DATAGRAM_BYTES = 65535
 _BUFFER_BYTES = 1 << 20
@@ -25,10 +25,10 @@ Endpoint = tuple[str, int]
 def negotiate(
     endpoints: Iterable[Endpoint], pace: Pace, *, timeout_s: float, progress: Callable[[int], object]
 ) -> dict[Endpoint, tuple[int, ...]]:
-    """Probe endpoints for QUIC, all that have not answered once in each of `ATTEMPTS` rounds; versions by endpoint.
+    """Probe endpoints for QUIC, silent ones in each of `ATTEMPTS` rounds; returns the QUIC versions by endpoint.
 
-    Addresses are in their canonical form. `timeout_s` is waited in equal parts after each round. `progress` is told how
-    many endpoints are done with, as they are. Those that did not answer are not in the result.
+    Addresses must be in canonical form. `timeout_s` is divided equally among the waits after the rounds. `progress`
+    receives the number of newly finished endpoints. The result omits endpoints that did not answer.
     """
     probing = _Probing(endpoints)
     with ExitStack() as stack:
@@ -43,7 +43,7 @@ def negotiate(
 
 
 class _Probing:
-    """Probes under way and their answers."""
+    """Probes in progress and their answers."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self.answers: dict[Endpoint, tuple[int, ...]] = {}
@@ -54,7 +54,7 @@ class _Probing:
         self._poll = select.poll()
 
     def open(self, stack: ExitStack) -> None:
-        """One socket for each family that is asked for."""
+        """Open one socket for each address family in use."""
         for family in {_family(address) for address, _port in self._ids}:
             own = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
             own.setblocking(False)
@@ -70,11 +70,11 @@ class _Probing:
         """Probe one endpoint, unless it has answered meanwhile."""
         if endpoint in self.answers:
             return
-        with suppress(OSError):  # no route: silence here, and told by the transports that are tried afterwards
+        with suppress(OSError):  # no route: treated as silence; the transports tried afterwards report it
             self._sockets[_family(endpoint[0])].sendto(encode_probe(*self._ids[endpoint]), endpoint)
 
     def receive(self, until_s: float) -> int:
-        """Take answers until a time, or until there is nobody left to wait for; returns how many came."""
+        """Receive answers until a time, or until every endpoint has answered; returns the number of answers."""
         before = len(self.answers)
         while len(self.answers) < len(self._ids):
             ready = self._poll.poll(max(0.0, until_s - time.monotonic()) * 1000)

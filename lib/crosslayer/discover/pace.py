@@ -1,4 +1,4 @@
-"""The rate limit: how many packets may leave in a second, over all that is going on at once."""
+"""The rate limit: packets per second over all connections together."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from crosslayer.discover.errors import DiscoverError
 
 
 class Pace:
-    """Leave to send, given so that on average no more packets leave than the rate allows.
+    """A rate limiter: on average no more packets are sent than the rate allows.
 
-    What is sent at once is paid for beforehand; time in which nothing was sent is not made up for. A rate that is no
-    positive number of packets per second is a `DiscoverError`.
+    Packets are reserved before they are sent. Idle time earns no credit for later. `DiscoverError` if the rate is not a
+    positive number.
     """
 
     def __init__(self, packets_per_s: float) -> None:
@@ -27,17 +27,17 @@ class Pace:
         self._stopped = threading.Event()
 
     def reserve(self, packets: int, now_s: float) -> float:
-        """Time from `now_s` until so many packets may leave, seconds; they count as sent from then on."""
+        """Reserve packets; returns the time from `now_s` until they may be sent, seconds."""
         with self._lock:
             start_s = max(now_s, self._free_s)
             self._free_s = start_s + packets * self._packet_s
         return start_s - now_s
 
     def wait(self, packets: int) -> None:
-        """Sleep until so many packets may leave; `DiscoverError` once `stop` was called: nothing more may leave."""
+        """Sleep until the packets may be sent; `DiscoverError` after `stop`, when nothing more may be sent."""
         if self._stopped.wait(self.reserve(packets, time.monotonic())):
             raise DiscoverError("stopped")
 
     def stop(self) -> None:
-        """Give no more leave."""
+        """Let no further packets be sent."""
         self._stopped.set()

@@ -1,8 +1,8 @@
-"""The probe for QUIC, and its answer: a packet of a version nobody has, and Version Negotiation. Pure.
+"""The QUIC probe and its answer: a packet with an unsupported version, and Version Negotiation. No I/O.
 
 Kosek et al. (IMC 2022, section 2) sent a QUIC Initial of version 0. That version marks Version Negotiation packets
-themselves, which a server must not answer (RFC 9000, section 6.1; RFC 8999, section 6) and present servers do not. So
-the version here is one of those reserved to force negotiation (RFC 9000, section 15); the rest is the same.
+themselves, which a server must not answer (RFC 9000, section 6.1; RFC 8999, section 6); current servers do not. So this
+probe uses a version reserved to force negotiation (RFC 9000, section 15); all else is the same.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import struct
 from collections.abc import Iterable
 
 FORCING_VERSION = 0x1A2A3A4A
-"""Of the pattern 0x?a?a?a?a, which no server supports (RFC 9000, section 15)."""
+"""A version of the pattern 0x?a?a?a?a, which no server supports (RFC 9000, section 15)."""
 PROBE_BYTES = 1200
-"""Smallest UDP payload whose version a server must look at (RFC 9000, sections 6.1 and 14.1)."""
+"""Smallest UDP payload for which a server must check the version (RFC 9000, sections 6.1 and 14.1)."""
 CONNECTION_ID_BYTES = 8
-"""A server may ignore what begins a connection with fewer (RFC 9000, section 7.2)."""
+"""Length of both connection IDs; a server may ignore an Initial with a shorter one (RFC 9000, section 7.2)."""
 
 _LONG_HEADER = 0x80
 _INITIAL = 0xC0
@@ -29,7 +29,7 @@ _NAMES = {0x00000001: "v1", 0x6B3343CF: "v2"}
 def encode_probe(destination_id: bytes, source_id: bytes) -> bytes:
     """The probe: an Initial's long header of `FORCING_VERSION`, padded with zeros to `PROBE_BYTES`.
 
-    The connection IDs, `CONNECTION_ID_BYTES` random bytes each, must come back in the answer.
+    The connection IDs, `CONNECTION_ID_BYTES` random bytes each, must be returned in the answer.
     """
     header = struct.pack("!BI", _INITIAL, FORCING_VERSION)
     for connection_id in (destination_id, source_id):
@@ -38,9 +38,9 @@ def encode_probe(destination_id: bytes, source_id: bytes) -> bytes:
 
 
 def decode_version_negotiation(datagram: bytes, *, destination_id: bytes, source_id: bytes) -> tuple[int, ...]:
-    """Versions a Version Negotiation packet offers, in the server's order, reserved ones included.
+    """Versions that a Version Negotiation packet offers, in the server's order, including reserved ones.
 
-    The connection IDs of the probe come back swapped (RFC 9000, section 17.2.1). `ValueError` says why the datagram is
+    The answer has the probe's connection IDs swapped (RFC 9000, section 17.2.1). `ValueError` states why a datagram is
     not an answer to the probe.
     """
     if len(datagram) < 5:
@@ -67,7 +67,7 @@ def decode_version_negotiation(datagram: bytes, *, destination_id: bytes, source
 
 
 def version_names(versions: Iterable[int]) -> tuple[str, ...]:
-    """What to call versions: v1, v2, draft-29, 0x51303530; each once, those reserved for negotiation left out."""
+    """Names of versions: v1, v2, draft-29, 0x51303530; each once, without those reserved for negotiation."""
     names = [_name(version) for version in versions if version & _RESERVED_MASK != _RESERVED]
     return tuple(dict.fromkeys(names))
 

@@ -1,4 +1,4 @@
-"""`crosslayer discover`: where packets may go, what is probed there, and what is shown of it."""
+"""`crosslayer discover`: validate the request, probe the targets, print and write the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from crosslayer.discover import (
 )
 from crosslayer.discover.pace import Pace
 from crosslayer.dns import ClientSettings, Protocol, Question, build_query
-from crosslayer.testbed import Testbed, network, private
+from crosslayer.testbed import Testbed, namespaces, network
 
 Say = Callable[[str], None]
 
@@ -35,8 +35,8 @@ _WRITE_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A call whose every part has been looked at."""
+class DiscoverRequest:
+    """A validated call."""
 
     targets: list[Target]
     outside: bool
@@ -47,7 +47,7 @@ class Request:
 
 
 def request(
-    words: Sequence[str],
+    arguments: Sequence[str],
     *,
     file: Path | None,
     outside: bool,
@@ -55,14 +55,14 @@ def request(
     timeout_s: float,
     name: str,
     out: Path | None,
-) -> Request:
-    """Look at what was asked for; nothing is sent yet. `CrosslayerError` for the first part that cannot be."""
-    targets = list(dict.fromkeys([*parse_targets(words), *(read_targets(file) if file else [])]))
+) -> DiscoverRequest:
+    """Validate a call before anything is sent; `CrosslayerError` for the first invalid part."""
+    targets = list(dict.fromkeys([*parse_targets(arguments), *(read_targets(file) if file else [])]))
     if not targets and (outside or file):
         raise DiscoverError("there is no target", where=str(file or "--outside"), next_step="List addresses or names.")
     if outside and in_testbed():
         raise DiscoverError(
-            "nothing outside can be reached from a link",
+            "hosts outside cannot be reached from a link",
             where="--outside",
             next_step="Run it without `crosslayer link`, or without --outside.",
         )
@@ -73,20 +73,20 @@ def request(
     build_query(question, Protocol.DOUDP, ClientSettings())
     if out is not None:
         table.check_path(out)
-    return Request(targets, outside, packets_per_s, timeout_s, question, out)
+    return DiscoverRequest(targets, outside, packets_per_s, timeout_s, question, out)
 
 
 def in_testbed() -> bool:
-    """True in the client's namespace of a link, where `crosslayer link` runs its command."""
-    return private.in_namespace(network.CLIENT)
+    """Whether this process is in the client's namespace of a link, where `crosslayer link` runs its command."""
+    return namespaces.in_namespace(network.CLIENT)
 
 
-def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> bool:
-    """Probe, show what was found, and write it where a file is given.
+def run(request: DiscoverRequest, *, as_json: bool, say: Say, tell: Say) -> bool:
+    """Probe, print the results, and write them if a file is given.
 
-    `say` takes the result, `tell` lines about it: resolvers that are missing, files that were written. False where it
-    was stopped before the end; what was found until then is shown and written. `CrosslayerError` where the testbed
-    cannot be had, a target is not in it, or the file cannot be written.
+    `say` receives the result, `tell` lines about it: missing resolvers and written files. Returns False if it was
+    interrupted; results so far are printed and written. `CrosslayerError` if the testbed is unavailable, a target is
+    not in it, or the file cannot be written.
     """
     absent: list[emulated.Absent] = []
     with contextlib.ExitStack() as stack:
@@ -100,22 +100,22 @@ def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> bool:
             for missing in absent:
                 tell(f"not emulated: {missing.name}: {missing.why}. {missing.next_step}")
             hosts = population.hosts(request.targets)
-        rows, whole = _found(request, hosts)
+        rows, whole = _probe_hosts(request, hosts)
     if as_json:
-        found = {"outside": request.outside, "absent": [asdict(a) for a in absent], "support": table.records(rows)}
-        say(json.dumps(found, indent=2))
+        result = {"outside": request.outside, "absent": [asdict(a) for a in absent], "support": table.records(rows)}
+        say(json.dumps(result, indent=2))
     else:
         say(table.text(rows))
     if request.out is not None:
         tell(str(request.out))
     if not whole:
-        tell(f"Stopped: {len({(row.target, row.address) for row in rows})} of {len(hosts)} addresses were looked at.")
+        tell(f"Stopped: {len({(row.target, row.address) for row in rows})} of {len(hosts)} addresses were examined.")
     return whole
 
 
-def _found(request: Request, hosts: list[ProbedHost]) -> tuple[list[Support], bool]:
-    """Rows in the order of the hosts, and whether that is all of them; the file is written as they come."""
-    found: dict[ProbedHost, list[Support]] = {}
+def _probe_hosts(request: DiscoverRequest, hosts: list[ProbedHost]) -> tuple[list[Support], bool]:
+    """Probe the hosts; returns their rows in order, and whether all were probed. The file is updated meanwhile."""
+    rows_by_host: dict[ProbedHost, list[Support]] = {}
     written_s = -math.inf
     try:
         with (
@@ -132,23 +132,23 @@ def _found(request: Request, hosts: list[ProbedHost]) -> tuple[list[Support], bo
             ) as finding,
         ):
             for rows in finding:
-                found[ProbedHost(rows[0].target, rows[0].address)] = rows
+                rows_by_host[ProbedHost(rows[0].target, rows[0].address)] = rows
                 bar.set_postfix_str(rows[0].target)
                 if request.out is not None and time.monotonic() - written_s > _WRITE_EVERY_S:
-                    table.write(_in_order(hosts, found), request.out)
+                    table.write(_in_order(hosts, rows_by_host), request.out)
                     written_s = time.monotonic()
     finally:
         if request.out is not None:
-            table.write(_in_order(hosts, found), request.out)
-    return _in_order(hosts, found), len(found) == len(hosts)
+            table.write(_in_order(hosts, rows_by_host), request.out)
+    return _in_order(hosts, rows_by_host), len(rows_by_host) == len(hosts)
 
 
-def _in_order(hosts: list[ProbedHost], found: dict[ProbedHost, list[Support]]) -> list[Support]:
-    return [row for host in hosts for row in found.get(host, [])]
+def _in_order(hosts: list[ProbedHost], rows_by_host: dict[ProbedHost, list[Support]]) -> list[Support]:
+    return [row for host in hosts for row in rows_by_host.get(host, [])]
 
 
 def resolve(targets: Sequence[Target]) -> list[ProbedHost]:
-    """Targets outside as hosts, a name with each of its addresses; `DiscoverError` for a name without one."""
+    """External targets as hosts, a name with each of its addresses; `DiscoverError` for a name without one."""
     hosts: dict[ProbedHost, None] = {}
     for target in targets:
         if target.address:

@@ -1,4 +1,4 @@
-"""`crosslayer servers`: every DNS server there is at the far end of one link, what it speaks and how it behaves."""
+"""`crosslayer servers`: start every DNS server at the far end of a link and check its behaviour."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from tqdm.auto import tqdm
 
 from crosslayer.discover import DiscoverError, discover, emulated, matrix, table
-from crosslayer.discover.behaviour import CHECKS, Examined, Finding, absent, examine
+from crosslayer.discover.behaviour import CHECKS, ExaminedServer, ServerFinding, absent, examine
 from crosslayer.discover.run import Say, in_testbed
 from crosslayer.dns import DEFAULT_PORTS, ClientSettings, Protocol, Question
 from crosslayer.links import Profile
 from crosslayer.testbed import Testbed
 
 SERVERS = ("coalesce", "coredns", "dnsproxy", "knot", "knot-resolver", "unbound", "dnsdist", "bind9")
-"""Those that are compared, ours first: kinds of `emulated.IMPLEMENTATIONS`."""
+"""The compared servers, crosslayer's first: names of `emulated.IMPLEMENTATIONS`."""
 FILES = ("servers.csv", "servers.parquet", "servers.json", "servers.html")
 
 _TIMEOUT_S = 3.0
@@ -27,8 +27,8 @@ _PACKETS_PER_S = 2000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A call whose every part has been looked at."""
+class ServersRequest:
+    """A validated call."""
 
     kinds: tuple[emulated.Implementation, ...]
     link: Profile
@@ -37,8 +37,8 @@ class Request:
     out: Path
 
 
-def request(names: Sequence[str], *, link: Profile, backend: str, rounds: int, out: Path) -> Request:
-    """Look at what was asked for, and make its folder; `DiscoverError` for the first part that cannot be."""
+def request(names: Sequence[str], *, link: Profile, backend: str, rounds: int, out: Path) -> ServersRequest:
+    """Validate a call and create its folder; `DiscoverError` for the first invalid part."""
     known = {kind.name: kind for kind in emulated.IMPLEMENTATIONS if kind.name in SERVERS}
     for name in names:
         if name not in known:
@@ -47,9 +47,9 @@ def request(names: Sequence[str], *, link: Profile, backend: str, rounds: int, o
             )
     if not link.rtt_ms:
         raise DiscoverError(
-            "has no delay, and times are told in its round-trips",
+            "has no delay, but times are given in round-trips",
             where=f"link {link.name}",
-            next_step="Choose another.",
+            next_step="Choose another link.",
         )
     if in_testbed():
         raise DiscoverError(
@@ -61,14 +61,16 @@ def request(names: Sequence[str], *, link: Profile, backend: str, rounds: int, o
         raise DiscoverError(
             f"cannot be made ({error.strerror})", where=str(out), next_step="Choose another folder with --out."
         ) from error
-    return Request(tuple(known[name] for name in SERVERS if not names or name in names), link, backend, rounds, out)
+    return ServersRequest(
+        tuple(known[name] for name in SERVERS if not names or name in names), link, backend, rounds, out
+    )
 
 
-def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> None:
-    """Start the servers, look at each, show the table and write `FILES`.
+def run(request: ServersRequest, *, as_json: bool, say: Say, tell: Say) -> None:
+    """Start the servers, check each of them, print the table and write `FILES`.
 
-    `say` takes the result, `tell` lines about it. `CrosslayerError` where the testbed cannot be had or a file not be
-    written.
+    `say` receives the result, `tell` lines about it. `CrosslayerError` if the testbed is unavailable or a file cannot
+    be written.
     """
     began_s = time.time()
     with contextlib.ExitStack() as stack:
@@ -78,7 +80,7 @@ def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> None:
             tell(f"crosslayer: the link is not what its profile says: {check.verdict}")
         population = stack.enter_context(emulated.population(request.kinds))
         missing = [absent(one.name, f"{one.why}. {one.next_step}") for one in population.absent]
-        findings = _examined(request, population, check.rtt_ms or request.link.rtt_ms)
+        findings = _examine_all(request, population, check.rtt_ms or request.link.rtt_ms)
     order = [kind.name for kind in request.kinds]
     findings = sorted([*findings, *missing], key=lambda finding: order.index(finding.server))
     results = matrix.interop(findings, request.kinds, began_s=began_s, ended_s=time.time())
@@ -89,8 +91,8 @@ def run(request: Request, *, as_json: bool, say: Say, tell: Say) -> None:
         tell(str(request.out / name))
 
 
-def _examined(request: Request, population: emulated.Population, rtt_ms: float) -> list[Finding]:
-    """The findings of every server that runs."""
+def _examine_all(request: ServersRequest, population: emulated.Population, rtt_ms: float) -> list[ServerFinding]:
+    """Findings of every running server."""
     hosts = population.hosts([])
     question = Question(emulated.NAME)
     versions = {kind.name: kind.version() for kind in request.kinds if kind.name in population.addresses}
@@ -102,12 +104,12 @@ def _examined(request: Request, population: emulated.Population, rtt_ms: float) 
             hosts, question=question, packets_per_s=_PACKETS_PER_S, timeout_s=_TIMEOUT_S, unanswered=True
         )
     }
-    findings: list[Finding] = []
+    findings: list[ServerFinding] = []
     each = sum(len(check.transports) for check in CHECKS)
     with tqdm(total=each * len(hosts), unit="check", smoothing=0.05, dynamic_ncols=True) as bar:
         for host in hosts:
             bar.set_postfix_str(host.target)
-            of = Examined(
+            server = ExaminedServer(
                 host.target,
                 host.address,
                 spoken[host.target],
@@ -116,13 +118,13 @@ def _examined(request: Request, population: emulated.Population, rtt_ms: float) 
                 request.rounds,
                 ClientSettings(timeout_s=_TIMEOUT_S),
             )
-            findings += examine(of, versions[host.target], bar.update)
+            findings += examine(server, versions[host.target], bar.update)
     return findings
 
 
-def _write(folder: Path, findings: list[Finding], results: str, page: str) -> None:
+def _write(folder: Path, findings: list[ServerFinding], results: str, page: str) -> None:
     for name in FILES[:2]:
-        table.write(findings, folder / name, Finding, "servers")
+        table.write(findings, folder / name, ServerFinding, "servers")
     try:
         for name, text in zip(FILES[2:], (results, page), strict=True):
             (folder / name).write_text(text, encoding="utf-8")

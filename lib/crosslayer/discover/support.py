@@ -1,4 +1,4 @@
-"""What a host speaks: every transport tried once, with the clients of the studies."""
+"""Transports that a host supports: each is tried once, with the clients that the studies use."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from crosslayer.dns import (
 from crosslayer.errors import printable
 
 DOQ_PORTS = (784, 853, 8853)
-"""UDP ports DoQ had in its drafts and has now (IMC22, section 2)."""
+"""UDP ports of DoQ in its drafts and today (IMC22, section 2)."""
 ENDPOINTS: tuple[tuple[Protocol, int], ...] = (
     *((protocol, port) for protocol, port in DEFAULT_PORTS.items() if protocol is not Protocol.DOQ),
     *((Protocol.DOQ, port) for port in DOQ_PORTS),
 )
-"""What is looked for: a transport at a port."""
+"""The transports to try, each with its port."""
 QUIC_PORTS = tuple(sorted({port for protocol, port in ENDPOINTS if protocol in (Protocol.DOH3, Protocol.DOQ)}))
 PACKETS: Mapping[Protocol, int] = MappingProxyType(
     {
@@ -48,17 +48,17 @@ PACKETS: Mapping[Protocol, int] = MappingProxyType(
         Protocol.DOQ: 10,
     }
 )
-"""Packets a connection is charged with before it starts: more than it sends where none is lost."""
+"""Packets that a connection reserves before it starts: more than it sends without loss."""
 _WORKERS = 8
-"""Hosts looked at side by side: one that is silent costs a timeout for each transport."""
+"""Number of hosts examined in parallel: each transport of a silent host takes a timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedHost:
-    """One address to look at."""
+    """One address to examine."""
 
     target: str
-    """What was listed: the name asked for by SNI and in HTTP, or the address."""
+    """The target as listed: the name used for SNI and HTTP, or the address."""
     address: str
 
 
@@ -69,13 +69,13 @@ def column(description: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Whether one address speaks one transport at one port: a row of the support matrix.
+    """Whether one address supports one transport at one port: a row of the support matrix.
 
-    Null is what is not known, because the transport does not have it or the connection did not get there.
+    Null means unknown: the transport lacks the feature, or the connection did not get that far.
     """
 
     target: str = column("address or host name as it was listed")
-    address: str = column("IP address looked at")
+    address: str = column("IP address examined")
     transport: str = column("DoUDP, DoTCP, DoT, DoH, DoH3 or DoQ")
     port: int = column("UDP or TCP port")
     supported: bool = column("true where a DNS answer came back, whatever its response code")
@@ -89,7 +89,7 @@ class Support:
     retry_received: bool | None = column("the server validated the address by a Retry packet")
     address_token: bool | None = column("the server sent an address-validation token for the next connection")
     certificate_subject: str | None = column(
-        "subject of the certificate, its first name where it has none; not verified"
+        "subject of the certificate, or its first name if the subject is empty; not verified"
     )
     error: str | None = column("null where the transport is supported, else what happened instead")
 
@@ -103,10 +103,10 @@ def discover(
     progress: Callable[[int], object] = lambda _done: None,
     unanswered: bool = False,
 ) -> Generator[list[Support], None, None]:
-    """Look at hosts: probes for QUIC first, then every transport that may be there, one after the other on each host.
+    """Examine hosts: probe them for QUIC, then try every possible transport, one at a time on each host.
 
-    DoQ and DoH3 are tried only where the port answered a probe, as in IMC22, section 2. `CrosslayerError` if the rate,
-    the timeout or the question is not one.
+    DoQ and DoH3 are tried only at ports that answered a probe, as in IMC22, section 2. `CrosslayerError` if the rate,
+    the timeout or the question is invalid.
 
     Parameters
     ----------
@@ -115,16 +115,16 @@ def discover(
     packets_per_s
         Rate limit over all hosts together, packets sent per second.
     timeout_s
-        Time to wait for an answer to a probe, to a connection, to a query, seconds each.
+        Timeout of each probe, connection and query, seconds.
     progress
-        Told how many of the `checks(hosts)` are done, as they are.
+        Receives the number of newly finished checks of `checks(hosts)`.
     unanswered
-        Try DoQ and DoH3 also where the port answered no probe: not every server negotiates versions.
+        Try DoQ and DoH3 also at ports that answered no probe: not every server negotiates versions.
 
     Yields
     ------
     list of Support
-        The rows of one host in the order of `ENDPOINTS`; hosts as they get ready.
+        The rows of one host in the order of `ENDPOINTS`; hosts in the order in which they finish.
     """
     pace = Pace(packets_per_s)
     settings = ClientSettings(timeout_s=timeout_s, udp_retransmit_s=timeout_s / 2)
@@ -140,12 +140,12 @@ def discover(
                 progress(len(rows))
                 yield rows
         finally:
-            pace.stop()  # whoever goes on waiting is no longer wanted
+            pace.stop()  # hosts that still wait are not examined
             pool.shutdown(cancel_futures=True)
 
 
 def checks(hosts: list[ProbedHost]) -> int:
-    """How many checks `discover` makes."""
+    """Number of checks that `discover` makes."""
     return len({host.address for host in hosts}) * len(QUIC_PORTS) + len(hosts) * len(ENDPOINTS)
 
 
@@ -157,19 +157,19 @@ def examine(
     pace: Pace,
     unanswered: bool = False,
 ) -> list[Support]:
-    """The rows of one host; `offers` has QUIC versions by address and port, as `negotiate` gives them."""
+    """The rows of one host; `offers` has QUIC versions by address and port, as `negotiate` returns them."""
     rows = []
     for protocol, port in ENDPOINTS:
         quic = protocol in (Protocol.DOH3, Protocol.DOQ)
         versions = version_names(offers.get((host.address, port), ())) if quic else ()
         if versions or unanswered or not quic:
-            rows.append(_look(host, protocol, port, versions, question, settings, pace))
+            rows.append(_try_transport(host, protocol, port, versions, question, settings, pace))
         else:
             rows.append(_row(host, protocol, port, error="no answer to Version Negotiation"))
     return rows
 
 
-def _look(
+def _try_transport(
     host: ProbedHost,
     protocol: Protocol,
     port: int,
@@ -178,7 +178,7 @@ def _look(
     settings: ClientSettings,
     pace: Pace,
 ) -> Support:
-    """One connection, one query."""
+    """Open one connection and send one query."""
     server = Resolver(host.address, host.target, ports={**DEFAULT_PORTS, protocol: port}, verify=False)
     client = AnyDoQClient(server, settings) if protocol is Protocol.DOQ else client_for(protocol, server, settings)
     query = build_query(question, protocol, settings)
@@ -194,15 +194,15 @@ def _look(
                 client.wait_for_ticket()
         except DnsError as fault:
             error = fault.what
-        except Exception as fault:  # a server's bytes may make any parser raise: its row says so, the others' are kept
+        except Exception as fault:  # a server's bytes may make any parser raise: only this row fails
             error = f"{type(fault).__name__}: {fault}"
         if rcode is not None and error in (f"rcode {rcode}", "truncated"):
-            error = None  # it is a DNS server, which is all that is asked here
+            error = None  # it is a DNS server, and only that matters here
         return _row(host, protocol, port, quic_versions=versions, rcode=rcode, error=error, **_facts(client))
 
 
 def _facts(client: Client) -> dict[str, Any]:
-    """What a connection showed of its server."""
+    """Properties of the server that a connection revealed."""
     session, quic = client.session, client.protocol in (Protocol.DOH3, Protocol.DOQ)
     handshake, ticket = client.handshake, session.ticket
     if handshake.tls_version is None:
@@ -221,7 +221,7 @@ def _facts(client: Client) -> dict[str, Any]:
 
 
 def certificate_subject(client: Client) -> str | None:
-    """Subject of the certificate a client was shown (RFC 4514), or the first of its names where that is empty."""
+    """Subject of the certificate that the client received (RFC 4514), or the first of its names if that is empty."""
     try:
         certificate = client.certificate
         if certificate is None:
@@ -230,7 +230,7 @@ def certificate_subject(client: Client) -> str | None:
             return subject
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         return str(next(iter(names)).value)
-    except Exception as fault:  # nobody has verified it: anything may be wrong with it
+    except Exception as fault:  # the certificate is unverified and may be malformed
         return f"unreadable: {fault}"
 
 

@@ -1,4 +1,4 @@
-"""The support matrix as a table for a terminal; rows of it, and others whose columns are described alike, as files."""
+"""The support matrix as a table for a terminal; rows of any such dataclass as files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ENDINGS = (".parquet", ".csv")
-"""Kinds of file `write` knows."""
+"""Suffixes of the files that `write` supports."""
 
 _MARKS = (
     ("session_ticket", "ticket"),
@@ -30,7 +30,7 @@ _HEADINGS = ("", "transport", "port", "TLS", "ALPN", "QUIC offered", "offers", "
 
 
 def records(rows: Iterable[DataclassInstance]) -> list[dict[str, Any]]:
-    """Rows as JSON has them."""
+    """Rows as JSON objects."""
     return [
         {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(row).items()}
         for row in rows
@@ -38,7 +38,7 @@ def records(rows: Iterable[DataclassInstance]) -> list[dict[str, Any]]:
 
 
 def check_path(path: Path) -> None:
-    """See that `write` will be able to write there, before anything is probed; else `DiscoverError`."""
+    """Verify that `write` can write to a path, before anything is probed; `DiscoverError` if not."""
     if path.suffix not in ENDINGS:
         raise DiscoverError(
             "is neither Parquet nor CSV", where=str(path), next_step=f"End the name with {' or '.join(ENDINGS)}."
@@ -53,7 +53,7 @@ def write(
     kind: type[DataclassInstance] = Support,
     name: str = "resolver_support",
 ) -> None:
-    """Write rows of one kind as Parquet, with a description of each column, or as CSV; at no time half of them."""
+    """Write rows of one class atomically: as Parquet with a description of each column, or as CSV."""
     half = path.with_name(f"{path.name}.part")
     try:
         if path.suffix == ".csv":
@@ -69,7 +69,7 @@ def write(
 
 
 def text(rows: list[Support]) -> str:
-    """The matrix for a terminal: for each address what it speaks, and what answered without being DNS."""
+    """The matrix for a terminal: supported transports of each address, and endpoints that answer without DNS."""
     lines: list[tuple[str, ...]] = [_HEADINGS]
     nothing: list[str] = []
     by_host: dict[tuple[str, str], list[Support]] = {}
@@ -80,12 +80,14 @@ def text(rows: list[Support]) -> str:
         shown = [row for row in of_host if row.supported or row.quic_versions]
         if not shown:
             nothing.append(name)
-        for place, row in enumerate(shown):
-            lines.append((name if place == 0 else "", *_cells(row)))
+        for index, row in enumerate(shown):
+            lines.append((name if index == 0 else "", *_cells(row)))
     table = aligned(lines) if len(lines) > 1 else []
     doq = {row.address for row in rows if row.supported and row.transport == Protocol.DOQ}
-    found = {row.address for row in rows if row.supported}
-    table.append(f"{len(found)} of {len({row.address for row in rows})} addresses answer DNS, {len(doq)} of them DoQ.")
+    answering = {row.address for row in rows if row.supported}
+    table.append(
+        f"{len(answering)} of {len({row.address for row in rows})} addresses answer DNS, {len(doq)} of them DoQ."
+    )
     if nothing:
         table.append(f"Nothing at {', '.join(nothing)}.")
     return "\n".join(table)
@@ -100,7 +102,7 @@ def _cells(row: Support) -> tuple[str, ...]:
 
 
 def aligned(lines: list[tuple[str, ...]]) -> list[str]:
-    """Cells as lines of text, every column as wide as its widest cell."""
+    """Align cells to lines of text in which every column is as wide as its widest cell."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 

@@ -1,4 +1,4 @@
-"""What is probed: listed addresses and host names, one by one, never networks. No network here."""
+"""Parse targets: listed addresses and host names, one by one, never networks. No network access."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Target:
     """The address; None for a host name."""
 
 
-def parse_targets(words: Iterable[str], *, where: str = "TARGETS") -> list[Target]:
-    """Targets from words, each once, in their order.
+def parse_targets(arguments: Iterable[str], *, where: str = "TARGETS") -> list[Target]:
+    """Targets from arguments, without duplicates, in order.
 
-    `DiscoverError` for the first word that is not one address or one host name.
+    Raises `DiscoverError` for the first argument that is not one address or one host name.
     """
-    return list(dict.fromkeys(parse_target(word, where=where) for word in words))
+    return list(dict.fromkeys(parse_target(argument, where=where) for argument in arguments))
 
 
 def read_targets(path: Path) -> list[Target]:
-    """Targets from a file: one a line; what follows `#` and empty lines do not count.
+    """Targets from a file, one per line; empty lines and text after `#` are ignored.
 
-    `DiscoverError` where the file cannot be read, or with the line that is not a target.
+    Raises `DiscoverError` if the file cannot be read, or naming the line that is not a target.
     """
-    if not path.is_file():  # also a pipe: the file is read again inside the private namespaces
+    if not path.is_file():  # excludes pipes: the file is read again inside the private namespaces
         raise DiscoverError("is not a file", where=str(path), next_step="Give a text file with one target a line.")
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -47,36 +47,38 @@ def read_targets(path: Path) -> list[Target]:
         ) from None
     targets: list[Target] = []
     for number, line in enumerate(lines, start=1):
-        if word := line.partition("#")[0].strip():
-            targets.append(parse_target(word, where=f"{path}, line {number}"))
+        if argument := line.partition("#")[0].strip():
+            targets.append(parse_target(argument, where=f"{path}, line {number}"))
     return list(dict.fromkeys(targets))
 
 
-def parse_target(word: str, *, where: str) -> Target:
-    """One target, or a `DiscoverError` that says what the word is instead."""
-    address = _address(word)
+def parse_target(argument: str, *, where: str) -> Target:
+    """Parse one target; `DiscoverError` states what the argument is instead."""
+    address = _address(argument)
     if address is not None:
         if getattr(address, "scope_id", None):
-            raise DiscoverError(f"'{word}' has a zone", where=where, next_step="Give an address without %ZONE.")
+            raise DiscoverError(f"'{argument}' has a zone", where=where, next_step="Give an address without %ZONE.")
         if address.is_multicast or address.is_unspecified or str(address) == "255.255.255.255":
-            raise DiscoverError(f"'{word}' is not the address of one host", where=where, next_step=_ONE_BY_ONE)
+            raise DiscoverError(f"'{argument}' is not the address of one host", where=where, next_step=_ONE_BY_ONE)
         return Target(str(address), str(address))
-    if "://" in word:
-        raise DiscoverError(f"'{word}' is a URL", where=where, next_step="Give its host name alone.")
-    if _is_network(word):
-        raise DiscoverError(f"'{word}' is a network, and networks are not probed", where=where, next_step=_ONE_BY_ONE)
-    if _is_range(word):
-        raise DiscoverError(f"'{word}' is a range, and ranges are not probed", where=where, next_step=_ONE_BY_ONE)
-    if _has_port(word):
+    if "://" in argument:
+        raise DiscoverError(f"'{argument}' is a URL", where=where, next_step="Give its host name alone.")
+    if _is_network(argument):
         raise DiscoverError(
-            f"'{word}' has a port or brackets",
+            f"'{argument}' is a network, and networks are not probed", where=where, next_step=_ONE_BY_ONE
+        )
+    if _is_range(argument):
+        raise DiscoverError(f"'{argument}' is a range, and ranges are not probed", where=where, next_step=_ONE_BY_ONE)
+    if _has_port(argument):
+        raise DiscoverError(
+            f"'{argument}' has a port or brackets",
             where=where,
             next_step="Leave them out: each transport is looked for on its own ports.",
         )
-    name = word.removesuffix(".").lower()
+    name = argument.removesuffix(".").lower()
     if not is_host_name(name) or name.rpartition(".")[2].isdecimal():
         raise DiscoverError(
-            f"'{word}' is neither an address nor a host name",
+            f"'{argument}' is neither an address nor a host name",
             where=where,
             next_step="Give a complete IPv4 or IPv6 address, or a name in its ASCII form.",
         )
@@ -90,16 +92,16 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _is_network(word: str) -> bool:
-    network, slash, _prefix = word.partition("/")
+def _is_network(argument: str) -> bool:
+    network, slash, _prefix = argument.partition("/")
     return bool(slash) and _address(network) is not None
 
 
-def _is_range(word: str) -> bool:
-    first, dash, _last = word.partition("-")
-    return "*" in word or (bool(dash) and _address(first) is not None)
+def _is_range(argument: str) -> bool:
+    first, dash, _last = argument.partition("-")
+    return "*" in argument or (bool(dash) and _address(first) is not None)
 
 
-def _has_port(word: str) -> bool:
-    host, colon, port = word.rpartition(":")
-    return "[" in word or (bool(colon) and ":" not in host and port.isdecimal())
+def _has_port(argument: str) -> bool:
+    host, colon, port = argument.rpartition(":")
+    return "[" in argument or (bool(colon) and ":" not in host and port.isdecimal())

@@ -17,7 +17,7 @@ from typing import Final, Literal, Self
 from crosslayer import places
 from crosslayer.guest.errors import GuestDied, GuestError
 from crosslayer.guest.kernel import find_kernel
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 
 Clock = Literal["virtual", "wall"]
 
@@ -142,7 +142,7 @@ class Guest:
             fcntl.fcntl(guest_out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)  # a full pipe would block the guest
             self._process = subprocess.Popen(
                 [
-                    *(private.tool("setpriv"), "--pdeathsig", "KILL", "--", str(kernel.path)),
+                    *(namespaces.tool("setpriv"), "--pdeathsig", "KILL", "--", str(kernel.path)),
                     *_kernel_arguments(init, clock, self._job.path, seed),
                 ],
                 stdin=guest_in,

@@ -1,7 +1,7 @@
-"""A page loader on one HTTP/3 connection, which may also be the connection that names are resolved on (DoH3).
+"""A page loader on one HTTP/3 connection, which can also be the connection that names are resolved on (DoH3).
 
-It asks for what a browser asks for, when a browser's preload scanner and its scripts would, and takes the time of every
-byte. It knows nothing of campaigns, links and what a measurement is to show.
+It requests what a browser requests, at the times of a browser's preload scanner and scripts, and timestamps every byte.
+It knows nothing of campaigns and links.
 
     client = PageClient(Resolver(address, "localhost", ca_file))
     with client:

@@ -1,4 +1,4 @@
-"""The loader on a UDP socket: a DoH3 client that also loads pages."""
+"""The page loader on a UDP socket: a DoH3 client that also loads pages."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from crosslayer.pages import PageSpec
 
 
 class PageClient(DoH3Client):
-    """A DoH3 client on whose connection pages can be loaded too, before, after or without a query.
+    """A DoH3 client that can also load pages on its connection, before, after or without a query.
 
-    `begin` only queues the request; it leaves with whatever is sent next, with early data in the first flight. The
-    errors of a load are `DnsError`, as those of a query.
+    `begin` only queues the request; it is sent with the next packets, with early data in the first flight. Failed loads
+    raise `DnsError`, like failed queries.
     """
 
     core_class = PageCore
     _core: PageCore
 
     def begin(self, page: PageSpec) -> PageFetch:
-        """Ask for a page; its document's request is queued, and `finish` or `query` send it."""
+        """Queue the request for a page's document; `finish` or `query` sends it."""
         if page.origins:
             raise self._fault(f"{page.name} has origins on other connections")
         fetch = PageFetch(self._core, page, time.monotonic())
@@ -36,7 +36,7 @@ class PageClient(DoH3Client):
         return fetch
 
     def finish(self, fetch: PageFetch) -> None:
-        """Wait until all of a page is there, and check its bytes; `DnsError` if it does not come or is another."""
+        """Wait until a page is complete and compare its bytes with the source; `DnsError` if it fails or differs."""
         self._deadline = time.monotonic() + self.settings.timeout_s
         with self._faults():
             self._run_until(lambda: fetch.done)
@@ -45,22 +45,22 @@ class PageClient(DoH3Client):
 
     @property
     def first_flight_bytes(self) -> int:
-        """UDP payload sent before anything was received, bytes."""
+        """UDP payload sent before any packet was received, bytes."""
         return self._core.first_flight_bytes
 
     @property
     def settings_s(self) -> float | None:
-        """When the server's SETTINGS came, `time.monotonic`; None before."""
+        """Arrival of the server's SETTINGS, `time.monotonic`; None before it."""
         return self._core.settings_s
 
     def wait_for_settings(self) -> None:
-        """Wait for the server's SETTINGS; `DnsError` if they do not come."""
+        """Wait for the server's SETTINGS; `DnsError` if they do not arrive."""
         self._deadline = time.monotonic() + self.settings.timeout_s
         with self._faults():
             self._run_until(lambda: self._core.settings_s is not None)
 
     def wait_for_ticket(self) -> None:
-        """Listen for a ticket and a token that did not come with the answer."""
+        """Wait for a ticket and a token that did not arrive with the answer."""
         self._deadline = time.monotonic() + self.settings.ticket_wait_s
         with self._faults(), suppress(TimeoutError):
             self._run_until(lambda: bool(self._core.session.ticket is not None and self._core.session.token))
@@ -73,7 +73,7 @@ class PageClient(DoH3Client):
         super()._run_until(lambda: self._advance() or done())
 
     def _advance(self) -> bool:
-        """Let every load ask for what it may; always False."""
+        """Send the requests that are due in each load; always False."""
         for fetch in self._fetches:
             try:
                 fetch.advance(time.monotonic())
@@ -83,7 +83,7 @@ class PageClient(DoH3Client):
 
 
 def difference(fetch: PageFetch) -> str | None:
-    """What of a page that has come is not as its specification has it; None where every byte is."""
+    """First difference between a received page and its specification; None if all bytes are equal."""
     specs = {resource.path: resource for resource in fetch.page.resources}
     for path, response in fetch.responses.items():
         spec = specs.get(path)
@@ -104,6 +104,6 @@ def difference(fetch: PageFetch) -> str | None:
 
 @cache
 def _source(file: Path) -> bytes:
-    """What a source is without compression."""
+    """Content of a source file without compression."""
     content = file.read_bytes()
     return gzip.decompress(content) if file.suffix == ".gz" else content

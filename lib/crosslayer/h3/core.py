@@ -1,4 +1,4 @@
-"""DoH3 and pages on one connection, as a protocol core: no I/O, no clock, time is passed in."""
+"""DoH3 and pages on one connection, as a protocol core: no I/O and no clock; times are arguments."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from crosslayer.dns.sessions import Session
 
 
 class Arrival(NamedTuple):
-    """More of a body has come."""
+    """Arrival of a part of a body."""
 
     when_s: float
-    """On the scale of `now`."""
+    """Time of arrival, on the scale of `now`, seconds."""
     bytes: int
-    """Of the body so far."""
+    """Bytes of the body received so far."""
     received_bytes: int
-    """UDP payload that the connection has received so far."""
+    """UDP payload that the connection has received so far, bytes."""
 
 
 @dataclass(slots=True)
@@ -30,30 +30,30 @@ class PageResponse(Response):
 
     path: str = ""
     asked_s: float = 0.0
-    """When the request was made."""
+    """Time of the request."""
     started_s: float | None = None
-    """When its header was there."""
+    """Arrival of its header."""
     ended_s: float | None = None
     arrivals: list[Arrival] = field(default_factory=list)
-    """When more of the body was there."""
+    """Arrivals of parts of the body."""
 
 
 class PageCore(DoH3Core):
-    """DoH3, and requests for anything else on the same connection."""
+    """DoH3 and other HTTP requests on the same connection."""
 
     def __init__(self, server: Resolver, settings: ClientSettings, *, session: Session, early_data: bool) -> None:
         super().__init__(server, settings, session=session, early_data=early_data)
         self._pages: dict[int, PageResponse] = {}
         self._now = 0.0
         self.settings_s: float | None = None
-        """When the server's SETTINGS came (RFC 9114, section 7.2.4.2), on the scale of `now`, seconds."""
+        """Arrival of the server's SETTINGS (RFC 9114, section 7.2.4.2), on the scale of `now`, seconds."""
         self.first_flight_bytes = 0
-        """UDP payload sent before anything was received."""
+        """UDP payload sent before any packet was received, bytes."""
         self.received_bytes = 0
-        """UDP payload received."""
+        """UDP payload received, bytes."""
 
     def get(self, authority: str, path: str, priority: str, now: float) -> PageResponse:
-        """Queue a request; `priority` is the value of that field (RFC 9218), not sent where it is empty."""
+        """Queue a request; `priority` is the value of the priority field (RFC 9218), omitted if empty."""
         assert self._http is not None, "get before start"
         stream = self._quic.get_next_available_stream_id()
         response = PageResponse(path=path, asked_s=now)
@@ -65,23 +65,23 @@ class PageCore(DoH3Core):
         return response
 
     def receive(self, datagram: bytes, now: float) -> None:
-        """Take a datagram."""
+        """Process a received datagram."""
         self._now = now
         self.received_bytes += len(datagram)
         super().receive(datagram, now)
 
     def datagrams(self, now: float) -> list[bytes]:
-        """What is to be sent now."""
-        made = super().datagrams(now)
+        """Datagrams to send now."""
+        datagrams = super().datagrams(now)
         if not self.received_bytes:
-            self.first_flight_bytes += sum(map(len, made))
-        return made
+            self.first_flight_bytes += sum(map(len, datagrams))
+        return datagrams
 
     def _handle(self, event: QuicEvent) -> None:
         super()._handle(event)
         if self.settings_s is None and self._http is not None and self._http.received_settings is not None:
             self.settings_s = self._now
-        # Not of the event's own stream only: a table that QPACK waited for may complete the header of any other.
+        # Check all streams: an update of QPACK's table may complete the header of any of them.
         for stream, response in list(self._pages.items()):
             if response.started_s is None and response.headers:
                 response.started_s = self._now

@@ -1,27 +1,27 @@
-"""One load of a page: what is asked for when, and whether what came is the page. No I/O, no clock.
+"""One load of a page: when each resource is requested. No I/O, no clock.
 
-What the document names is asked for as its bytes arrive, in its order, as a preload scanner does. What the rest of the
-page names, its specification knows (`after`), which is tested against Chromium. It is asked for when the one that names
-it is there and, of a script, has been run: when the document, the scripts before it and, since they stop scripts, the
-style sheets before it are there too (HTML, sections 4.2.6 and 4.12.1).
+Resources named in the document are requested in order as its bytes arrive, as by a preload scanner. The page's
+specification has the other dependencies (`after`), which are tested against Chromium. Such a resource is requested once
+the resource that names it is complete and, for a script, has run. A script runs once the document, the scripts before
+it, and the style sheets before it are complete: style sheets block scripts (HTML, sections 4.2.6 and 4.12.1).
 """
 
 from __future__ import annotations
 
 from crosslayer.h3.core import PageCore, PageResponse
-from crosslayer.h3.scanner import PRIORITIES, SCRIPTS, Kind, Named, Scanner
+from crosslayer.h3.scanner import PRIORITIES, SCRIPTS, Named, ResourceKind, Scanner
 from crosslayer.pages import PageSpec
 
-_KINDS = {"text/css": Kind.STYLE, "text/javascript": Kind.DEFERRED}
+_KINDS = {"text/css": ResourceKind.STYLE, "text/javascript": ResourceKind.DEFERRED}
 
 
 class PageFetch:
-    """A page on its way; the request for its document is queued when this is made.
+    """A load of a page in progress; the constructor queues the request for its document.
 
     Parameters
     ----------
     page
-        What is loaded; it has no other origins.
+        The page to load; it has no other origins.
     now
         Time on the scale of the core's, seconds.
     """
@@ -34,8 +34,8 @@ class PageFetch:
         self._scanned = 0
         self._named: list[Named] = []
         self.responses: dict[str, PageResponse] = {}
-        """By path, in the order they were asked for."""
-        self._get(Named("/", Kind.DOCUMENT), now)
+        """Responses by path, in the order of the requests."""
+        self._get(Named("/", ResourceKind.DOCUMENT), now)
 
     @property
     def document(self) -> PageResponse:
@@ -44,20 +44,22 @@ class PageFetch:
 
     @property
     def done(self) -> bool:
-        """Everything that was asked for is there, and names nothing more."""
+        """Whether all requested resources are complete and name no further ones."""
         return all(response.ended for response in self.responses.values()) and set(self.responses) >= set(self._specs)
 
     @property
     def complete_s(self) -> float:
-        """When the last byte of the page was there, on the scale of the core's time; of a load that is done."""
+        """Arrival of the page's last byte, on the scale of the core's time, of a load that is done."""
         return max(response.ended_s or 0.0 for response in self.responses.values())
 
     def advance(self, now: float) -> None:
-        """Ask for what may be asked for by now; `ValueError` where the document cannot be read."""
+        """Send the requests that are due; `ValueError` if the document cannot be decoded."""
         self._scan(now)
         for resource in self.page.resources:
             if resource.path not in self.responses and resource.after and self._has_run(resource.after):
-                self._get(Named(resource.path, _KINDS.get(resource.content_type.partition(";")[0], Kind.IMAGE)), now)
+                self._get(
+                    Named(resource.path, _KINDS.get(resource.content_type.partition(";")[0], ResourceKind.IMAGE)), now
+                )
 
     def _scan(self, now: float) -> None:
         document = self.document
@@ -72,13 +74,13 @@ class PageFetch:
                 self._get(named, now)
 
     def _has_run(self, path: str) -> bool:
-        """Whether a resource is there and, of a script, has been run."""
+        """Whether a resource is complete and, for a script, has run."""
         if not self.responses["/"].ended or path not in self.responses or not self.responses[path].ended:
             return False
-        place = next((n for n, named in enumerate(self._named) if named.path == path), None)
-        if place is None or self._named[place].kind not in SCRIPTS:
+        position = next((n for n, named in enumerate(self._named) if named.path == path), None)
+        if position is None or self._named[position].kind not in SCRIPTS:
             return True
-        before = (named for named in self._named[:place] if named.kind is not Kind.IMAGE)
+        before = (named for named in self._named[:position] if named.kind is not ResourceKind.IMAGE)
         return all(self.responses[named.path].ended for named in before)
 
     def _get(self, named: Named, now: float) -> None:

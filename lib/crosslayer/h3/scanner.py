@@ -1,4 +1,4 @@
-"""What a document names, as its bytes arrive: a browser's preload scanner. No I/O, no clock."""
+"""A browser's preload scanner: finds the resources that a document names while its bytes arrive. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ _GZIP = 31
 """Window bits of zlib for a gzip header (zlib.h, inflateInit2)."""
 
 
-class Kind(StrEnum):
-    """What a resource is to its document: decides on its priority and on what waits for it."""
+class ResourceKind(StrEnum):
+    """Role of a resource in its document, which determines its priority and what waits for it."""
 
     DOCUMENT = "document"
     STYLE = "style"
     SCRIPT = "script"
-    """Stops the parser, in the head."""
+    """A script in the head, which blocks the parser."""
     LATE_SCRIPT = "late script"
-    """The same, in the body."""
+    """A script in the body, which blocks the parser."""
     DEFERRED = "deferred script"
     IMAGE = "image"
 
 
 PRIORITIES = {
-    Kind.DOCUMENT: "u=0, i",
-    Kind.STYLE: "u=0",
-    Kind.SCRIPT: "u=1",
-    Kind.LATE_SCRIPT: "u=2",
-    Kind.DEFERRED: "",
-    Kind.IMAGE: "i",
+    ResourceKind.DOCUMENT: "u=0, i",
+    ResourceKind.STYLE: "u=0",
+    ResourceKind.SCRIPT: "u=1",
+    ResourceKind.LATE_SCRIPT: "u=2",
+    ResourceKind.DEFERRED: "",
+    ResourceKind.IMAGE: "i",
 }
-"""Value of the `priority` field (RFC 9218, section 5), as Chromium 156 sends it; empty for the default, not sent."""
+"""Values of the `priority` field (RFC 9218, section 5) as Chromium 156 sends them; the default, empty, is not sent."""
 
-SCRIPTS = frozenset({Kind.SCRIPT, Kind.LATE_SCRIPT, Kind.DEFERRED})
+SCRIPTS = frozenset({ResourceKind.SCRIPT, ResourceKind.LATE_SCRIPT, ResourceKind.DEFERRED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Named:
     """A resource that a document names."""
 
     path: str
-    """As it is written there."""
-    kind: Kind
+    """Path as written in the document."""
+    kind: ResourceKind
 
 
 class Scanner(HTMLParser):
-    """Finds what a document names while it arrives, in its order.
+    """Finds the resources that a document names, in order, while it arrives.
 
     Parameters
     ----------
@@ -58,32 +58,39 @@ class Scanner(HTMLParser):
     def __init__(self, encoding: str = "") -> None:
         super().__init__()
         self._inflate = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
-        self._found: list[Named] = []
+        self._resources: list[Named] = []
         self._in_body = False
 
     def take(self, chunk: bytes) -> list[Named]:
-        """The next bytes as they were on the wire; returns what they name. `ValueError` where they are no gzip."""
+        """Scan the next bytes as received; returns the resources they name. `ValueError` if they are not gzip."""
         try:
             plain = self._inflate.decompress(chunk) if self._inflate else chunk
         except zlib.error as error:
             raise ValueError(f"the document is no gzip stream: {error}") from None
-        self._found = []
-        # Names are ASCII, so it does not matter that a chunk may end within a character.
+        self._resources = []
+        # Names are ASCII, so a chunk may end within a character.
         self.feed(plain.decode("latin-1"))
-        return self._found
+        return self._resources
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """A tag: a style sheet, script or image that it names."""
+        """Record the style sheet, script or image that a tag names."""
         at = dict(attrs)
         self._in_body = self._in_body or tag == "body"
         if tag == "link" and at.get("rel") == "stylesheet":
-            self._name(at.get("href"), Kind.STYLE)
+            self._name(at.get("href"), ResourceKind.STYLE)
         elif tag == "script":
             deferred = "defer" in at or "async" in at or at.get("type") == "module"
-            self._name(at.get("src"), Kind.DEFERRED if deferred else Kind.LATE_SCRIPT if self._in_body else Kind.SCRIPT)
+            self._name(
+                at.get("src"),
+                ResourceKind.DEFERRED
+                if deferred
+                else ResourceKind.LATE_SCRIPT
+                if self._in_body
+                else ResourceKind.SCRIPT,
+            )
         elif tag == "img" and at.get("loading") != "lazy":
-            self._name(at.get("src"), Kind.IMAGE)
+            self._name(at.get("src"), ResourceKind.IMAGE)
 
-    def _name(self, path: str | None, kind: Kind) -> None:
+    def _name(self, path: str | None, kind: ResourceKind) -> None:
         if path and path.startswith("/") and not path.startswith("//"):
-            self._found.append(Named(path, kind))
+            self._resources.append(Named(path, kind))

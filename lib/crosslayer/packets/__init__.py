@@ -1,10 +1,10 @@
-"""Frames as they crossed a network device: taken by the kernel, kept as pcapng with the keys that decrypt them.
+"""Packet captures: frames recorded by the kernel, stored as pcapng with the keys that decrypt them.
 
-Nothing here knows what was measured, or reads what a frame carries.
+This package knows nothing of what was measured and does not parse packets.
 """
 
 from crosslayer.packets.kept import ABOUT, PACKETS, About, kept_files, of_lines, read_about, read_kept
-from crosslayer.packets.pcapng import Frame, PacketsError, Recorded, read_pcapng, write_pcapng
+from crosslayer.packets.pcapng import Frame, PacketCapture, PacketsError, read_pcapng, write_pcapng
 from crosslayer.packets.ring import Ring
 
 __all__ = [
@@ -12,8 +12,8 @@ __all__ = [
     "PACKETS",
     "About",
     "Frame",
+    "PacketCapture",
     "PacketsError",
-    "Recorded",
     "Ring",
     "kept_files",
     "of_lines",

@@ -1,4 +1,4 @@
-"""A capture as it is kept: a pcapng file, and beside it, in JSON, what it is of."""
+"""A stored capture: a pcapng file, and a JSON file that describes it."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from pathlib import Path
 from typing import Any
 
 from crosslayer.checked import checked, read_json
-from crosslayer.packets.pcapng import Frame, PacketsError, Recorded, read_pcapng, write_pcapng
+from crosslayer.packets.pcapng import Frame, PacketCapture, PacketsError, read_pcapng, write_pcapng
 
 PACKETS, ABOUT = ".pcapng", ".json"
-"""How the names of both files end."""
+"""Suffixes of the two file names."""
 
 _WHOLE_BYTES, _MOST_BYTES, _HEADERS_BYTES = 800_000, 980_000, 64
-"""Frames are kept whole up to the first, then their headers up to the second: a load has less than 1 MB."""
+"""Limits that keep a capture's file below 1 MB: whole frames up to the first, then only headers up to the second."""
 _BLOCK_BYTES = 60
-"""What a frame takes in the file besides itself, at most."""
+"""Maximum overhead of a frame in the file, bytes."""
 _READ_MOST_BYTES = 50_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a capture is of."""
+    """Description of a capture."""
 
     condition: str
-    """As its study calls it; the command, where it is a user's own."""
+    """The condition's name in its study; the command for a capture of a user's command."""
     profile: dict[str, Any]
-    """The link's."""
+    """The link's profile."""
     table: str = ""
-    """Of the rows that are the observation; empty for a command."""
+    """Table of the rows that are the observation; empty for a command."""
     clock: str = "wall"
     missing: int = 0
-    """Frames that there was no room for."""
+    """Number of frames that did not fit."""
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """By table."""
+    """Rows of the observation, by table."""
     server: list[dict[str, Any]] = field(default_factory=list)
-    """What the server reported meanwhile (`testbed.server`)."""
+    """The server's events during the capture (`testbed.server`)."""
 
 
 def kept_files(about: About, frames: list[Frame] | None, keys: str) -> dict[str, bytes]:
-    """The contents of both files, by the ends of their names; of the second alone, where no frames were asked for."""
+    """Contents of the two files, by suffix; without the pcapng file if `frames` is None."""
     files = {}
     if frames is not None:
         kept = _within(frames)
@@ -50,13 +50,13 @@ def kept_files(about: About, frames: list[Frame] | None, keys: str) -> dict[str,
     return files | {ABOUT: json.dumps(asdict(about)).encode()}
 
 
-def read_kept(file: Path) -> tuple[About | None, Recorded]:
-    """A capture, and what it is of where that is kept beside it.
+def read_kept(file: Path) -> tuple[About | None, PacketCapture]:
+    """Read a capture and, if it has one, its description.
 
     Raises
     ------
     PacketsError
-        Where a file is missing, too large or not what its name says.
+        If a file is missing, too large or invalid.
     """
     try:
         if file.stat().st_size > _READ_MOST_BYTES:
@@ -72,25 +72,25 @@ def read_kept(file: Path) -> tuple[About | None, Recorded]:
 
 
 def read_about(file: Path) -> About | None:
-    """What a capture is of, None where nothing is kept beside it; `PacketsError` where that is something else."""
-    beside = file.with_name(file.name.removesuffix(PACKETS) + ABOUT)
-    if not beside.exists():
+    """Read a capture's description; None if there is none, `PacketsError` if it is invalid."""
+    description = file.with_name(file.name.removesuffix(PACKETS) + ABOUT)
+    if not description.exists():
         return None
-    return checked(read_json(beside, PacketsError), About, where=str(beside), error=PacketsError)
+    return checked(read_json(description, PacketsError), About, where=str(description), error=PacketsError)
 
 
 def of_lines(lines: str) -> list[dict[str, Any]]:
-    """What a file of JSON lines holds."""
+    """Objects of a file of JSON lines."""
     return [json.loads(line) for line in lines.splitlines()]
 
 
 def _within(frames: list[Frame]) -> list[Frame]:
-    """Frames as they are kept: whole, then only their headers, then none."""
-    kept, total = [], 0
+    """Truncate frames to the limits: first whole frames, then only headers, then none."""
+    stored, total = [], 0
     for frame in frames:
         data = frame.data if total < _WHOLE_BYTES else frame.data[:_HEADERS_BYTES]
         total += len(data) + _BLOCK_BYTES
         if total > _MOST_BYTES:
             break
-        kept.append(Frame(frame.at_ns, frame.interface, frame.sent, data, frame.bytes))
-    return kept
+        stored.append(Frame(frame.at_ns, frame.interface, frame.sent, data, frame.bytes))
+    return stored

@@ -1,4 +1,4 @@
-"""pcapng (draft-ietf-opsawg-pcapng): frames, and the TLS keys that decrypt them in one file. Pure: bytes in and out."""
+"""Read and write pcapng (draft-ietf-opsawg-pcapng): frames with the TLS keys that decrypt them. No I/O."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_PACKET = struct.Struct("<IIIII")
 
 
 class PacketsError(CrosslayerError):
-    """A capture that cannot be made or read."""
+    """A capture cannot be made or read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,60 +28,60 @@ class Frame:
     """One Ethernet frame."""
 
     at_ns: int
-    """When the kernel saw it, nanoseconds since the Unix epoch."""
+    """Timestamp of the kernel, nanoseconds since the Unix epoch."""
     interface: str
     sent: bool
-    """Left this end (True) or came to it (False)."""
+    """Sent by this end (True) or received (False)."""
     data: bytes
-    """Of it what was kept."""
+    """The captured part of the frame."""
     bytes: int
-    """Its whole length."""
+    """Length of the whole frame."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a pcapng file of ours holds."""
+class PacketCapture:
+    """Content of a pcapng file written by `write_pcapng`."""
 
     frames: tuple[Frame, ...]
     keys: str
-    """As of SSLKEYLOGFILE, a line each."""
+    """TLS keys in the format of SSLKEYLOGFILE, one per line."""
     comment: str
-    """What the file says of itself."""
+    """Comment of the file's section."""
 
 
 def write_pcapng(frames: Iterable[Frame], *, keys: str = "", comment: str = "") -> bytes:
-    """A pcapng file: an interface for each name, times in nanoseconds, the keys before the first frame."""
+    """A pcapng file with one interface per name and times in nanoseconds; the keys precede the first frame."""
     options = _option(_COMMENT, comment.encode()[:_OPTION_BYTES]) if comment else b""
-    found = [_block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1) + _ended(options))]
+    blocks = [_block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1) + _terminated(options))]
     frames = list(frames)
-    known = {name: number for number, name in enumerate(dict.fromkeys(frame.interface for frame in frames))}
-    for name in known:
-        about = _option(_NAME, name.encode()) + _option(_RESOLUTION, b"\x09")
-        found.append(_block(_INTERFACE, struct.pack("<HHI", _ETHERNET, 0, 0) + _ended(about)))
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(frame.interface for frame in frames))}
+    for name in numbers:
+        block_options = _option(_NAME, name.encode()) + _option(_RESOLUTION, b"\x09")
+        blocks.append(_block(_INTERFACE, struct.pack("<HHI", _ETHERNET, 0, 0) + _terminated(block_options)))
     if keys:
         log = keys.encode()
-        found.append(_block(_SECRETS, struct.pack("<II", _TLS_KEY_LOG, len(log)) + _padded(log)))
+        blocks.append(_block(_SECRETS, struct.pack("<II", _TLS_KEY_LOG, len(log)) + _padded(log)))
     for frame in frames:
-        about = _option(_FLAGS, struct.pack("<I", _OUTBOUND if frame.sent else _INBOUND))
-        head = (known[frame.interface], frame.at_ns >> 32, frame.at_ns & 0xFFFFFFFF, len(frame.data), frame.bytes)
-        found.append(_block(_PACKET, _OF_PACKET.pack(*head) + _padded(frame.data) + _ended(about)))
-    return b"".join(found)
+        block_options = _option(_FLAGS, struct.pack("<I", _OUTBOUND if frame.sent else _INBOUND))
+        head = (numbers[frame.interface], frame.at_ns >> 32, frame.at_ns & 0xFFFFFFFF, len(frame.data), frame.bytes)
+        blocks.append(_block(_PACKET, _OF_PACKET.pack(*head) + _padded(frame.data) + _terminated(block_options)))
+    return b"".join(blocks)
 
 
-def read_pcapng(data: bytes, *, where: str) -> Recorded:
-    """Read what `write_pcapng` made.
+def read_pcapng(data: bytes, *, where: str) -> PacketCapture:
+    """Read a file made by `write_pcapng`.
 
     Parameters
     ----------
     data
-        The file.
+        Content of the file.
     where
         Its name, for the error.
 
     Raises
     ------
     PacketsError
-        Where it is another kind of file, cut short or contradicts itself.
+        If it is another kind of file, truncated or inconsistent.
     """
     interfaces: list[str] = []
     frames: list[Frame] = []
@@ -108,40 +108,40 @@ def read_pcapng(data: bytes, *, where: str) -> Recorded:
             elif kind == _PACKET:
                 device, high, low, kept, length = _OF_PACKET.unpack_from(body)
                 frame = _part(body, _OF_PACKET.size, kept)
-                told = dict(_options(body[_OF_PACKET.size + kept + -kept % 4 :])).get(_FLAGS, bytes(4))
-                sent = struct.unpack("<I", told)[0] & 3 == _OUTBOUND
+                flags = dict(_options(body[_OF_PACKET.size + kept + -kept % 4 :])).get(_FLAGS, bytes(4))
+                sent = struct.unpack("<I", flags)[0] & 3 == _OUTBOUND
                 frames.append(Frame(high << 32 | low, interfaces[device], sent, frame, length))
         if not data:
             raise ValueError("it is empty")
     except (ValueError, struct.error, IndexError) as fault:
         raise PacketsError(
-            f"is no capture of crosslayer's: {fault}",
+            f"is not a capture made by crosslayer: {fault}",
             where=where,
             next_step="Name a .pcapng file of `crosslayer measure --capture pcap` or `crosslayer link --capture`.",
         ) from None
-    return Recorded(tuple(frames), keys, comment)
+    return PacketCapture(tuple(frames), keys, comment)
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, bytes]]:
-    place = 0
-    while place < len(data):
-        kind, length = _HEAD.unpack_from(data, place)
-        if length < 12 or length % 4 or place + length > len(data):
-            raise ValueError(f"a block of {length} bytes at {place}")
-        if struct.unpack_from("<I", data, place + length - 4)[0] != length:
-            raise ValueError(f"a block at {place} whose two lengths differ")
-        yield kind, data[place + 8 : place + length - 4]
-        place += length
+    offset = 0
+    while offset < len(data):
+        kind, length = _HEAD.unpack_from(data, offset)
+        if length < 12 or length % 4 or offset + length > len(data):
+            raise ValueError(f"a block of {length} bytes at {offset}")
+        if struct.unpack_from("<I", data, offset + length - 4)[0] != length:
+            raise ValueError(f"a block at {offset} whose two lengths differ")
+        yield kind, data[offset + 8 : offset + length - 4]
+        offset += length
 
 
 def _options(data: bytes) -> Iterator[tuple[int, bytes]]:
-    place = 0
-    while place < len(data):
-        code, length = struct.unpack_from("<HH", data, place)
+    offset = 0
+    while offset < len(data):
+        code, length = struct.unpack_from("<HH", data, offset)
         if code == 0:
             return
-        yield code, _part(data, place + 4, length)
-        place += 4 + length + -length % 4
+        yield code, _part(data, offset + 4, length)
+        offset += 4 + length + -length % 4
 
 
 def _part(data: bytes, start: int, length: int) -> bytes:
@@ -159,7 +159,7 @@ def _option(code: int, value: bytes) -> bytes:
     return struct.pack("<HH", code, len(value)) + _padded(value)
 
 
-def _ended(options: bytes) -> bytes:
+def _terminated(options: bytes) -> bytes:
     return options + bytes(4) if options else b""
 
 

@@ -1,7 +1,7 @@
-"""Every frame of a network namespace, kept by the kernel in memory that it shares with us (TPACKET_V2).
+"""Capture every frame of a network namespace in a ring buffer shared with the kernel (TPACKET_V2).
 
-Nothing of ours runs while it records, and a load of any size fits, which the buffer of a socket does not allow without
-root: so recording moves nothing that is measured.
+While it captures, no code of this process runs. A load of any size fits, unlike in a socket's buffer, whose size is
+limited without root. So the capture does not disturb the measurement.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import struct
 from crosslayer.packets.pcapng import Frame, PacketsError
 
 FRAMES_MOST = 1 << 14
-"""What a ring holds unless told otherwise."""
+"""Default capacity of a ring, frames."""
 
-# From <linux/if_packet.h>, <linux/if_ether.h>, <asm-generic/socket.h>; Python names none of them.
+# From <linux/if_packet.h>, <linux/if_ether.h>, <asm-generic/socket.h>; Python has no constants for them.
 _ETH_P_ALL = 0x0003
 _SOL_PACKET = 263
 _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION = 5, 6, 10
@@ -27,7 +27,7 @@ _BPF_RETURN = 0x06
 _PACKET_OUTGOING = 4
 _TO_USER, _TO_KERNEL = 1, 0
 _SLOT_BYTES = 2048
-"""A frame of an Ethernet link and the kernel's header."""
+"""Size of a slot: an Ethernet frame and the kernel's header, bytes."""
 _BLOCK_BYTES = 1 << 16
 _HEAD = struct.Struct("=IIIHHII")  # tpacket2_hdr: status, len, snaplen, mac, net, sec, nsec
 _ADDRESS_AT = 32  # its sockaddr_ll follows, aligned to 16 bytes
@@ -38,23 +38,23 @@ _KEEP_BYTES = 0xFFFF
 
 
 class Ring:
-    """A packet socket of the namespace it is made in; keeps frames from `start` to `take`.
+    """A packet socket of the current namespace that stores frames between `start` and `take`.
 
-    Of the loopback device only DNS over UDP is kept: the rest of it is a browser's being told what to do.
+    On the loopback device it stores only DNS over UDP: the remaining traffic there is control of the browser.
 
     Parameters
     ----------
     device
-        The one whose frames are kept; empty for all.
+        The device to capture; empty for all.
     frames
-        How many there is room for; the kernel drops what comes after, and counts it.
+        Capacity; the kernel drops and counts further frames.
     frame_bytes
-        Room for a frame and the kernel's header; what does not fit is cut off.
+        Size of a slot for a frame and the kernel's header; longer frames are truncated.
 
     Raises
     ------
     PacketsError
-        Where the namespace allows no packet sockets, or the kernel has not got the memory.
+        If the namespace allows no packet sockets, or the kernel lacks the memory.
     """
 
     def __init__(self, device: str = "", *, frames: int = FRAMES_MOST, frame_bytes: int = _SLOT_BYTES) -> None:
@@ -67,7 +67,7 @@ class Ring:
             request = struct.pack("=IIII", _BLOCK_BYTES, blocks, frame_bytes, frames)
             self._socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
             self._memory = mmap.mmap(self._socket.fileno(), blocks * _BLOCK_BYTES)
-            self._memory.madvise(mmap.MADV_DONTFORK)  # User-Mode Linux ends where it has to copy such a mapping
+            self._memory.madvise(mmap.MADV_DONTFORK)  # a User-Mode Linux kernel crashes if it must copy such a mapping
             if device:
                 self._socket.bind((device, _ETH_P_ALL))
         except OSError as fault:
@@ -79,16 +79,16 @@ class Ring:
         self._next = 0
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._memory.close()
         self._socket.close()
 
     def start(self) -> None:
-        """Keep frames from now on."""
+        """Start capturing frames."""
         self._keep(_KEEP_BYTES)
 
     def take(self) -> tuple[list[Frame], int]:
-        """Keep no more; what was kept since `start`, in its order, and how many frames there was no room for."""
+        """Stop capturing; returns the frames since `start`, in order, and the number of dropped frames."""
         self._keep(0)
         frames = []
         while (frame := self._taken()) is not None:
@@ -97,7 +97,7 @@ class Ring:
         return frames, int(dropped)
 
     def _taken(self) -> list[Frame] | None:
-        """The frame of the next slot, none where it is not wanted; None where the slot is the kernel's."""
+        """The frame of the next slot, none if it is not wanted; None if the slot still belongs to the kernel."""
         slot = self._next * self._slot_bytes
         status, length, kept, link_at, _, seconds, nanoseconds = _HEAD.unpack_from(self._memory, slot)
         if not status & _TO_USER:
@@ -107,9 +107,9 @@ class Ring:
         struct.pack_into("=I", self._memory, slot, _TO_KERNEL)
         self._next = (self._next + 1) % self._slots
         sent = direction == _PACKET_OUTGOING
-        if hardware == _LOOPBACK and (sent or not _is_dns(data)):  # there every frame is seen leaving and coming
+        if hardware == _LOOPBACK and (sent or not _is_dns(data)):  # loopback frames are seen twice: sent and received
             return []
-        # One that was named may be of another namespace, where its index says nothing to us.
+        # A named device may be in another namespace, where its index is meaningless here.
         name = self._device or socket.if_indextoname(device)
         return [Frame(seconds * 1_000_000_000 + nanoseconds, name, sent, data, length)]
 
@@ -119,7 +119,7 @@ class Ring:
 
 
 def _is_dns(frame: bytes) -> bool:
-    """Whether a frame of IPv4 is UDP from or to port 53."""
+    """Whether an IPv4 frame is UDP from or to port 53."""
     transport = 14 + (frame[14] & 0x0F) * 4 if len(frame) > 14 else 0
     if len(frame) < transport + 4 or not transport or frame[23] != socket.IPPROTO_UDP:
         return False

@@ -1,13 +1,13 @@
-"""The testbed: private namespaces, the emulated link between them, the server at the far end.
+"""The testbed: private namespaces, the emulated link between them, and the server at its far end.
 
     client - client bridge ... link ... server bridge - server
 
-Nothing here measures a protocol; nothing above this room touches a namespace, a qdisc or a server process.
+Nothing here measures a protocol. Only this package changes namespaces, qdiscs and server processes.
 """
 
 from crosslayer.testbed.check import LinkCheck
 from crosslayer.testbed.errors import TestbedError
-from crosslayer.testbed.tap import Lateness
+from crosslayer.testbed.link_delay import ExtraDelay
 from crosslayer.testbed.testbed import Testbed
 
-__all__ = ["Lateness", "LinkCheck", "Testbed", "TestbedError"]
+__all__ = ["ExtraDelay", "LinkCheck", "Testbed", "TestbedError"]

@@ -1,4 +1,4 @@
-"""Backends of the link: the same queueing disciplines in the host's kernel or in a User-Mode Linux guest."""
+"""Link backends: the same queueing disciplines, in the host's kernel or in a User-Mode Linux guest."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ from pyroute2 import IPRoute
 from crosslayer import places
 from crosslayer.links import Stage
 from crosslayer.process import Process, ProcessDied
-from crosslayer.testbed import network, private
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.errors import TestbedError
 
 
 class Backend:
-    """What joins the two bridges; here what all do whose link is made by the host's kernel."""
+    """Connects the two bridges and shapes both directions."""
 
     name: str
     version: str
-    """Kernel whose netem ran, for the campaign's record."""
+    """Version of the kernel whose netem runs, for the campaign's record."""
 
     _hops: list[tuple[str, str]]
-    """The devices between the bridges, from client to server: what leaves the first of a pair goes to the client, what
-    leaves the second to the server."""
+    """Pairs of devices between the bridges, ordered from client to server.
+
+    The first device of a pair sends towards the client, the second towards the server.
+    """
 
     def apply(self, down: Sequence[Stage], up: Sequence[Stage]) -> None:
-        """Shape both directions anew, stage by stage in the order packets meet them; none takes them away.
+        """Replace the shaping of both directions, stage by stage in the order packets meet them; no stages remove it.
 
-        A path has as many hops as the link with most stages had; those that a link does not need pass packets on.
+        A path has as many hops as the link with the most stages needed. Hops that the current link does not need
+        forward packets unchanged.
         """
         while len(self._hops) < max(len(down), len(up)):
             self._add_hop()
@@ -49,26 +52,26 @@ class Backend:
             for device in devices:
                 self._tc(["qdisc", "del", "dev", device, "root"], may_fail=True)
             for device, stage in zip(devices, stages, strict=False):
-                for words in stage.tc_commands():
-                    self._tc(["qdisc", "add", "dev", device, *words])
+                for arguments in stage.tc_commands():
+                    self._tc(["qdisc", "add", "dev", device, *arguments])
 
     def _add_hop(self) -> None:
-        """One more pair of devices, before the server's bridge."""
+        """Add a pair of devices in front of the server's bridge."""
         raise NotImplementedError
 
-    def _tc(self, words: list[str], *, may_fail: bool = False) -> None:
-        """Run `tc` where the link is; `TestbedError` where it refuses."""
+    def _tc(self, arguments: list[str], *, may_fail: bool = False) -> None:
+        """Run `tc` where the link is; `TestbedError` if it fails."""
         raise NotImplementedError
 
     def raise_if_dead(self) -> None:
-        """Raise `ProcessDied` where a program that makes the link has ended; the kernel has none."""
+        """Raise `ProcessDied` if a program that makes the link has ended. A link in the host's kernel has none."""
 
     def close(self) -> None:
-        """Take the link down; the kernel's devices go with their namespace."""
+        """Remove the link; devices of the host's kernel disappear with their namespace."""
 
 
 class Netem(Backend):
-    """netem of the host's kernel on a veth pair between the bridges."""
+    """netem of the host's kernel, on a veth pair between the bridges."""
 
     name = "netem"
 
@@ -78,10 +81,10 @@ class Netem(Backend):
         self._add_hop()
 
     def _add_hop(self) -> None:
-        """A veth pair to the server's bridge, from the client's or from a new one that the last pair then ends at."""
+        """Add a veth pair to the server's bridge, from the client's bridge or from a new one behind the last pair."""
         number = len(self._hops)
         client, server = f"wire-client{number or ''}", f"wire-server{number or ''}"
-        with private.namespace(network.LINK), IPRoute() as ip:
+        with namespaces.namespace(network.LINK), IPRoute() as ip:
             near = network.bridge_of(network.CLIENT)
             if self._hops:
                 near = network.bridge_of(f"path{number}")
@@ -91,35 +94,37 @@ class Netem(Backend):
             _veth(ip, client, server, {client: near, server: network.bridge_of(network.SERVER)})
         self._hops.append((server, client))
 
-    def _tc(self, words: list[str], *, may_fail: bool = False) -> None:
-        command = private.command_in(network.LINK, [private.tool("tc"), *words])
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0 and not may_fail:
+    def _tc(self, arguments: list[str], *, may_fail: bool = False) -> None:
+        command = namespaces.command_in(network.LINK, [namespaces.tool("tc"), *arguments])
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0 and not may_fail:
             raise TestbedError(
-                f"`{' '.join(command)}` failed: {done.stderr.strip()}",
+                f"`{' '.join(command)}` failed: {result.stderr.strip()}",
                 where="netem backend",
                 next_step="Try --backend uml, or see `crosslayer doctor`.",
             )
 
 
 class Plain(Netem):
-    """No emulation: a bare veth pair, for a profile that shapes nothing."""
+    """A bare veth pair without emulation, for a profile that shapes nothing."""
 
     name = "none"
 
     def apply(self, down: Sequence[Stage], up: Sequence[Stage]) -> None:
         if down or up:
-            raise TestbedError("a bare wire cannot shape", where="plain backend", next_step="Use --backend auto.")
+            raise TestbedError(
+                "a veth pair without netem cannot shape", where="plain backend", next_step="Use --backend auto."
+            )
 
 
 _SOL_PACKET = 263
 _PACKET_IGNORE_OUTGOING = 23
 _ETH_P_ALL = 3
 _BUFFER_BYTES = 1 << 23
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _POWER_OFF_S = 5.0
-_PLAYED = "br-trace"
-_PLAYER = Path(__file__).with_name("player.py")
+_REPLAY_BRIDGE = "br-trace"
+_REPLAY = Path(__file__).with_name("trace_replay.py")
 _HEARTBEAT = Path(__file__).with_name("heartbeat.py")
 _MODULES = ("bridge", "veth", "sch_netem", "sch_tbf", "sch_fq_codel", "sch_cake")
 
@@ -127,7 +132,7 @@ _MODULES = ("bridge", "veth", "sch_netem", "sch_tbf", "sch_fq_codel", "sch_cake"
 class Uml(Backend):
     """netem of a User-Mode Linux guest that bridges the client's and the server's side.
 
-    The guest is an ordinary process: no root, no module in the host's kernel. Its init is `emulation/wire`.
+    The guest is an unprivileged process and needs no module of the host's kernel. Its init is `emulation/wire`.
     """
 
     name = "uml"
@@ -136,29 +141,30 @@ class Uml(Backend):
         kernel, version, modules, init = find_uml()
         self.version = f"User-Mode Linux {version}"
         self._hops = [("vec0", "vec1")]
-        folder = private.ROOT / "wire"
+        folder = namespaces.ROOT / "wire"
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "modules").mkdir(parents=True)
-        for place, module in enumerate(modules):
-            shutil.copyfile(module, folder / "modules" / f"{place:02}-{module.name}")
+        for index, module in enumerate(modules):
+            shutil.copyfile(module, folder / "modules" / f"{index:02}-{module.name}")
         ports = [
             _port(f"wire-{side}", f"guest-{side}", network.bridge_of(side)) for side in (network.CLIENT, network.SERVER)
         ]
-        words = [
+        command = [
             str(kernel), "mem=96M", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1",
             f"init={init}", f"MODULES={folder / 'modules'}", f"IP={_real('ip')}", f"TC={_real('tc')}",
             "con=null", "con0=fd:0,fd:1", "con1=null", "ssl=null", f"uml_dir={folder}", "umid=guest",
             *(f"vec{i}:transport=fd,fd={port},vec=0" for i, port in enumerate(ports)),
         ]  # fmt: skip
-        self._guest = _Guest(words, folder / "guest.log", pass_fds=ports, env={**os.environ, "TMPDIR": str(folder)})
+        environment = {**os.environ, "TMPDIR": str(folder)}
+        self._guest = _UmlKernel(command, folder / "guest.log", pass_fds=ports, env=environment)
         for port in ports:
             os.close(port)
         try:
             self._guest.read_until("READY")
         except ProcessDied as died:
             self._guest.stop()
-            way = "Run `crosslayer doctor`; a kernel with sch_netem does without it."
-            raise TestbedError(died.what, where="uml backend", next_step=f"{died.next_step} {way}") from died
+            alternative = "Run `crosslayer doctor`; a kernel with sch_netem does without it."
+            raise TestbedError(died.what, where="uml backend", next_step=f"{died.next_step} {alternative}") from died
         self._heartbeat = _Heartbeat(self._guest.pid)
 
     def _add_hop(self) -> None:
@@ -176,8 +182,8 @@ class Uml(Backend):
             self._guest.run(["ip", *line.split()])
         self._hops[-1:] = [(device, client), (server, last)]
 
-    def _tc(self, words: list[str], *, may_fail: bool = False) -> None:
-        self._guest.run(["tc", *words], may_fail=may_fail)
+    def _tc(self, arguments: list[str], *, may_fail: bool = False) -> None:
+        self._guest.run(["tc", *arguments], may_fail=may_fail)
 
     def raise_if_dead(self) -> None:
         self._guest.raise_if_dead()
@@ -188,56 +194,56 @@ class Uml(Backend):
         self._guest.stop()
 
 
-class _Guest(Process):
-    """The User-Mode Linux kernel, told on its console what to do."""
+class _UmlKernel(Process):
+    """The User-Mode Linux kernel, controlled by commands on its console."""
 
     name = "the User-Mode Linux guest"
     fault = TestbedError
     ready_timeout_s = 60.0
 
-    def __init__(self, words: list[str], log: Path, **options: Any) -> None:
+    def __init__(self, command: list[str], log: Path, **options: Any) -> None:
         self._console, console = os.pipe()
-        self._said = ""
+        self._output = ""
         try:
-            super().__init__(subprocess.Popen, words, log, stdin=subprocess.PIPE, stdout=console, **options)
+            super().__init__(subprocess.Popen, command, log, stdin=subprocess.PIPE, stdout=console, **options)
         finally:
             os.close(console)
 
-    def run(self, words: list[str], *, may_fail: bool = False) -> None:
-        """Run `tc` or `ip` in the guest; `ProcessDied` where that has ended, `TestbedError` where they refuse."""
+    def run(self, command: list[str], *, may_fail: bool = False) -> None:
+        """Run `tc` or `ip` in the guest; `ProcessDied` if the guest has ended, `TestbedError` if the command fails."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write((" ".join(words) + "\n").encode())
+            self._process.stdin.write((" ".join(command) + "\n").encode())
             self._process.stdin.flush()
-        answer = self.read_until("[rc=")
-        if "[rc=0]" not in answer and not may_fail:
+        output = self.read_until("[rc=")
+        if "[rc=0]" not in output and not may_fail:
             raise TestbedError(
-                f"`{' '.join(words)}` failed: {answer.strip()}",
+                f"`{' '.join(command)}` failed: {output.strip()}",
                 where="uml backend",
                 next_step="Check the link profile; see `crosslayer doctor`.",
             )
 
     def read_until(self, mark: str) -> str:
-        """What it says up to the line with a mark; `ProcessDied` where it has ended, `TestbedError` if it is slow."""
-        self._said = ""
+        """Console output up to the line with a mark; `ProcessDied` if the guest has ended, `TestbedError` if late."""
+        self._output = ""
         deadline = time.monotonic() + self.ready_timeout_s
-        while not (self._said.endswith("\n") and mark in self._said.splitlines()[-1]):
-            ready, _, _ = select.select([self._console], [], [], _LOOK_S)
-            if ready and (part := os.read(self._console, 65536)):
-                self._said += part.decode(errors="replace")
+        while not (self._output.endswith("\n") and mark in self._output.splitlines()[-1]):
+            ready, _, _ = select.select([self._console], [], [], _POLL_S)
+            if ready and (received := os.read(self._console, 65536)):
+                self._output += received.decode(errors="replace")
             elif ready:
-                self._process.wait(_POWER_OFF_S)  # its console is closed a moment before it has ended
+                self._process.wait(_POWER_OFF_S)  # its console is closed shortly before the process ends
             self.raise_if_dead()
             if time.monotonic() > deadline:
                 raise self.failure(f"{self.name} does not answer")
-        return self._said
+        return self._output
 
     def output(self) -> list[str]:
-        """What it said last on its console."""
-        return self._said.splitlines()
+        """Lines of console output since the last command."""
+        return self._output.splitlines()
 
     def stop(self) -> None:
-        """End its input, upon which it powers off, and wait for its end."""
+        """Close its input, which makes it power off, and wait until it has ended."""
         if not self._stopped:
             assert self._process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
@@ -249,70 +255,69 @@ class _Guest(Process):
 
 
 class _Heartbeat(Process):
-    """Wakes the guest every millisecond, so that no packet waits for it longer."""
+    """Wakes the guest every millisecond, so that no packet waits longer for it."""
 
-    name = "the heartbeat of the wire"
+    name = "the heartbeat of the link"
     fault = TestbedError
 
     def __init__(self, guest: int) -> None:
         pidfd = os.pidfd_open(guest)
-        words = [sys.executable, "-I", str(_HEARTBEAT), str(pidfd)]
-        super().__init__(subprocess.Popen, words, private.ROOT / "heartbeat.log", pass_fds=[pidfd])
+        command = [sys.executable, "-I", str(_HEARTBEAT), str(pidfd)]
+        super().__init__(subprocess.Popen, command, namespaces.ROOT / "heartbeat.log", pass_fds=[pidfd])
         os.close(pidfd)
 
 
-class Player(Process):
-    """The player of traces between the client's cable and the client's bridge, over any backend.
+class TraceReplay(Process):
+    """Replays traces between the client's cable and the client's bridge, in front of any backend.
 
-    It is the same program for both, and outside of either: a packet's time to leave is set by the trace alone, which no
-    discipline of the kernel does. netem gives a packet its time when it comes, at the rate of then; a token bucket is
-    filled anew at each change.
+    The program is the same for both backends. No queueing discipline of the kernel can replay a trace exactly: netem
+    schedules each packet on arrival at the current rate, and a token bucket is refilled at every change.
     """
 
-    name = "the player of traces"
+    name = "the trace replay"
     fault = TestbedError
 
     def __init__(self) -> None:
-        with private.namespace(network.LINK), IPRoute() as ip:
-            network.bridge(ip, _PLAYED)
+        with namespaces.namespace(network.LINK), IPRoute() as ip:
+            network.bridge(ip, _REPLAY_BRIDGE)
         client = network.bridge_of(network.CLIENT)
-        ports = [_port("trace-near", "player-near", _PLAYED), _port("trace-far", "player-far", client)]
-        for device in ("trace-near", "trace-far"):  # or bridges would send after a cable that is elsewhere by now
-            words = [private.tool("ip"), "link", "set", device, "type", "bridge_slave", "learning", "off"]
-            subprocess.run(private.command_in(network.LINK, words), check=True)
-        control, theirs = socket.socketpair()
-        words = [sys.executable, "-I", str(_PLAYER), *map(str, ports)]
-        super().__init__(subprocess.Popen, words, private.ROOT / "player.log", stdin=theirs, pass_fds=ports)
+        ports = [_port("trace-near", "replay-near", _REPLAY_BRIDGE), _port("trace-far", "replay-far", client)]
+        for device in ("trace-near", "trace-far"):  # the client's cable moves between bridges
+            command = [namespaces.tool("ip"), "link", "set", device, "type", "bridge_slave", "learning", "off"]
+            subprocess.run(namespaces.command_in(network.LINK, command), check=True)
+        control, program_end = socket.socketpair()
+        command = [sys.executable, "-I", str(_REPLAY), *map(str, ports)]
+        super().__init__(subprocess.Popen, command, namespaces.ROOT / "replay.log", stdin=program_end, pass_fds=ports)
         self._control = control
-        theirs.close()
+        program_end.close()
         for port in ports:
             os.close(port)
-        self._plugged = client
+        self._bridge = client
 
     def load(self, course: dict[str, Any]) -> None:
-        """What it is to play from now on."""
-        self._tell(course=course)
+        """Set the trace to replay."""
+        self._send(course=course)
 
     def play(self, epoch_ns: int) -> None:
-        """Have the trace begin then, ns since the Unix epoch, and the client's packets go through here."""
-        self._tell(play=epoch_ns)
-        self._plug_in(_PLAYED)
+        """Start the trace at a time, ns since the Unix epoch, and route the client's packets through this program."""
+        self._send(play=epoch_ns)
+        self._plug_in(_REPLAY_BRIDGE)
 
-    def stand_aside(self) -> None:
-        """Have the client's packets pass by, so that the link is as it is without a trace."""
+    def bypass(self) -> None:
+        """Route the client's packets past this program, so that the link is as without a trace."""
         self._plug_in(network.bridge_of(network.CLIENT))
 
     def _plug_in(self, bridge: str) -> None:
-        if bridge != self._plugged:
-            with private.namespace(network.LINK), IPRoute() as ip:
+        if bridge != self._bridge:
+            with namespaces.namespace(network.LINK), IPRoute() as ip:
                 ip.link("set", index=network.index(ip, f"to-{network.CLIENT}"), master=network.index(ip, bridge))
-            self._plugged = bridge
+            self._bridge = bridge
 
-    def _tell(self, **words: Any) -> None:
+    def _send(self, **command: Any) -> None:
         assert self._control is not None
         answer = b""
         with contextlib.suppress(OSError):
-            self._control.sendall(json.dumps(words).encode() + b"\n")
+            self._control.sendall(json.dumps(command).encode() + b"\n")
             answer = self._control.recv(16)
         if not answer:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -322,9 +327,9 @@ class Player(Process):
 
 
 def open_backend(name: str) -> Backend:
-    """The backend of that name; `auto` takes netem where the kernel has it, else uml; `plain` shapes nothing.
+    """Open the backend of a name: `auto` is netem if the kernel has it, otherwise uml; `plain` shapes nothing.
 
-    `TestbedError` where none can run, saying what is missing and how to get it.
+    Raises `TestbedError` if the backend cannot run; it names what is missing and how to install it.
     """
     if name == "plain":
         return Plain()
@@ -334,23 +339,23 @@ def open_backend(name: str) -> Backend:
 
 
 def netem_works() -> bool:
-    """True where this kernel has `sch_netem` (tried on the loopback device of the link's namespace, which is down)."""
-    words = [private.tool("tc"), "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
-    words = private.command_in(network.LINK, words)
-    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    """Whether this kernel has `sch_netem`, tried on the link namespace's loopback device, which is down."""
+    tc = [namespaces.tool("tc"), "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    command = namespaces.command_in(network.LINK, tc)
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def find_uml() -> tuple[Path, str, list[Path], Path]:
-    """Kernel, its version, the modules to load in this order, and guest init of the `uml` backend.
+    """Files of the `uml` backend: kernel, its version, the modules in load order, and the guest's init.
 
-    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_WIRE` the init. Where there is no
-    other kernel, or Debian's dies (on a processor with AMX), that of `make guest` stands in; it has all built in. The
-    part that is missing is named in the `TestbedError` or `PlaceError`, with the package that has it.
+    `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_WIRE` the init. The kernel of
+    `make guest` is used if there is no other, or if the processor has AMX, where Debian's crashes. It needs no modules.
+    `TestbedError` or `PlaceError` names the missing part and the package that contains it.
     """
     init = places.find("wire").path
-    told = os.environ.get("CROSSLAYER_UML")
-    kernel = told or places.find_program("linux.uml") or places.find_program("linux")
-    if not told and (kernel is None or " amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8")):
+    kernel_setting = os.environ.get("CROSSLAYER_UML")
+    kernel = kernel_setting or places.find_program("linux.uml") or places.find_program("linux")
+    if not kernel_setting and (kernel is None or " amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8")):
         with contextlib.suppress(places.PlaceError):
             return places.find("kernel").path, "of the guest", [], init
     if kernel is None or not os.access(kernel, os.X_OK):
@@ -359,14 +364,14 @@ def find_uml() -> tuple[Path, str, list[Path], Path]:
             where=kernel or "linux.uml",
             next_step="Install user-mode-linux (`make setup`), use `nix develop .#uml`, or `modprobe sch_netem`.",
         )
-    modules_told = os.environ.get("CROSSLAYER_UML_MODULES")
-    folders = sorted(Path(modules_told or "/usr/lib/uml/modules").glob("*/modules.dep")) or sorted(
-        Path(modules_told or "/").glob("modules.dep")
+    modules_setting = os.environ.get("CROSSLAYER_UML_MODULES")
+    folders = sorted(Path(modules_setting or "/usr/lib/uml/modules").glob("*/modules.dep")) or sorted(
+        Path(modules_setting or "/").glob("modules.dep")
     )
     if not folders:
         raise TestbedError(
-            "the User-Mode Linux kernel has no modules beside it",
-            where=modules_told or "/usr/lib/uml/modules",
+            "the User-Mode Linux kernel has no modules",
+            where=modules_setting or "/usr/lib/uml/modules",
             next_step="Reinstall user-mode-linux, or set CROSSLAYER_UML_MODULES.",
         )
     modules = folders[-1].parent
@@ -374,7 +379,7 @@ def find_uml() -> tuple[Path, str, list[Path], Path]:
 
 
 def _load_order(modules: Path, names: tuple[str, ...]) -> list[Path]:
-    """Files of the modules and of all they depend on, in the order they must be loaded in."""
+    """Files of the modules and of their dependencies, in load order."""
     needs: dict[str, tuple[Path, list[str]]] = {}
     for line in (modules / "modules.dep").read_text(encoding="utf-8").splitlines():
         file, _, others = line.partition(":")
@@ -383,7 +388,7 @@ def _load_order(modules: Path, names: tuple[str, ...]) -> list[Path]:
 
     def visit(name: str) -> None:
         if name not in needs:
-            return  # built in
+            return  # built into the kernel
         file, others = needs[name]
         for other in others:
             visit(other)
@@ -396,32 +401,33 @@ def _load_order(modules: Path, names: tuple[str, ...]) -> list[Path]:
 
 
 def _real(name: str) -> str:
-    """The file that a tool's path leads to: the guest has no link of the host's /run."""
-    return os.path.realpath(private.tool(name))
+    """Path of a tool with symbolic links resolved: links through the host's /run do not exist in the guest."""
+    return os.path.realpath(namespaces.tool(name))
 
 
-def _veth(ip: IPRoute, one: str, other: str, plugged: Mapping[str, str]) -> None:
-    """A veth pair that is up, its ends plugged into bridges."""
-    ip.link("add", ifname=one, kind="veth", peer={"ifname": other})
-    for end in (one, other):
+def _veth(ip: IPRoute, first: str, second: str, bridges: Mapping[str, str]) -> None:
+    """Create a veth pair that is up, with its ends attached to bridges."""
+    ip.link("add", ifname=first, kind="veth", peer={"ifname": second})
+    for end in (first, second):
         network.real_packets(end)
         device = network.index(ip, end)
-        if end in plugged:
-            ip.link("set", index=device, master=network.index(ip, plugged[end]))
+        if end in bridges:
+            ip.link("set", index=device, master=network.index(ip, bridges[end]))
         ip.link("set", index=device, state="up")
 
 
 def _port(outer: str, inner: str, bridge: str) -> int:
-    """A packet socket that a program reads and writes as its network card, plugged into a bridge.
+    """A packet socket, attached to a bridge, that a program uses as its network card.
 
-    The socket is bound to one end of a veth pair whose other end is a port of the bridge. Unlike a TAP it needs no
-    device file, which not every machine lets an ordinary user open. It must not hear what the program itself sent.
+    The socket is bound to one end of a veth pair; the other end is a port of the bridge. Unlike a TAP device it needs
+    no device file, which some machines do not let ordinary users open. The socket does not receive what the program
+    itself sends.
     """
-    with private.namespace(network.LINK), IPRoute() as ip:
+    with namespaces.namespace(network.LINK), IPRoute() as ip:
         _veth(ip, outer, inner, {outer: bridge})
         port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         port.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
-        for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # as far as the host's limit lets it
+        for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # limited by the host
             port.setsockopt(socket.SOL_SOCKET, buffer, _BUFFER_BYTES)
         port.bind((inner, _ETH_P_ALL))
     port.setblocking(False)

@@ -1,4 +1,4 @@
-"""BIND 9 as an authoritative server at the far end: written down, started, waited for, its CPU time read, stopped."""
+"""BIND 9 as an authoritative server at the far end: configuration, start, readiness check and version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crosslayer.testbed.certificates import Certificates
 from crosslayer.testbed.errors import TestbedError
 
 LOCAL = ("127.0.0.1", 5300)
-"""Where BIND answers those on its own machine, UDP and TCP."""
+"""Address and port at which BIND answers programs in its own namespace, UDP and TCP."""
 
 
 class BindError(TestbedError):
@@ -21,7 +21,7 @@ class BindError(TestbedError):
 
 
 def find_named() -> Path:
-    """BIND's program `named` as `places.find` has it, or `BindError` naming the package."""
+    """Path of BIND's program `named` as `places.find` returns it; `BindError` names the package if it is missing."""
     try:
         return places.find("named").path
     except places.PlaceError as error:
@@ -32,8 +32,8 @@ def find_named() -> Path:
 
 def bind_version() -> str:
     """BIND's version, e.g. `BIND 9.18.49`."""
-    said = subprocess.run([str(find_named()), "-v"], capture_output=True, text=True, check=False).stdout
-    return " ".join(said.split()[:2])
+    output = subprocess.run([str(find_named()), "-v"], capture_output=True, text=True, check=False).stdout
+    return " ".join(output.split()[:2])
 
 
 class Bind(Process):
@@ -59,48 +59,48 @@ class Bind(Process):
         zone
             Text of the zone file (RFC 1035, section 5).
         certificates
-            Where given, BIND also answers on every address itself: DoUDP and DoTCP on 53, DoT on 853, DoH on 443.
+            If given, BIND also answers on every address: DoUDP and DoTCP on 53, DoT on 853, DoH on 443.
 
         Raises
         ------
         BindError
-            With BIND's own words: it is missing, its port is taken, or it refuses the zone.
+            If BIND is missing, its port is in use, or it refuses the zone; the message contains BIND's own log lines.
         """
         named = find_named()
         zone_file, configuration = folder / "zone", folder / "named.conf"
         with cls.writing(folder):
             zone_file.write_text(zone, encoding="utf-8")
             configuration.write_text(bind_configuration(folder, origin, zone_file, certificates), encoding="utf-8")
-            # A copy: AppArmor lets the program at its usual place read its usual folders only.
+            # A copy: at the program's usual path AppArmor restricts it to its usual folders.
             program = shutil.copy2(named, folder / "named")
         bind = cls(spawn, [str(program), *bind_arguments(configuration)], folder / "named.log", cwd=folder)
         try:
-            # `running` comes after zones are loaded and ports are bound; a bad zone or port does not keep it away.
+            # BIND logs `running` after loading zones and binding ports, and also if a zone or port has failed.
             bind.wait_until(lambda: "running" in bind.output())
         finally:
             bind._check(origin)
         return bind
 
     def output(self) -> list[str]:
-        """The lines of its log so far, without date and time."""
+        """Lines of its log so far, without date and time."""
         return [line.split(" ", 2)[-1] for line in super().output()]
 
     def _check(self, origin: str) -> None:
-        """Stop it where its words say that it serves nothing."""
+        """Stop BIND and raise `BindError` if its log shows that it serves nothing."""
         lines = self.output()
-        taken = [line for line in lines if "address in use" in line or ("interface" in line and "failed" in line)]
+        in_use = [line for line in lines if "address in use" in line or ("interface" in line and "failed" in line)]
         of_zone = [line for line in lines if f"zone {origin}/IN:" in line and "loaded serial" not in line]
-        wrong = [line for line in lines if "/zone:" in line]
-        if taken:
+        syntax_errors = [line for line in lines if "/zone:" in line]
+        if in_use:
             self.stop()
-            raise self.failure(f"BIND cannot listen on {LOCAL[0]}, port {LOCAL[1]}: a port is in use", taken)
+            raise self.failure(f"BIND cannot listen on {LOCAL[0]}, port {LOCAL[1]}: a port is in use", in_use)
         if any("failed" in line or "not loaded" in line for line in of_zone):
             self.stop()
-            raise self.failure(f"BIND refuses the zone {origin}", [*wrong, *of_zone])
+            raise self.failure(f"BIND refuses the zone {origin}", [*syntax_errors, *of_zone])
 
 
 def bind_arguments(configuration: Path) -> list[str]:
-    """In the foreground, over IPv4, with one thread."""
+    """Arguments of `named`: in the foreground, over IPv4, with one thread."""
     return ["-g", "-4", "-n", "1", "-c", str(configuration)]
 
 
@@ -112,7 +112,7 @@ def bind_configuration(
     *,
     tls_versions: str = "TLSv1.2; TLSv1.3;",
 ) -> str:
-    """named.conf: the zone is all it knows, and nothing is asked of anybody."""
+    """Text of named.conf: BIND is authoritative for the zone and sends no queries."""
     address, port = LOCAL
     tls, listen = "", ""
     if certificates is not None:

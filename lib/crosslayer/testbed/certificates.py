@@ -1,6 +1,6 @@
-"""The certificates of one run: a CA made for it and one P-256 leaf for every name and address of the server.
+"""Certificates of one run: a CA and one P-256 leaf with every name and address of the server.
 
-Nothing here outlives the run: the keys lie in its private folder, and nobody else is asked to trust the CA.
+They are valid for the run only: the keys lie in its private folder, and only the run's programs trust the CA.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _LIFETIME = timedelta(days=30)
 _CLOCK_SKEW = timedelta(hours=1)
 _FILLER = x509.ObjectIdentifier("1.3.6.1.4.1.32473.1")
-"""Of the extension that makes a certificate larger, under the number for documentation (RFC 5612)."""
+"""OID of the extension that enlarges a certificate, from the arc reserved for documentation (RFC 5612)."""
 _MESSAGE_BYTES = 13
-"""Of a Certificate message around one certificate: header 4, context 1, lengths 6, extensions 2."""
+"""Size of a Certificate message without its one certificate: header 4, context 1, lengths 6, extensions 2."""
 _TRIES = 200
-"""ECDSA signatures are 70 to 72 bytes: each try hits with a chance of one in four at least."""
+"""ECDSA signatures are 70 to 72 bytes long: each attempt succeeds with a probability of at least one in four."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The files of one run, PEM, mode 0600."""
+    """The certificate files of one run, PEM, mode 0600."""
 
     ca_file: Path
-    """Certificate of the run's CA: what clients verify against."""
+    """Certificate of the run's CA, which clients verify against."""
     certificate_file: Path
     """The server's leaf certificate, without the CA."""
     key_file: Path
@@ -46,18 +46,18 @@ class Certificates:
     _ca_key: ec.EllipticCurvePrivateKey = field(repr=False)
 
     def issue(self, message_bytes: int = 0) -> None:
-        """Write the leaf's file anew, for the same key and names.
+        """Write a new leaf certificate for the same key and names.
 
         Parameters
         ----------
         message_bytes
-            Exact size of the TLS 1.3 Certificate message with it (RFC 8446, section 4.4.2), reached by an extension
-            that says nothing; 0 for a leaf without one.
+            Exact size of the TLS 1.3 Certificate message (RFC 8446, section 4.4.2), reached by a filler extension; 0
+            for a leaf without one.
 
         Raises
         ------
         ValueError
-            For a size that is too small for its names.
+            If the size is too small for the names.
         """
         _write(self.certificate_file, self._sized(message_bytes).public_bytes(Encoding.PEM))
 
@@ -69,7 +69,7 @@ class Certificates:
         for _ in range(_TRIES):
             if filler < 0:
                 break
-            # Of random bytes, as keys and signatures are: nothing could compress them.
+            # Random bytes, like keys and signatures, so that they cannot be compressed.
             value = x509.UnrecognizedExtension(_FILLER, os.urandom(filler))
             leaf = self._leaf.add_extension(value, critical=False).sign(self._ca_key, hashes.SHA256())
             distance = message_bytes - _message_bytes(leaf)
@@ -82,10 +82,10 @@ class Certificates:
 def make_certificates(
     folder: Path, names: Iterable[str], addresses: Iterable[str], *, message_bytes: int = 0
 ) -> Certificates:
-    """Make a CA and a leaf certificate for names and addresses, signed by it, in an existing private folder.
+    """Create a CA and a leaf certificate for names and addresses, in an existing private folder.
 
-    Both keys are P-256: signing is cheap, and the leaf fits into a first QUIC flight unless it is told not to, by
-    `message_bytes`, see `Certificates.issue`.
+    Both keys are P-256: signing is cheap, and the leaf fits into a first QUIC flight. `message_bytes` enlarges it, see
+    `Certificates.issue`.
     """
     now = datetime.now(UTC)
     ca_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -161,5 +161,5 @@ def _key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False) 
 
 
 def _write(path: Path, content: bytes) -> None:
-    path.touch(mode=0o600)  # before there is anything to read
+    path.touch(mode=0o600)  # with the restricted mode before there is any content
     path.write_bytes(content)

@@ -1,6 +1,6 @@
-"""The link proves itself: idle RTT and rates, measured across it, and the calibration of its delay.
+"""Verification of the link: idle RTT and rates measured across it, and the calibration of its delay.
 
-What it shows of loss, jitter and queue is judged in `effects`.
+The modules `effects` and `trace_check` verify loss, jitter, queues and traces.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass, replace
 
 from crosslayer.links import FRAME_BYTES, Profile, Queue
 from crosslayer.sockets import arrival_ns, receive, stamp_arrivals
-from crosslayer.testbed import effects, network, private, traced
+from crosslayer.testbed import effects, namespaces, network, trace_check
 from crosslayer.testbed.effects import Crossing, Effects
 from crosslayer.testbed.errors import TestbedError
-from crosslayer.testbed.traced import Playing
+from crosslayer.testbed.trace_check import Playing
 
 PROBES = 50
 PROBE_INTERVAL_S = 0.002
@@ -37,7 +37,7 @@ _HEADERS = FRAME_BYTES - 1500 + 28  # Ethernet, IP and UDP
 _CALIBRATION_STEPS = 4
 _CALIBRATION_ATTEMPTS = 6
 _LOST_MOST = 0.005
-_PATH_MS = 5.0  # a path of its own has 0.2 to 0.6 ms; in a guest by the wall clock ten times that
+_PATH_MS = 5.0  # a path itself adds 0.2 to 0.6 ms; in a guest in real time ten times that
 _FEW = 10
 _OVERLOAD = 2.0
 _MANAGED_S = 0.3
@@ -58,7 +58,7 @@ class LinkCheck(Effects):
     rtt_samples_ms: tuple[float, ...]
     probes: int
     rtt_ms: float | None
-    """Median idle RTT; None where no probe came back."""
+    """Median idle RTT, ms; None if no probe came back."""
     nominal_rtt_ms: float
     down_mbit: float | None
     up_mbit: float | None
@@ -67,11 +67,11 @@ class LinkCheck(Effects):
     configured_down_delay_ms: float
     configured_up_delay_ms: float
     verdict: str
-    """`pass`, or what was out of tolerance."""
+    """`pass`, or what is out of tolerance."""
 
     @property
     def passed(self) -> bool:
-        """True where the link is what its profile says."""
+        """Whether the link is what its profile says."""
         return self.verdict == "pass"
 
 
@@ -79,10 +79,10 @@ class Prober:
     """UDP sockets at both ends of the link, opened once, and a thread that echoes at the server's end."""
 
     def __init__(self) -> None:
-        with private.namespace(network.CLIENT):
+        with namespaces.namespace(network.CLIENT):
             self._near = _socket()
             self._near.bind((network.CLIENT_ADDRESS, 0))
-        with private.namespace(network.SERVER):
+        with namespaces.namespace(network.SERVER):
             self._far = _socket()
             self._far.bind((network.SERVER_ADDRESS, 0))
             self._echo = _socket()
@@ -102,7 +102,7 @@ class Prober:
             self._echo.sendto(data, sender)
 
     def close(self) -> None:
-        """End the echo thread, by an empty datagram, and close the sockets."""
+        """Stop the echo thread with an empty datagram and close the sockets."""
         self._far.sendto(b"", self._echo.getsockname())
         self._reflector.join()
         for end in (self._near, self._far, self._echo):
@@ -111,30 +111,34 @@ class Prober:
     def rtt_samples_ms(
         self, expected_ms: float, probes: int = PROBES, interval_s: float = PROBE_INTERVAL_S
     ) -> list[float]:
-        """Idle round-trip times, ms, of the probes that came back.
+        """Idle round-trip times of the probes that came back, ms.
 
-        The end of each is the kernel's receive timestamp, so a late wake-up of this process does not count.
+        Arrivals are kernel receive timestamps, which exclude this process's scheduling delay.
         """
         sent, back = self._echoes(expected_ms, probes, interval_s)
         return [(back[number] - sent[number]) / 1e6 for number in sorted(back)]
 
     def crossing(self, expected_ms: float, probes: int, interval_s: float) -> Crossing:
-        """What becomes of small packets on the way up, and of their echoes on the way down."""
+        """Send small packets up and their echoes down; returns the one-way delays of both."""
         sent, back = self._echoes(expected_ms, probes, interval_s)
-        met = {number: times for (series, number), times in self._reflected.items() if series == sent[0]}
+        echoed = {number: times for (series, number), times in self._reflected.items() if series == sent[0]}
         return Crossing(
             probes,
-            {number: (arrived - sent[number]) / 1e6 for number, (arrived, _left) in met.items()},
-            {number: (back[number] - left) / 1e6 for number, (_arrived, left) in met.items() if number in back},
+            {number: (arrived - sent[number]) / 1e6 for number, (arrived, _departed) in echoed.items()},
+            {
+                number: (back[number] - departed) / 1e6
+                for number, (_arrived, departed) in echoed.items()
+                if number in back
+            },
         )
 
     def _echoes(self, expected_ms: float, probes: int, interval_s: float) -> tuple[list[int], dict[int, int]]:
-        """When each probe left, and when those came back that did, ns."""
+        """Send probes; returns their departure times, and their echoes' arrival times by number, ns."""
         _drain(self._near)
         self._reflected.clear()
         far = self._echo.getsockname()
         sent: list[int] = []
-        back: dict[int, int] = {}
+        arrived: dict[int, int] = {}
 
         def take(wait_s: float) -> None:
             self._near.settimeout(wait_s)
@@ -142,30 +146,30 @@ class Prober:
             if len(data) == _PROBE.size:
                 number, series = _PROBE.unpack(data)
                 if series == sent[0]:
-                    back[number] = when
+                    arrived[number] = when
 
         begin = time.perf_counter()
         for number in range(probes):
-            while (left := begin + number * interval_s - time.perf_counter()) > 0:
-                time.sleep(left)
+            while (wait_s := begin + number * interval_s - time.perf_counter()) > 0:
+                time.sleep(wait_s)
             sent.append(time.time_ns())
             self._near.settimeout(None)
             self._near.sendto(_PROBE.pack(number, sent[0]), far)
-            with suppress(BlockingIOError):  # a long series is more than the socket holds
+            with suppress(BlockingIOError):  # a long series exceeds the socket's buffer
                 while True:
                     take(0)
         deadline = time.monotonic() + expected_ms / 1e3 + _WAIT_S
-        while len(back) < probes and (left := deadline - time.monotonic()) > 0:
+        while len(arrived) < probes and (wait_s := deadline - time.monotonic()) > 0:
             try:
-                take(left)
+                take(wait_s)
             except TimeoutError:
                 break
-        return sent, back
+        return sent, arrived
 
     def paced(self, direction: str, at_ns: Sequence[int], frame_bytes: int) -> tuple[list[int], dict[int, int]]:
-        """Send frames of a size towards client or server at given times, ns since the Unix epoch.
+        """Send frames of a given size at given times, ns since the Unix epoch, in direction `down` or `up`.
 
-        When each left, and by their numbers when those arrived that did.
+        Returns the departure time of each frame, and the arrival times by frame number, ns since the Unix epoch.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
         _drain(receiver)
@@ -174,8 +178,8 @@ class Prober:
 
         def collect() -> None:
             deadline = at_ns[-1] + _WAIT_S * 1e9
-            while len(arrived) < len(at_ns) and (left := deadline - time.time_ns()) > 0:
-                receiver.settimeout(left / 1e9)
+            while len(arrived) < len(at_ns) and (wait := deadline - time.time_ns()) > 0:
+                receiver.settimeout(wait / 1e9)
                 with suppress(TimeoutError):
                     data, when = receive(receiver)
                     if len(data) == len(payload) + 4:
@@ -185,17 +189,18 @@ class Prober:
         collector.start()
         sent = []
         for number, due_ns in enumerate(at_ns):
-            if (left := due_ns - time.time_ns()) > 0:
-                time.sleep(left / 1e9)
+            if (wait := due_ns - time.time_ns()) > 0:
+                time.sleep(wait / 1e9)
             sent.append(time.time_ns())
             sender.sendto(number.to_bytes(4, "big") + payload, target)
         collector.join()
         return sent, arrived
 
     def queueing_ms(self, direction: str, queue: Queue) -> float | None:
-        """Delay that a queue adds to small packets of others while twice its rate is offered, ms.
+        """Delay that a queue adds to small packets of other flows while it is offered twice its rate, ms.
 
-        Median over the last fifth of the load, which lasts until a FIFO is full; None where all of those were lost.
+        Median over the last fifth of the load, which lasts until a FIFO is full. None if all of those packets were
+        lost.
         """
         sender, receiver = (self._far, self._near) if direction == "down" else (self._near, self._far)
         _drain(receiver)
@@ -220,8 +225,8 @@ class Prober:
             while (now := time.perf_counter() - begin) < load_s:
                 if now >= (len(sent) - _IDLE_PROBES) * _PROBE_S:
                     probe()
-                if (left := number * pace_s - now) > 0:
-                    time.sleep(left)
+                if (wait_s := number * pace_s - now) > 0:
+                    time.sleep(wait_s)
                 load.sendto(payload, sink)
                 number += 1
             delays = {
@@ -232,9 +237,9 @@ class Prober:
         return statistics.median(loaded) - statistics.median(idle) if loaded and idle else None
 
     def rate_mbit(self, direction: str, nominal_mbit: float) -> tuple[float | None, float]:
-        """Rate at which a train of full frames leaves the link `down` or `up`, Mbit/s; None where too few arrived.
+        """Rate at which a train of full frames leaves the link, Mbit/s, and the share of the train that was lost.
 
-        Then the share of it that was lost.
+        `direction` is `down` or `up`. The rate is None if too few frames arrived.
 
         The train is offered faster than the nominal rate, so the spacing at its end is the link's own (packet-pair
         dispersion). The median of slopes over half the train ignores single stalls of the host.
@@ -251,8 +256,8 @@ class Prober:
 
         def collect() -> None:
             deadline = time.monotonic() + frames * FRAME_BYTES * 8 / (nominal_mbit * 1e6) + _WAIT_S
-            while len(arrivals) < frames and (left := deadline - time.monotonic()) > 0:
-                receiver.settimeout(left)
+            while len(arrivals) < frames and (wait_s := deadline - time.monotonic()) > 0:
+                receiver.settimeout(wait_s)
                 try:
                     data, when = receive(receiver)
                 except TimeoutError:
@@ -264,8 +269,8 @@ class Prober:
         threading.Thread(target=collect, daemon=True, name="rate-sink").start()
         begin = time.perf_counter()
         for number in range(frames):
-            if (left := begin + number * pace_s - time.perf_counter()) > 0.001:
-                time.sleep(left)
+            if (wait_s := begin + number * pace_s - time.perf_counter()) > 0.001:
+                time.sleep(wait_s)
             sender.sendto(struct.pack("!I", number) + payload, target)
         done.wait()
         half, lost = len(arrivals) // 2, 1 - len(arrivals) / frames
@@ -284,32 +289,32 @@ def check(
     rates: bool,
     playing: Playing | None = None,
 ) -> LinkCheck:
-    """Measure the link as it is, with `rates` those too (up to 0.5 s each on slow links), and judge it by its profile.
+    """Measure the link and compare it with its profile. `rates` includes rates (up to 0.5 s each on slow links).
 
-    `delays_ms` are the netem delays that are configured, towards client and server. `playing` is the trace of a link
-    that has one: all else is looked at while its player stands aside, then the trace while it plays.
+    `delays_ms` are the configured netem delays, towards client and server. `playing` is the trace of the link, if it
+    has one. The trace is measured last, while it plays; all else is measured without it.
     """
     when = time.time()
     samples = prober.rtt_samples_ms(profile.rtt_ms, interval_s=effects.spacing_s(profile, PROBE_INTERVAL_S))
     rtt = statistics.median(samples) if samples else None
-    none = None, 0.0
-    down, lost_down = prober.rate_mbit("down", profile.download_mbit) if rates and profile.download_mbit else none
-    up, lost_up = prober.rate_mbit("up", profile.upload_mbit) if rates and profile.upload_mbit else none
+    no_rate = None, 0.0
+    down, lost_down = prober.rate_mbit("down", profile.download_mbit) if rates and profile.download_mbit else no_rate
+    up, lost_up = prober.rate_mbit("up", profile.upload_mbit) if rates and profile.upload_mbit else no_rate
     faults = list(_faults(profile, len(samples), rtt, down, up, rates=rates))
-    seen = Effects()
+    measured = Effects()
     if rates:
-        seen, more = effects.look(prober, profile, delays_ms, PROBE_INTERVAL_S)
-        faults += more
-    of_trace = traced.Seen()
+        measured, further = effects.measure_effects(prober, profile, delays_ms, PROBE_INTERVAL_S)
+        faults += further
+    trace = trace_check.TraceMeasurement()
     if playing is not None:
         if rates:
-            of_trace, more = traced.look(prober, profile, playing, delays_ms)
-            faults += more
-        seen = replace(
-            seen,
+            trace, further = trace_check.measure_trace(prober, profile, playing, delays_ms)
+            faults += further
+        measured = replace(
+            measured,
             trace_offset_ms=playing.offset_ms,
-            trace_late_down_ms=of_trace.late_ms.get("down"),
-            trace_late_up_ms=of_trace.late_ms.get("up"),
+            trace_late_down_ms=trace.late_ms.get("down"),
+            trace_late_up_ms=trace.late_ms.get("up"),
         )
     if not profile.loss_percent and not any(profile.queues()):
         faults += [
@@ -318,7 +323,7 @@ def check(
             if _LOST_MOST < lost < 1 - _LOST_MOST and _train_fits(profile)
         ]
     return LinkCheck(
-        **asdict(seen),
+        **asdict(measured),
         link=profile.name,
         when_s=when,
         backend=backend,
@@ -326,10 +331,10 @@ def check(
         probes=PROBES,
         rtt_ms=rtt,
         nominal_rtt_ms=profile.rtt_ms,
-        down_mbit=of_trace.mbit.get("down", down),
-        up_mbit=of_trace.mbit.get("up", up),
-        nominal_down_mbit=of_trace.nominal_mbit.get("down", profile.download_mbit),
-        nominal_up_mbit=of_trace.nominal_mbit.get("up", profile.upload_mbit),
+        down_mbit=trace.mbit.get("down", down),
+        up_mbit=trace.mbit.get("up", up),
+        nominal_down_mbit=trace.nominal_mbit.get("down", profile.download_mbit),
+        nominal_up_mbit=trace.nominal_mbit.get("up", profile.upload_mbit),
         configured_down_delay_ms=delays_ms[0],
         configured_up_delay_ms=delays_ms[1],
         verdict="; ".join(faults) or "pass",
@@ -337,22 +342,22 @@ def check(
 
 
 def _train_fits(profile: Profile) -> bool:
-    """Whether the queue takes what a train is ahead of its link, so that nothing of it may be lost."""
+    """Whether the queue can hold the surplus of a train over the link's rate, so that none of it may be lost."""
     return _TRAIN_FRAMES[1] * (1 - 1 / _TRAIN_PACE) < profile.queue_packets
 
 
 def tolerance_ms(profile: Profile) -> float:
-    """How far the idle RTT may be from the profile's: 1 % or 0.15 ms, plus the standard error of its jitter."""
+    """Tolerance of the idle RTT, ms: 1 % of the profile's or 0.15 ms, plus three standard errors of its jitter."""
     jitter = 3 * profile.jitter_ms * math.sqrt(2 / PROBES)
     if not profile.shaped:
-        return 1.0  # no link at all: the testbed's own floor
+        return 1.0  # no link: the delay of the testbed itself
     return max(RTT_TOLERANCE * profile.rtt_ms, RTT_TOLERANCE_MS) + jitter
 
 
 def fewest_probes(profile: Profile) -> int:
-    """How many probes must come back: all of them where the link loses nothing, else as many as its loss allows.
+    """Minimum number of probes that must come back: all if the link loses nothing, fewer if it has loss.
 
-    Each crosses the link twice; of those that are expected, four standard deviations may be missing.
+    Each probe crosses the link twice. Four standard deviations below the expected number are allowed.
     """
     share = (1 - profile.loss_percent / 100) ** 2
     return max(1, math.ceil(PROBES * share - 4 * math.sqrt(PROBES * share * (1 - share))))
@@ -379,12 +384,12 @@ def _faults(
 def calibrated_delays(
     prober: Prober, profile: Profile, apply: Callable[[tuple[float, float]], None]
 ) -> tuple[float, float]:
-    """Find the netem delays with which the measured idle RTT is the profile's, towards client and server, ms.
+    """The netem delays, towards client and server, with which the measured idle RTT is the profile's, ms.
 
-    The path's own share (bridges, guest, the serialisation of the small probe) is taken off half and half. A
-    measurement the host disturbed (its middle half is spread wider than the tolerance) is taken again, so that a stall
-    is not calibrated into the link; more than any path has is the host's share, and is left for the check to find.
-    `apply` configures the link. `TestbedError` where no probe comes back.
+    The path's own delay (bridges, guest, serialisation of the small probe) is subtracted in equal halves. A measurement
+    is repeated if the host disturbed it, i.e. its interquartile range exceeds the tolerance. So a stall is not
+    calibrated into the link. A correction larger than any path's delay is attributed to the host and left for the check
+    to report. `apply` configures the link. `TestbedError` if no probe comes back.
     """
     rates = [rate for rate in (profile.download_mbit, profile.upload_mbit) if rate]
     least = max(0.0, profile.rtt_ms - _PATH_MS - sum(_PROBE_BYTES * 8e-3 / rate for rate in rates)) / 2
@@ -401,7 +406,7 @@ def calibrated_delays(
 
 
 def _undisturbed_rtt_ms(prober: Prober, profile: Profile) -> float:
-    """Median idle RTT of the first measurement that is tight enough, else of the tightest."""
+    """Median idle RTT, ms, of the first measurement whose spread is within tolerance, or of the least spread one."""
     tightest: tuple[float, float] | None = None
     for _attempt in range(_CALIBRATION_ATTEMPTS):
         samples = prober.rtt_samples_ms(profile.rtt_ms, interval_s=effects.spacing_s(profile, PROBE_INTERVAL_S))
@@ -421,20 +426,20 @@ def _undisturbed_rtt_ms(prober: Prober, profile: Profile) -> float:
 
 @contextmanager
 def _loading(direction: str) -> Iterator[tuple[socket.socket, tuple[str, int]]]:
-    """A socket to load one direction of the link from, and where to; what arrives there nobody reads."""
+    """A socket that loads one direction of the link, and the address to send to; arriving packets are not read."""
     ends = [(network.CLIENT, network.CLIENT_ADDRESS), (network.SERVER, network.SERVER_ADDRESS)]
-    made = []
+    sockets = []
     for side, address in ends if direction == "up" else reversed(ends):
-        with private.namespace(side):
-            made.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-        made[-1].bind((address, 0))
-    load, sink = made
+        with namespaces.namespace(side):
+            sockets.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        sockets[-1].bind((address, 0))
+    load, sink = sockets
     with load, sink:
         yield load, sink.getsockname()
 
 
 def _arrivals(receiver: socket.socket, series: int, longest_ms: float | None) -> Iterator[tuple[int, int]]:
-    """Number and arrival, ns, of the probes of a series, until none has come for a while."""
+    """Number and arrival time, ns, of each probe of a series, until none has arrived for `_WAIT_S`."""
     receiver.settimeout(_WAIT_S + (longest_ms or 0) / 1e3)
     while True:
         try:
@@ -446,10 +451,10 @@ def _arrivals(receiver: socket.socket, series: int, longest_ms: float | None) ->
 
 
 def _socket() -> socket.socket:
-    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-    stamp_arrivals(made)
-    return made
+    end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+    stamp_arrivals(end)
+    return end
 
 
 def _drain(end: socket.socket) -> None:

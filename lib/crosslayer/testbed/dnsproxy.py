@@ -1,7 +1,8 @@
-"""AdGuard's dnsproxy at either end of the link, as Batenburg (Twente 2022) had it: started, waited for, stopped.
+"""AdGuard's dnsproxy at either end of the link, as in Batenburg (Twente 2022): arguments, start and version.
 
-At the far end it answers for BIND over every transport; at the near end one of them per transport takes queries in the
-clear. It tells nothing of single queries, but its sockets say whether a connection was kept: see `Dnsproxy.sockets`.
+At the far end it answers over every transport and forwards to BIND. At the near end, one instance per transport takes
+cleartext queries. It reports nothing about single queries, but its sockets show whether a connection was kept: see
+`Dnsproxy.sockets`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class DnsproxyError(TestbedError):
 
 
 def find_dnsproxy() -> str:
-    """The program `dnsproxy` as `places.find` has it, or `DnsproxyError` saying where to have it from."""
+    """Path of the program `dnsproxy` as `places.find` returns it; `DnsproxyError` names its source if it is missing."""
     try:
         return str(places.find("dnsproxy").path)
     except places.PlaceError as error:
@@ -38,20 +39,20 @@ def find_dnsproxy() -> str:
 
 
 def dnsproxy_version() -> str:
-    """What it says of itself, e.g. `dnsproxy version v0.78.2`."""
-    said = subprocess.run([find_dnsproxy(), "--version"], capture_output=True, text=True, check=False)
-    return " ".join((said.stdout or said.stderr).split())
+    """The version it prints, e.g. `dnsproxy version v0.78.2`."""
+    result = subprocess.run([find_dnsproxy(), "--version"], capture_output=True, text=True, check=False)
+    return " ".join((result.stdout or result.stderr).split())
 
 
 def far_end(address: str, upstream: tuple[str, int], certificates: Certificates) -> list[str]:
-    """Arguments of a dnsproxy that answers on an address over every transport, and asks `upstream` in the clear."""
+    """Arguments of a dnsproxy that answers on an address over every transport and sends cleartext to `upstream`."""
     ports = ["--port=53", "--tls-port=853", "--https-port=443", "--quic-port=853", "--http3"]
     keys = [f"--tls-crt={certificates.certificate_file}", f"--tls-key={certificates.key_file}"]
     return [f"--listen={address}", *ports, *keys, f"--upstream={upstream[0]}:{upstream[1]}"]
 
 
 def near_end(listen: str, protocol: str, far_address: str) -> list[str]:
-    """Arguments of a dnsproxy that forwards what comes to port 53 of `listen` over one transport, e.g. `DoQ`."""
+    """Arguments of a dnsproxy that forwards queries to port 53 of `listen` over one transport, e.g. `DoQ`."""
     path = "/dns-query" if protocol in ("DoH", "DoH3") else ""
     return [f"--listen={listen}", "--port=53", f"--upstream={_SCHEMES[protocol]}://{far_address}{path}"]
 
@@ -66,35 +67,35 @@ class Dnsproxy(Process):
 
     @classmethod
     def start(cls, spawn: Spawn, arguments: list[str], log: Path, *, ca_file: Path | None = None) -> Self:
-        """Start it with the arguments of `far_end` or `near_end`; `wait_until` says when it answers.
+        """Start it with the arguments of `far_end` or `near_end`; call `wait_until` to wait until it answers.
 
-        `ca_file` is the CA that its upstream's certificate is checked against. `DnsproxyError` where it is missing, or
-        its log cannot be written.
+        `ca_file` is the CA that verifies its upstream's certificate. `DnsproxyError` if the program is missing or its
+        log cannot be written.
         """
         program = find_dnsproxy()
         trusted = {"SSL_CERT_FILE": str(ca_file)} if ca_file else {}
         return cls(spawn, [program, *arguments], log, env=os.environ | trusted)
 
     def sockets(self) -> frozenset[str]:
-        """Its sockets towards the upstream, by inode (proc(5)): two calls that agree saw the same connections.
+        """Inodes of its sockets towards the upstream (proc(5)): two equal results saw the same connections.
 
-        Sockets that listen, and those of port 53, are not among them.
+        Listening sockets and sockets of port 53 are excluded.
         """
         proc = Path(f"/proc/{self.pid}")
         own = set()
         for entry in (proc / "fd").iterdir():
             try:
                 name = str(entry.readlink())
-            except FileNotFoundError:  # closed in between
+            except FileNotFoundError:  # closed meanwhile
                 continue
             if name.startswith("socket:["):
                 own.add(name[8:-1])
-        found = set()
+        upstream = set()
         for table in ("tcp", "tcp6", "udp", "udp6"):
             for line in (proc / "net" / table).read_text(encoding="ascii").splitlines()[1:]:
                 fields = line.split()
                 port, state, inode = int(fields[1].rpartition(":")[2], 16), fields[3], fields[9]
                 listens = table.startswith("tcp") and state == _TCP_LISTEN
                 if inode in own and port != _DNS_PORT and not listens:
-                    found.add(inode)
-        return frozenset(found)
+                    upstream.add(inode)
+        return frozenset(upstream)

@@ -1,4 +1,4 @@
-"""Keys of Encrypted Client Hello (RFC 9849): what DNS tells of them, and what the server opens hellos with."""
+"""Keys of Encrypted Client Hello (RFC 9849): the configuration for DNS, and the private key for the server."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _HKDF_SHA256, _AES_128_GCM = 0x0001, 0x0001
 
 @dataclass(frozen=True, slots=True)
 class EchKey:
-    """One key of a server."""
+    """One ECH key of a server."""
 
     config: bytes
     """ECHConfig (RFC 9849, section 4)."""
     private_key: bytes
-    """Of its public key: X25519, 32 bytes."""
+    """Private key of the configuration's public key: X25519, 32 bytes."""
 
     @property
     def config_list(self) -> bytes:
-        """ECHConfigList with this one: the value of the key `ech` of an HTTPS record (RFC 9848)."""
+        """ECHConfigList with this configuration: the value of the key `ech` of an HTTPS record (RFC 9848)."""
         return _vector(self.config)
 
     @classmethod
     def make(cls, public_name: str, number: int = 1) -> EchKey:
-        """A new one.
+        """Generate a new key.
 
         Parameters
         ----------
         public_name
-            The name that the unencrypted hello shows; the server's certificate has to have it, or no client believes
-            the server when it says that the key has changed.
+            The name in the unencrypted hello. The server's certificate must have it: otherwise no client accepts the
+            server's statement that the key has changed.
         number
             `config_id`, 0 to 255.
         """

@@ -1,7 +1,7 @@
-"""Loss, jitter and queue of the link: what is seen of them before it is used, and how far from the profile it may be.
+"""Verification of loss, jitter and queue of the link: what is measured before use, and its tolerance.
 
-A deviation that chance alone gives once in some ten thousand checks is a fault; so a check is short, and those of a
-campaign together say it exactly (`link_checks` has what was counted).
+A fault is a deviation with a probability of about one in ten thousand, so single checks can be short. All checks of a
+campaign together are more precise; `link_checks` has their counts.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Protocol
 from crosslayer.links import FRAME_BYTES, Profile, Queue
 
 LOSS_PROBES = (500, 4000)
-"""Fewest and most that look for loss; less than 0.5 % only the checks of a campaign together tell from none."""
+"""Minimum and maximum number of loss probes; one check cannot tell a loss below 0.5 % from none."""
 JITTER_PROBES = 200
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""Of the quantiles of a one-way delay that a check keeps."""
+"""Levels of the one-way delay quantiles that a check stores."""
 MANAGED_MS = 10.0
-"""What a managed queue may add to the delay of others' packets, ms, beside the frames that are leaving."""
+"""Delay that a managed queue may add to packets of other flows, ms, besides the frames that are leaving."""
 _SIGMAS = 4.0
 _SKEW = 3
-"""Packets beside: small counts are skewed, and farther above their mean than their deviation says."""
+"""Additional packets of tolerance: small counts are skewed and lie farther above their mean."""
 _KOLMOGOROV = 2.2
-"""One sample in about ten thousand is farther from its distribution than this over the square root of its size."""
+"""About one sample in ten thousand is farther from its distribution than this, divided by the root of its size."""
 _FEW_BURSTS = 5
 _FRAMES_LEAVING = 3
 _QUEUE_TOLERANCE = 0.1
@@ -35,55 +35,55 @@ _TABLE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """What became of a series of small packets that the far end echoed; by their number."""
+    """Fate of a series of small packets that the far end echoed, by packet number."""
 
     sent: int
     up_ms: Mapping[int, float]
-    """One-way delay of each that arrived at the far end, in the order in which they did and their echoes left."""
+    """One-way delay of each packet that arrived at the far end, in order of arrival."""
     down_ms: Mapping[int, float]
     """One-way delay of each echo that came back."""
 
     @property
     def bursts_up(self) -> list[int]:
-        """Length of each run of packets that were lost on the way up, packets."""
+        """Lengths of the runs of packets lost on the way up, packets."""
         return _runs(range(self.sent), self.up_ms)
 
     @property
     def bursts_down(self) -> list[int]:
-        """Length of each run of echoes that were lost, packets; what never reached the far end is not among them."""
+        """Lengths of the runs of lost echoes, packets; packets that were lost on the way up are excluded."""
         return _runs(self.up_ms, self.down_ms)
 
 
 def _runs(sent: Iterable[int], arrived: Collection[int]) -> list[int]:
-    """Lengths of runs of what did not arrive, in the order it was sent."""
+    """Lengths of the runs of numbers that did not arrive, in sending order."""
     runs: list[int] = []
-    before = False
+    previous_lost = False
     for number in sent:
         lost = number not in arrived
-        if lost and before:
+        if lost and previous_lost:
             runs[-1] += 1
         elif lost:
             runs.append(1)
-        before = lost
+        previous_lost = lost
     return runs
 
 
 class Probing(Protocol):
-    """What a `Prober` does here."""
+    """The part of `Prober` that this module uses."""
 
     def crossing(self, expected_ms: float, probes: int, interval_s: float) -> Crossing:
-        """Send small packets to and fro."""
+        """Send small packets up and their echoes down."""
 
     def queueing_ms(self, direction: str, queue: Queue) -> float | None:
-        """Delay that a queue under more load than its rate adds to other packets."""
+        """Delay that an overloaded queue adds to packets of other flows, ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """What was seen of a link's effects; None where its profile has none of that kind, or it was not looked at."""
+    """Measured effects of a link; None if its profile lacks the effect or it was not measured."""
 
     loss_probes: int | None = None
-    """Small packets sent up; those that arrived were echoed."""
+    """Small packets sent up; the far end echoed those that arrived."""
     nominal_loss_percent: float | None = None
     lost_down: int | None = None
     lost_up: int | None = None
@@ -91,79 +91,80 @@ class Effects:
     """Runs of lost packets."""
     bursts_up: int | None = None
     delay_quantiles_down_ms: tuple[float, ...] | None = None
-    """One-way delay at `LEVELS`."""
+    """One-way delay quantiles at `LEVELS`, ms."""
     delay_quantiles_up_ms: tuple[float, ...] | None = None
     queueing_down_ms: float | None = None
-    """What the queue adds to the delay of other packets while more is offered than its rate."""
+    """Delay that the queue adds to packets of other flows under a load above its rate, ms."""
     queueing_up_ms: float | None = None
     trace_offset_ms: float | None = None
-    """Where in its trace the link begins."""
+    """Offset in the trace at which the link starts, ms."""
     trace_late_down_ms: float | None = None
-    """How much later than by the trace 99 of 100 packets left at most, while it was played."""
+    """99th percentile of the delay of packets beyond their time in the trace, ms."""
     trace_late_up_ms: float | None = None
     cross_mbit: float | None = None
-    """Payload that cross-traffic delivered while the round was measured, Mbit/s."""
+    """Payload rate of the cross-traffic during the round, Mbit/s."""
 
 
 def spacing_s(profile: Profile, least_s: float) -> float:
-    """Time between small packets for which none has to wait for the one before it, seconds."""
+    """Interval between small packets such that none waits for the one before it, seconds."""
     if not profile.jitter_ms or profile.jitter_reorders:
         return least_s
     return max(least_s, (profile.quantile_ms(1) - profile.quantile_ms(0)) / 1e3)
 
 
-def look(
+def measure_effects(
     prober: Probing, profile: Profile, delays_ms: tuple[float, float], interval_s: float
 ) -> tuple[Effects, list[str]]:
-    """Measure every effect that the profile has; what was seen, and what was out of tolerance.
+    """Measure every effect that the profile has; returns the measured effects and the faults.
 
     Parameters
     ----------
     delays_ms
-        Delays that are configured, towards client and server.
+        Configured delays, towards client and server.
     interval_s
         Time between small packets.
     """
-    seen: dict[str, object] = {}
+    measured: dict[str, object] = {}
     faults: list[str] = []
     if profile.loss_percent:
-        crossed = prober.crossing(profile.rtt_ms, loss_probes(profile), interval_s)
-        runs = {"up": crossed.bursts_up, "down": crossed.bursts_down}
-        seen |= {"loss_probes": crossed.sent, "nominal_loss_percent": profile.loss_percent}
-        for way, sent in (("up", crossed.sent), ("down", len(crossed.up_ms))):
-            seen |= {f"lost_{way}": sum(runs[way]), f"bursts_{way}": len(runs[way])}
-            faults += loss_faults(profile, sent, runs[way], f"{way}link")
+        crossing = prober.crossing(profile.rtt_ms, loss_probes(profile), interval_s)
+        runs = {"up": crossing.bursts_up, "down": crossing.bursts_down}
+        measured |= {"loss_probes": crossing.sent, "nominal_loss_percent": profile.loss_percent}
+        for direction, sent in (("up", crossing.sent), ("down", len(crossing.up_ms))):
+            measured |= {f"lost_{direction}": sum(runs[direction]), f"bursts_{direction}": len(runs[direction])}
+            faults += loss_faults(profile, sent, runs[direction], f"{direction}link")
     if profile.jitter_ms:
-        crossed = prober.crossing(profile.rtt_ms, JITTER_PROBES, spacing_s(profile, interval_s))
-        for way, found, delay_ms in (("down", crossed.down_ms, delays_ms[0]), ("up", crossed.up_ms, delays_ms[1])):
-            delays = sorted(found.values())
+        crossing = prober.crossing(profile.rtt_ms, JITTER_PROBES, spacing_s(profile, interval_s))
+        one_way = {"down": (crossing.down_ms, delays_ms[0]), "up": (crossing.up_ms, delays_ms[1])}
+        for direction, (measured_ms, delay_ms) in one_way.items():
+            delays = sorted(measured_ms.values())
             if len(delays) < 2:
-                faults.append(f"{way}link: no packets to see jitter by")
+                faults.append(f"{direction}link: no packets to see jitter by")
                 continue
-            seen[f"delay_quantiles_{way}_ms"] = quantiles(delays)
-            faults += jitter_faults(profile, delay_ms, delays, f"{way}link")
-    for way, queue in zip(("down", "up"), profile.queues(), strict=True):
+            measured[f"delay_quantiles_{direction}_ms"] = quantiles(delays)
+            faults += jitter_faults(profile, delay_ms, delays, f"{direction}link")
+    for direction, queue in zip(("down", "up"), profile.queues(), strict=True):
         if queue is not None:
-            seen[f"queueing_{way}_ms"] = added = prober.queueing_ms(way, queue)
-            faults += queue_faults(profile, queue, added, f"{way}link")
-    return Effects(**seen), faults  # type: ignore[arg-type]
+            measured[f"queueing_{direction}_ms"] = added = prober.queueing_ms(direction, queue)
+            faults += queue_faults(profile, queue, added, f"{direction}link")
+    return Effects(**measured), faults  # type: ignore[arg-type]
 
 
 def quantiles(delays: Sequence[float]) -> tuple[float, ...]:
-    """Delays at `LEVELS`."""
+    """Quantiles of delays at `LEVELS`."""
     cuts = statistics.quantiles(delays, n=100, method="inclusive")
     return tuple(cuts[round(level * 100) - 1] for level in LEVELS)
 
 
 def loss_probes(profile: Profile) -> int:
-    """Packets after which a link that loses none is farther from the profile than chance takes it."""
+    """Number of packets after which a link without loss deviates from the profile by more than chance."""
     share = profile.loss_percent / 100
     enough = (1.1 * _SIGMAS * loss_deviation(profile, 1) / share) ** 2
     return max(LOSS_PROBES[0], min(LOSS_PROBES[1], math.ceil(enough)))
 
 
 def loss_deviation(profile: Profile, packets: int) -> float:
-    """Standard deviation of the number of packets lost, bursts counted in."""
+    """Standard deviation of the number of lost packets, taking bursts into account."""
     share = profile.loss_percent / 100
     variance = share * (1 - share)
     if profile.loss_burst_packets is not None:
@@ -175,7 +176,7 @@ def loss_deviation(profile: Profile, packets: int) -> float:
 
 
 def loss_faults(profile: Profile, packets: int, bursts: Sequence[int], where: str) -> Iterator[str]:
-    """Loss and mean length of its bursts against the profile's."""
+    """Faults of the loss and of its mean burst length, compared with the profile."""
     expected, lost = packets * profile.loss_percent / 100, sum(bursts)
     chance = _SIGMAS * loss_deviation(profile, packets)
     if not -chance <= lost - expected <= chance + _SKEW:
@@ -189,26 +190,26 @@ def loss_faults(profile: Profile, packets: int, bursts: Sequence[int], where: st
 
 
 def jitter_faults(profile: Profile, delay_ms: float, delays: Sequence[float], where: str) -> Iterator[str]:
-    """The distribution of one-way delays, in ascending order, against the profile's (Kolmogorov and Smirnov)."""
-    table = [max(0.0, delay_ms + profile.quantile_ms((place + 0.5) / _TABLE)) for place in range(_TABLE)]
+    """Faults of the one-way delays, in ascending order, by their Kolmogorov-Smirnov distance from the profile."""
+    table = [max(0.0, delay_ms + profile.quantile_ms((index + 0.5) / _TABLE)) for index in range(_TABLE)]
     size = len(delays)
-    # Bridges and the packet's own time come on top, as much as lets the two agree best.
+    # Bridges and the packet's own serialisation add a constant: use the one with which both agree best.
     cuts = statistics.quantiles(table, n=100, method="inclusive")
-    paths_ms = [found - cuts[round(level * 100) - 1] for level, found in zip(LEVELS, quantiles(delays), strict=True)]
+    paths_ms = [own - cuts[round(level * 100) - 1] for level, own in zip(LEVELS, quantiles(delays), strict=True)]
     farthest = min(_distance(table, [delay - path_ms for delay in delays]) for path_ms in paths_ms)
     if farthest > _KOLMOGOROV / math.sqrt(size):
         yield f"{where} jitter is not the profile's: its distribution is {farthest:.2f} away"
 
 
 def _distance(table: Sequence[float], delays: Sequence[float]) -> float:
-    """Greatest distance between the distribution of delays and that of a table, both in ascending order."""
+    """Greatest distance between the distributions of the delays and of a table, both in ascending order."""
     size = len(delays)
     below = [bisect.bisect(table, delay) / len(table) for delay in delays]
     return max(max(share - rank / size, (rank + 1) / size - share) for rank, share in enumerate(below))
 
 
 def queue_faults(profile: Profile, queue: Queue, added_ms: float | None, where: str) -> Iterator[str]:
-    """Delay that a loaded queue adds, against a full FIFO's or what a managed one may."""
+    """Faults of the delay that a loaded queue adds, compared with a full FIFO or with the limit of a managed queue."""
     if added_ms is None:
         yield f"{where} queue: every probe was lost"
         return

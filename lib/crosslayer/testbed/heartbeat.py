@@ -1,11 +1,11 @@
-"""Wakes a User-Mode Linux guest that may have fallen asleep over a packet.
+"""Wakes a User-Mode Linux guest that may have gone to sleep with a packet pending.
 
-Run as a file of its own, beside nothing but the standard library: `heartbeat.py PIDFD`, a file descriptor of the
-guest's process that it inherits. It ends with the guest.
+Run as a file of its own; it imports only the standard library: `heartbeat.py PIDFD`, an inherited file descriptor of
+the guest's process. It ends with the guest.
 
-A guest tells a packet by SIGIO. Where that comes between its last look at what is to do and its sleep (`os_idle_sleep`
-of Linux 6.1 holds back SIGALRM there, and no other signal), the packet waits for the guest's next timer: that of the
-packet before it, a way's whole delay. So SIGIO comes every millisecond, whether there is a packet or not.
+The guest receives SIGIO for a packet. If the signal arrives between the guest's last check for work and its sleep, the
+packet waits for the next timer. That can take a whole one-way delay. `os_idle_sleep` of Linux 6.1 blocks SIGALRM there,
+but no other signal. So this program sends SIGIO every millisecond, with or without a packet.
 """
 
 from __future__ import annotations

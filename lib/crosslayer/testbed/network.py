@@ -2,7 +2,7 @@
 
     client --veth-- client bridge ... link ... server bridge --veth-- server
 
-Both bridges stand in the namespace `link`; a backend joins them there.
+Both bridges are in the namespace `link`; a backend connects them there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from pyroute2 import IPRoute, NetlinkError, NetNS, netns
 
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
 
 CLIENT = "client"
@@ -30,10 +30,10 @@ SERVER = "server"
 CLIENT_ADDRESS = "10.53.0.1"
 SERVER_ADDRESS = "10.53.0.2"
 NETWORK = ipaddress.ip_network("10.53.0.0/16")
-"""Every address of the testbed is in it."""
+"""Network that contains every address of the testbed."""
 _HOSTS = ipaddress.ip_network("10.53.1.0/24")
-_MACHINES = ipaddress.ip_network("10.53.0.64/26")
-_LODGINGS = ("10.53.0.129", "10.53.0.130")
+_FAR_HOSTS = ipaddress.ip_network("10.53.0.64/26")
+_CLIENT_ADDRESSES = ("10.53.0.129", "10.53.0.130")
 """Addresses that the client can lose."""
 _MAIN_TABLE = 254
 _CONNECT_S = 10.0
@@ -46,9 +46,9 @@ def bridge_of(side: str) -> str:
 
 
 def build(congestion_control: str | None = None) -> None:
-    """Make both namespaces with their bridges, addresses, routes and permanent neighbours.
+    """Create the namespaces with their bridges, addresses, routes and permanent neighbours.
 
-    `congestion_control` is that of TCP between them; None leaves the machine's own.
+    `congestion_control` is the TCP algorithm at both ends; None keeps the machine's default.
     """
     netns.create(LINK)
     _without_ipv6(LINK)
@@ -68,18 +68,18 @@ def build(congestion_control: str | None = None) -> None:
 
 
 def remove() -> None:
-    """Take away what `build` made."""
+    """Remove what `build` created."""
     for name in (CLIENT, SERVER, LINK):
         netns.remove(name)
 
 
 @contextlib.contextmanager
-def machine(number: int, congestion_control: str | None = None) -> Iterator[tuple[str, str]]:
-    """One more machine at the far end, beside the server, for the time of the block: its namespace and IPv4 address.
+def far_host(number: int, congestion_control: str | None = None) -> Iterator[tuple[str, str]]:
+    """Add a host at the far end for the duration of the block; yields its namespace and IPv4 address.
 
-    Numbers count from 0; one that is there already is a `FileExistsError`. `congestion_control` is as of `build`.
+    Numbers start at 0; a number in use raises `FileExistsError`. `congestion_control` is as in `build`.
     """
-    name, address = f"machine-{number}", str(_MACHINES[number])
+    name, address = f"machine-{number}", str(_FAR_HOSTS[number])
     mac = f"02:00:00:00:01:{number:02x}"
     netns.create(name)
     _without_ipv6(name)
@@ -88,13 +88,13 @@ def machine(number: int, congestion_control: str | None = None) -> Iterator[tupl
     if congestion_control is not None:
         use_congestion_control(name, congestion_control)
     with NetNS(CLIENT) as client:
-        known = {"ifindex": index(client, "eth0"), "dst": address, "lladdr": mac, "state": "permanent"}
-        client.neigh("add", **known)
+        neighbour = {"ifindex": index(client, "eth0"), "dst": address, "lladdr": mac, "state": "permanent"}
+        client.neigh("add", **neighbour)
     try:
         yield name, address
     finally:
         with NetNS(CLIENT) as client:
-            client.neigh("del", **known)
+            client.neigh("del", **neighbour)
         with NetNS(LINK) as ip:
             ip.link("del", index=index(ip, f"to-{name}"))
         netns.remove(name)
@@ -102,47 +102,47 @@ def machine(number: int, congestion_control: str | None = None) -> Iterator[tupl
 
 def spawn(name: str, arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
     """Start a program in a namespace."""
-    return subprocess.Popen(private.command_in(name, arguments), **options)
+    return subprocess.Popen(namespaces.command_in(name, arguments), **options)
 
 
 @contextlib.contextmanager
 def inside(name: str) -> Iterator[IPRoute]:
-    """Netlink of a namespace, by a socket of this process: no other has to be started for it, as `NetNS` does."""
-    with private.namespace(name):
+    """A netlink socket of a namespace; unlike `NetNS` it starts no process."""
+    with namespaces.namespace(name):
         ip = IPRoute()
     with ip:
         yield ip
 
 
-def lodge(machine: str, address: str, number: int, congestion_control: str | None = None) -> None:
-    """Give the client an address of its own towards a machine, one of two; it loses the other, if it has it.
+def assign_client_address(host: str, address: str, number: int, congestion_control: str | None = None) -> None:
+    """Give the client one of two addresses of its own towards a far host; the other address is removed.
 
-    New connections to the machine's `address` come from there; those of the other are without an address.
+    New connections to the host's `address` come from the new one; connections from the other lose their address.
     """
-    new, old = _LODGINGS[number], _LODGINGS[1 - number]
-    with inside(machine) as far:
-        for place in (new, old):
-            far.neigh("replace", ifindex=index(far, "eth0"), dst=place, lladdr=_MAC[CLIENT], state="permanent")
+    new, old = _CLIENT_ADDRESSES[number], _CLIENT_ADDRESSES[1 - number]
+    with inside(host) as far:
+        for client_address in (new, old):
+            far.neigh("replace", ifindex=index(far, "eth0"), dst=client_address, lladdr=_MAC[CLIENT], state="permanent")
     with inside(CLIENT) as near:
         device = index(near, "eth0")
-        held = {found.get_attr("IFA_ADDRESS") for found in near.get_addr(index=device)}
-        if new not in held:
+        current = {entry.get_attr("IFA_ADDRESS") for entry in near.get_addr(index=device)}
+        if new not in current:
             near.addr("add", index=device, address=new, prefixlen=32)
         metrics = {"metrics": {"cc_algo": congestion_control}} if congestion_control else {}
         near.route("replace", dst=f"{address}/32", oif=device, scope="link", prefsrc=new, **metrics)
-        if old in held:
+        if old in current:
             near.addr("del", index=device, address=old, prefixlen=32)
 
 
 def _plug_in(ip: IPRoute, name: str, side: str, *, address: str, mac: str, far_address: str, far_mac: str) -> None:
-    """A cable from a namespace to the bridge of a side, and the namespace's own end of it."""
-    # The far end is called the same in every namespace, where nothing else is called so.
+    """Connect a namespace to the bridge of a side with a veth pair, and configure the namespace's end."""
+    # The namespace's end has the same name in every namespace.
     ip.link("add", ifname=f"to-{name}", kind="veth", peer={"ifname": "eth0", "net_ns_fd": name})
     ip.link("set", index=index(ip, f"to-{name}"), master=index(ip, bridge_of(side)))
-    with private.namespace(LINK):
+    with namespaces.namespace(LINK):
         real_packets(f"to-{name}")
     _up(ip, f"to-{name}")
-    with private.namespace(name):
+    with namespaces.namespace(name):
         real_packets("eth0")
     with NetNS(name) as inside:
         _up(inside, "lo")
@@ -155,10 +155,10 @@ def _plug_in(ip: IPRoute, name: str, side: str, *, address: str, mac: str, far_a
 
 
 def add_hosts(names: list[str]) -> dict[str, str]:
-    """Give every host name an address of its own at the server, and return them.
+    """Assign each host name its own address at the server; returns the addresses by name.
 
-    Chromium pools connections of hosts that share an address and a certificate; with an address each, every
-    host has a connection of its own.
+    Chromium pools connections of hosts that share an address and a certificate. With separate addresses every host has
+    its own connection.
     """
     addresses = {name: str(_HOSTS[1 + i]) for i, name in enumerate(names)}
     with NetNS(SERVER) as inside:
@@ -169,7 +169,7 @@ def add_hosts(names: list[str]) -> dict[str, str]:
 
 
 def carrier_changes() -> int:
-    """How often cables have come and gone so far, counted by the kernel at both ends of each."""
+    """Number of carrier changes so far, counted by the kernel at both ends of each cable."""
     changes = 0
     for name in (CLIENT, LINK, SERVER):
         with NetNS(name) as inside:
@@ -178,17 +178,17 @@ def carrier_changes() -> int:
 
 
 def bridge(ip: IPRoute, name: str) -> None:
-    """A bridge that forwards at once and says nothing of its own."""
+    """Create a bridge that forwards at once and sends no packets of its own."""
     ip.link("add", ifname=name, kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0)
     _up(ip, name)
 
 
 def index(ip: IPRoute, name: str) -> int:
-    """Interface index of a device that must exist."""
-    found = ip.link_lookup(ifname=name)
-    if not found:
+    """Interface index of a device; `LookupError` if it does not exist."""
+    indices = ip.link_lookup(ifname=name)
+    if not indices:
         raise LookupError(name)
-    return int(found[0])
+    return int(indices[0])
 
 
 def _up(ip: IPRoute, name: str) -> None:
@@ -196,7 +196,7 @@ def _up(ip: IPRoute, name: str) -> None:
 
 
 def _without_ipv6(side: str) -> None:
-    with private.namespace(side):
+    with namespaces.namespace(side):
         for scope in ("all", "default"):
             setting = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
             if setting.exists():
@@ -204,18 +204,18 @@ def _without_ipv6(side: str) -> None:
 
 
 def use_congestion_control(name: str, algorithm: str) -> None:
-    """Have TCP of a namespace use an algorithm on every route it has; `TestbedError` where the kernel has none such.
+    """Set TCP's algorithm on every route of a namespace; `TestbedError` if the kernel lacks it.
 
-    A new namespace has that of the machine, which differs from one to the next (`bbr` on some). Without root its sysctl
-    takes only what the machine allows everybody; a route takes any.
+    A new namespace inherits the machine's default, which differs between machines (`bbr` on some). Without root the
+    sysctl accepts only what the machine allows everybody; a route accepts any.
     """
     with NetNS(name) as inside:
         for route in inside.get_routes(family=socket.AF_INET, table=_MAIN_TABLE):
-            known = {key: route.get(key) for key in ("oif", "prefsrc", "gateway", "scope", "proto")}
-            told = {key: value for key, value in known.items() if value is not None}
-            place = f"{route.get('dst')}/{route['dst_len']}"
+            values = {key: route.get(key) for key in ("oif", "prefsrc", "gateway", "scope", "proto")}
+            attributes = {key: value for key, value in values.items() if value is not None}
+            destination = f"{route.get('dst')}/{route['dst_len']}"
             try:
-                inside.route("replace", dst=place, metrics={"cc_algo": algorithm}, **told)
+                inside.route("replace", dst=destination, metrics={"cc_algo": algorithm}, **attributes)
             except NetlinkError as error:
                 raise TestbedError(
                     f"TCP cannot use '{algorithm}' ({os.strerror(error.code)})",
@@ -225,13 +225,13 @@ def use_congestion_control(name: str, algorithm: str) -> None:
 
 
 def congestion_control() -> str:
-    """What a TCP connection across the link uses, by its own word: of both ends, where they differ."""
-    with private.namespace(SERVER), socket.create_server((SERVER_ADDRESS, 0)) as listener:
-        with private.namespace(CLIENT):
+    """Algorithm that TCP connections across the link use, as reported by the kernel; both if the ends differ."""
+    with namespaces.namespace(SERVER), socket.create_server((SERVER_ADDRESS, 0)) as listener:
+        with namespaces.namespace(CLIENT):
             near = socket.create_connection(listener.getsockname(), timeout=_CONNECT_S)
         with near, listener.accept()[0] as far:
-            told = (end.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16) for end in (near, far))
-            return " and ".join(dict.fromkeys(word.rstrip(b"\0").decode() for word in told))
+            algorithms = (end.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16) for end in (near, far))
+            return " and ".join(dict.fromkeys(algorithm.rstrip(b"\0").decode() for algorithm in algorithms))
 
 
 _SIOCETHTOOL = 0x8946
@@ -239,7 +239,7 @@ _ETHTOOL_OFF = {"transmit checksum": 0x17, "tso": 0x1F, "gso": 0x24, "gro": 0x2C
 
 
 def real_packets(device: str) -> None:
-    """Switch the offloads off, so that the link sees whole packets: no 64 KB super-packets, no open checksums."""
+    """Disable offloads so that the link carries whole packets: no 64 KB super-packets, no partial checksums."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for command in _ETHTOOL_OFF.values():
             value = array.array("B", struct.pack("II", command, 0))

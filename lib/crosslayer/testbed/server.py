@@ -1,7 +1,7 @@
-"""The shared-key server as an object: written down, started, waited for, commanded, read and stopped.
+"""The shared-key server: configuration, start, control commands and typed events.
 
-The server is `emulation/server` (CoreDNS with the plugin `coalesce`); its Corefile, zone and certificates are made
-here for each run. What it says about connections, requests and queries comes back as typed events.
+The server is `emulation/server` (CoreDNS with the plugin `coalesce`). Each run gets its own Corefile, zone and
+certificates. Its reports on connections, requests and queries are read as typed events.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.network import SERVER_ADDRESS
 
 _FILES = ("zone", "Corefile", "control", "events.jsonl")
-"""What a server has in its folder, besides keys."""
+"""Files in the server's folder, besides keys."""
 
 
 class ServerError(TestbedError):
@@ -29,7 +29,7 @@ class ServerError(TestbedError):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEvent:
-    """A connection, reported when its handshake was over (over TCP: when the server's part of it was)."""
+    """A connection, reported at the end of its handshake (over TCP: at the end of the server's part)."""
 
     time_ns: int
     """End of the handshake, Unix time in nanoseconds."""
@@ -41,18 +41,18 @@ class ConnectionEvent:
     """Address and port the client connected to."""
     alpn: str
     server_name: str
-    """Name the client asked for (SNI); empty where it named none."""
+    """Server name in the client's hello (SNI); empty if it sent none."""
     resumed: bool
     """The TLS session was resumed from a ticket."""
     early_data: bool
     """The client offered early data and the server accepted it."""
     address_validated: bool
-    """The client's first packet had a token that proves its address (RFC 9000, section 8.1); False over TCP."""
+    """The client's first packet had a valid address-validation token (RFC 9000, section 8.1); False over TCP."""
     quic_version: str
     """v1 or v2; empty over TCP."""
     tls_version: str
     error: str
-    """Why the handshake failed; empty where it did not."""
+    """Why the handshake failed; empty if it succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class RequestEvent:
     time_ns: int
     """Arrival of the request, Unix time in nanoseconds."""
     done_ns: int
-    """Body handed to the transport, Unix time in nanoseconds."""
+    """Time at which the body was handed to the transport, Unix time in nanoseconds."""
     listener: str
     """h3 or https."""
     remote: str
@@ -75,21 +75,21 @@ class RequestEvent:
     bytes: int
     """Bytes of the body sent."""
     handshake_complete: bool
-    """False: the request came as early data."""
+    """False if the request arrived as early data."""
     resumed: bool
     address_validated: bool
-    """As of its connection."""
+    """As in `ConnectionEvent`."""
     key_share: str = ""
     """Group of the TLS key exchange, e.g. X25519MLKEM768; empty without TLS and over DoT."""
     initials: int = 0
-    """Packets that the client's hello came in; 0 over TCP."""
+    """Packets that carried the client's hello; 0 over TCP."""
     ech: bool = False
-    """The client's hello came encrypted, and the server opened it (RFC 9849)."""
+    """The client's hello was encrypted, and the server decrypted it (RFC 9849)."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEvent:
-    """A DNS query, reported before its answer left."""
+    """A DNS query, reported before its answer is sent."""
 
     time_ns: int
     """Arrival of the query, Unix time in nanoseconds."""
@@ -97,31 +97,31 @@ class QueryEvent:
     """udp, tcp, dot, doh, doh3 or doq."""
     remote: str
     name: str
-    """Name asked for, with its final dot."""
+    """Query name, with its final dot."""
     type: str
     rcode: str
     handshake_complete: bool
-    """False: the query came as early data."""
+    """False if the query arrived as early data."""
     resumed: bool
     address_validated: bool
-    """As of its connection."""
+    """As in `ConnectionEvent`."""
     key_share: str = ""
     """Group of the TLS key exchange, e.g. X25519MLKEM768; empty without TLS and over DoT."""
     initials: int = 0
-    """Packets that the client's hello came in; 0 over TCP."""
+    """Packets that carried the client's hello; 0 over TCP."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEvent:
-    """A client of HTTP/3 was sent the address-validation token for its next connection, reported before it left."""
+    """An address-validation token for an HTTP/3 client's next connection, reported before it is sent."""
 
     time_ns: int
-    """When it was sent, Unix time in nanoseconds."""
+    """Time of sending, Unix time in nanoseconds."""
     listener: str
     """h3."""
     remote: str
     behind_ticket: bool
-    """The session ticket was sent before it. A client that has no ticket yet may have no place for the token."""
+    """The session ticket was sent before the token. A client without a ticket may be unable to store the token."""
 
 
 Event = ConnectionEvent | RequestEvent | QueryEvent | TokenEvent
@@ -135,9 +135,9 @@ _EVENTS: dict[str, type[Event]] = {
 
 
 def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> str:
-    """A root zone with one A record per name, so that every other name does not exist.
+    """A root zone with one A record per name, so that all other names do not exist.
 
-    With `https_records`, an HTTPS record (RFC 9460) per name offers HTTP/3, then HTTP/2.
+    With `https_records`, one HTTPS record (RFC 9460) per name offers HTTP/3, then HTTP/2.
     """
     lines = [
         "$ORIGIN .",
@@ -152,7 +152,7 @@ def zone_text(addresses: Mapping[str, str], *, https_records: bool = False) -> s
 
 
 def parse_event(line: str) -> Event:
-    """One line of the server's event file as its dataclass; `ServerError` where this version does not know it."""
+    """Parse one line of the server's event file; `ServerError` if this version does not know the event."""
     try:
         values = json.loads(line)
         kind = _EVENTS[values.pop("event")]
@@ -173,7 +173,7 @@ class Server(Process):
     name = "the server"
     fault = ServerError
     spawn: Spawn
-    """What started it."""
+    """Starts a program where the server runs."""
     addresses: dict[str, str]
     """IPv4 address of each host name it serves."""
     ca_file: Path
@@ -181,12 +181,12 @@ class Server(Process):
     spki: str
     """Base64 SHA-256 of the leaf's SubjectPublicKeyInfo, for Chromium."""
     zone: Path
-    """The zone file it answers from."""
+    """The zone file."""
     control_path: Path
     certificates: Certificates
-    """Those of the run, for whoever else is to show browsers the server's certificate."""
+    """Certificates of the run, also for other servers that browsers must accept."""
     events_file: Path
-    """What it reports, a line of JSON each."""
+    """Event file, one JSON object per line."""
 
     @classmethod
     def start(
@@ -204,7 +204,7 @@ class Server(Process):
         idle_timeout_s: float = 30.0,
         https_records: bool = False,
     ) -> Self:
-        """Start the server and wait until every listener is bound; `ServerError` with its own last lines otherwise.
+        """Start the server and wait until every listener is bound; `ServerError` has its last log lines.
 
         Parameters
         ----------
@@ -215,18 +215,18 @@ class Server(Process):
         folder
             Private folder for the keys, the zone, the control socket and the events.
         upstream
-            Address and port that every query is forwarded to, over UDP; empty to answer from the zone of `addresses`.
+            Address and port to which all queries are forwarded over UDP; empty to answer from the zone of `addresses`.
         retry
-            Validate addresses by Retry packets, one more round-trip.
+            Validate client addresses by Retry packets, which costs one round-trip.
         early_data
             Accept early data on DoQ and HTTP/3.
         max_tls
             Newest version of TLS over TCP: `1.2` or `1.3`.
         certificate_bytes
-            Size of the TLS Certificate message; 0: as small as the names allow. Above three times a client's first
-            flight (1200 bytes at least), a full QUIC handshake takes one more round-trip (RFC 9000, section 8.1).
+            Size of the TLS Certificate message; 0 for the smallest possible. Above three times a client's first flight
+            (at least 1200 bytes), a full QUIC handshake takes one more round-trip (RFC 9000, section 8.1).
         https_records
-            Tell clients of HTTP/3 by an HTTPS record of every name.
+            Announce HTTP/3 by an HTTPS record of every name.
         """
         zone, corefile, control, events = (folder / name for name in _FILES)
         properties = ({} if pages_dir is None else {"pages": _quoted(pages_dir)}) | {
@@ -254,7 +254,7 @@ class Server(Process):
 
     @classmethod
     def _run(cls, spawn: Spawn, folder: Path, certificates: Certificates, addresses: dict[str, str]) -> Self:
-        """Run what is written in a folder."""
+        """Start the server with the files in a folder."""
         zone, corefile, control, events = (folder / name for name in _FILES)
         server = cls(spawn, [str(places.find("server").path), "-conf", str(corefile)], folder / "server.log")
         server.spawn, server.addresses = spawn, addresses
@@ -266,14 +266,15 @@ class Server(Process):
         return server
 
     def restarted(self) -> Self:
-        """Kill it, and start another with the same keys and files; its tickets and tokens are worth nothing."""
+        """Kill the server and start another with the same keys and files; earlier tickets and tokens become invalid."""
         self.kill()
         return self._run(self.spawn, self.events_file.parent, self.certificates, self.addresses)
 
     def close_connections(self, listener: str | None = None) -> int:
-        """Close the open QUIC connections, those of one listener (`h3`, `doq`) or all; returns how many.
+        """Close open QUIC connections, of one listener (`h3`, `doq`) or of all; returns their number.
 
-        Each at once or when its handshake is complete, so that its client hears the application's NO_ERROR.
+        Each is closed at once, or when its handshake is complete, so that the client receives the application's
+        NO_ERROR.
         """
         return int(self.command("close-connections", **({"listener": listener} if listener else {}))["closed"])
 
@@ -282,51 +283,51 @@ class Server(Process):
         self.command("rotate-ticket-keys")
 
     def set_certificate(self, message_bytes: int) -> None:
-        """Show a certificate of another size on connections from now on, for the same key; tickets still resume.
+        """Use a certificate of another size on new connections, with the same key; tickets stay valid.
 
-        The size is that of the TLS Certificate message; `ValueError` where it is too small for the server's names.
+        The size is that of the TLS Certificate message; `ValueError` if it is too small for the server's names.
         """
         self.certificates.issue(message_bytes)
         files = {"certificate": self.certificates.certificate_file, "key": self.certificates.key_file}
         self.command("certificate", **{name: str(file) for name, file in files.items()})
 
     def set_ech(self, key: EchKey | None) -> None:
-        """Open the hellos that are encrypted to this key on connections from now on, and tell other clients of it.
+        """Set the ECH key with which new connections decrypt hellos; it is offered to clients with another key.
 
-        None: take the encrypted part for GREASE, as a server does that knows nothing of it.
+        None treats the encrypted part as GREASE, like a server without ECH.
         """
-        words = {} if key is None else {"config": key.config.hex(), "key": key.private_key.hex()}
-        self.command("ech", **words)
+        parameters = {} if key is None else {"config": key.config.hex(), "key": key.private_key.hex()}
+        self.command("ech", **parameters)
 
     def set_https_record(
         self, name: str, rdata: bytes | None = None, *, fault: Literal["servfail", "silence"] | None = None
     ) -> None:
-        """What queries for the HTTPS record of a name get from now on, whatever the zone has.
+        """Override the answer to HTTPS queries for a name, whatever the zone contains.
 
         Parameters
         ----------
         rdata
             The record, well-formed or not (RFC 9460, section 2.2).
         fault
-            Instead of a record: SERVFAIL, or no answer at all. With neither, the zone answers again.
+            Instead of a record: SERVFAIL, or no answer. Without both, the zone answers again.
         """
-        words = {} if rdata is None else {"rdata": rdata.hex()}
-        self.command("https-record", name=name, **words, **({"fault": fault} if fault else {}))
+        parameters = {} if rdata is None else {"rdata": rdata.hex()}
+        self.command("https-record", name=name, **parameters, **({"fault": fault} if fault else {}))
 
     def set_early_data(self, mode: str) -> None:
-        """What becomes of early data on connections from now on: `on`, `off` or `late`.
+        """Set how new connections handle early data: `on`, `off` or `late`.
 
-        `on` answers it as it arrives; `off` refuses it, and tickets offer none; `late` accepts it and answers when the
-        handshake is complete.
+        `on` answers it on arrival. `off` refuses it, and tickets do not offer it. `late` accepts it and answers after
+        the handshake.
         """
         self.command("early-data", mode=mode)
 
     def stats(self) -> dict[str, dict[str, int]]:
-        """Counts per listener: `open` QUIC connections; `connections`, `requests`, `queries`, `tokens` so far."""
+        """Counts per listener: `open` QUIC connections; total `connections`, `requests`, `queries` and `tokens`."""
         return self.command("stats")
 
     def events(self) -> list[Event]:
-        """What the server reported since the last call, in the order it was written."""
+        """Events since the last call, in the order in which the server wrote them."""
         return [parse_event(line) for line in self.new_lines()]
 
 
@@ -338,18 +339,18 @@ def corefile_text(
     addresses: str = ". tls://.",
     upstream: str = "",
 ) -> str:
-    """A Corefile of one server block for everything.
+    """Text of a Corefile with a single server block.
 
     Parameters
     ----------
     properties
-        Of the plugin `coalesce`, which listens on what they say.
+        Properties of the plugin `coalesce`, including the addresses it listens on.
     addresses
-        What CoreDNS itself listens on, unless told otherwise 53 and DoT.
+        Addresses that CoreDNS itself listens on; by default port 53 and DoT.
     upstream
-        Where queries are forwarded to instead of answering from the zone.
+        Where queries are forwarded instead of answered from the zone.
     """
-    # One transport behind all of ours, so that they differ in nothing else; and no probes of the upstream's health.
+    # All of our transports forward over UDP, so that they differ in nothing else; no health probes of the upstream.
     forward = [f"    forward . {upstream} {{", "        prefer_udp", "        max_fails 0", "    }"]
     lines = [
         f"{addresses} {{",
@@ -358,7 +359,7 @@ def corefile_text(
         "    coalesce {",
         *(f"        {name} {value}" for name, value in properties.items()),
         "    }",
-        "    minimal",  # answers as a resolver gives them, without the authority section
+        "    minimal",  # answers without authority section, as a resolver sends them
         *(forward if upstream else [f"    file {_quoted(zone)} ."]),
         "}",
     ]
@@ -366,5 +367,5 @@ def corefile_text(
 
 
 def _quoted(path: Path) -> str:
-    """A path as one word of a Corefile."""
+    """Quote a path for a Corefile."""
     return '"' + str(path).replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""The testbed as one object: open it, choose a link, start programs at either end, close it."""
+"""The testbed as one object: open it, set a link, start programs at either end, close it."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from typing import Any
 from crosslayer import pages
 from crosslayer.links import Profile
 from crosslayer.pages import PageSpec
-from crosslayer.testbed import backends, network, private
+from crosslayer.testbed import backends, namespaces, network
 from crosslayer.testbed.check import LinkCheck, Prober, calibrated_delays, check
 from crosslayer.testbed.errors import TestbedError
+from crosslayer.testbed.link_delay import DelayMeter, ExtraDelay, NetemRule
 from crosslayer.testbed.server import Server
-from crosslayer.testbed.tap import Lateness, Rule, Tap
-from crosslayer.testbed.traced import Playing, as_played
+from crosslayer.testbed.trace_check import Playing, replay_format
 
 _PAUSES_S = (0.0, 0.5, 2.0, 5.0)
-"""Times before a failed check is repeated, seconds."""
-_CROSS = Path(__file__).with_name("cross.py")
+"""Pauses before a failed check is repeated, seconds."""
+_CROSS = Path(__file__).with_name("cross_traffic.py")
 _SETTLING_S = 1.0
-"""Time that cross-traffic has to find its rate before something is measured beside it, seconds."""
+"""Time for cross-traffic to reach its rate before a measurement starts, seconds."""
 
 
 class Testbed:
     """Client and server namespaces with an emulated link between them.
 
-    Only inside private namespaces (`private.enter`). The opening process itself moves into the client's namespace, so
-    everything it opens or starts from then on is the client's. The backend is `netem`, `uml` or `auto`; a profile
-    without any shaping needs neither (`plain`). `congestion_control` is that of TCP at both ends, by default the
-    machine's own. `TestbedError` where namespaces, the backend or the congestion control cannot be had.
+    It works only inside private namespaces (`namespaces.enter`). The constructor moves the calling process into the
+    client's namespace, with everything it opens or starts from then on. The backend is `netem`, `uml` or `auto`;
+    `plain` is for profiles without shaping. `congestion_control` is the TCP algorithm at both ends, by default the
+    machine's. `TestbedError` if namespaces, backend or congestion control are unavailable.
     """
 
     __test__ = False
 
     def __init__(self, backend: str = "auto", *, congestion_control: str | None = None) -> None:
-        if not private.inside():
+        if not namespaces.inside():
             raise TestbedError(
                 "the testbed runs in private namespaces only", next_step="Call it through the `crosslayer` command."
             )
@@ -50,14 +50,14 @@ class Testbed:
         network.build(congestion_control)
         self.backend = backends.open_backend(backend)
         self._prober = Prober()
-        self._tap: Tap | None = None
-        self._player: backends.Player | None = None
+        self._delay_meter: DelayMeter | None = None
+        self._replay: backends.TraceReplay | None = None
         self._trace_offset_ms = 0.0
         self._delays: dict[str, tuple[float, float]] = {}
         self._servers: list[Server] = []
         self._checks: list[LinkCheck] = []
         self.profile: Profile | None = None
-        private.set_namespace(network.CLIENT)
+        namespaces.set_namespace(network.CLIENT)
 
     def __enter__(self) -> Testbed:
         return self
@@ -66,42 +66,42 @@ class Testbed:
         self.close()
 
     def close(self) -> None:
-        """Take the link and the namespaces down; a testbed may be opened again afterwards.
+        """Remove the link and the namespaces; a testbed may be opened again afterwards.
 
-        What still runs in the namespaces, the kernel removes with the process.
+        The kernel removes processes that still run in the namespaces when this process ends.
         """
-        if self._tap is not None:
-            self._tap.close()
+        if self._delay_meter is not None:
+            self._delay_meter.close()
         self._prober.close()
-        if self._player is not None:
-            self._player.stop()
+        if self._replay is not None:
+            self._replay.stop()
         self.backend.close()
-        private.return_to(self._before)
+        namespaces.return_to(self._before)
         network.remove()
 
     def raise_if_dead(self) -> None:
-        """Raise `ProcessDied` where a program of the link or a server of `serve` has ended by itself.
+        """Raise `ProcessDied` if a program of the link or a server of `serve` has ended by itself.
 
-        Then close this testbed and open a new one.
+        The caller should then close this testbed and open a new one.
         """
         self.backend.raise_if_dead()
-        if self._player is not None:
-            self._player.raise_if_dead()
+        if self._replay is not None:
+            self._replay.raise_if_dead()
         for server in self._servers:
             server.raise_if_dead()
 
     def set_link(self, profile: Profile) -> LinkCheck:
-        """Make the link that of `profile`, calibrate its delay the first time, and check RTT and rates.
+        """Apply a profile to the link, calibrate its delay the first time, and check RTT and rates.
 
-        A check that fails is repeated after a new calibration, four times at most and later each time: the host may be
-        busy. Where a program has ended, `ProcessDied` at once, not after the checks.
+        A failed check is repeated after a new calibration, up to four times with growing pauses, because the host may
+        be busy. If a program has ended, `ProcessDied` is raised at once.
         """
         self.raise_if_dead()
         self.profile = profile
-        self._stand_aside()
+        self._bypass_replay()
         if (course := profile.course) is not None:
-            self._player = self._player or backends.Player()
-            self._player.load(as_played(course, profile))
+            self._replay = self._replay or backends.TraceReplay()
+            self._replay.load(replay_format(course, profile))
         if profile.name in self._delays:
             self._apply(self._delays[profile.name])
         else:
@@ -121,9 +121,9 @@ class Testbed:
         assert self.profile is not None
         self.raise_if_dead()
         delays_ms, playing = self._delays[self.profile.name], None
-        self._stand_aside()
-        if self.profile.trace is not None and self._player is not None:
-            playing = Playing(self._trace_offset_ms, self._player.play)
+        self._bypass_replay()
+        if self.profile.trace is not None and self._replay is not None:
+            playing = Playing(self._trace_offset_ms, self._replay.play)
         self._checks.append(
             check(self._prober, self.profile, self.backend.name, delays_ms, rates=rates, playing=playing)
         )
@@ -131,24 +131,24 @@ class Testbed:
         return self._checks[-1]
 
     def begin_trace_at(self, offset_ms: float) -> None:
-        """From now on the trace of a link begins there, for its checks and at each `rewind`."""
+        """Set the offset in the trace at which checks and `rewind` start it, ms."""
         self._trace_offset_ms = offset_ms
 
     def rewind(self) -> None:
-        """Have the trace of the link, where it has one, begin now."""
-        if self.profile is not None and self.profile.trace is not None and self._player is not None:
-            self._player.play(time.time_ns() - round(self._trace_offset_ms * 1e6))
+        """Restart the link's trace, if it has one, at its offset."""
+        if self.profile is not None and self.profile.trace is not None and self._replay is not None:
+            self._replay.play(time.time_ns() - round(self._trace_offset_ms * 1e6))
 
     @contextlib.contextmanager
     def cross_traffic(self) -> Iterator[CrossTraffic]:
-        """Cross-traffic of the link for the time of the block, where its profile has some.
+        """Run the cross-traffic of the link's profile, if it has any, for the duration of the block.
 
-        `TestbedError` where an end of it does not start, or has ended before the block.
+        Raises `TestbedError` if one of its ends does not start, or ends before the block.
         """
-        cross = CrossTraffic()
+        traffic = CrossTraffic()
         profile = self.profile
         if profile is None or profile.cross_traffic is None:
-            yield cross
+            yield traffic
             return
         kind = "tcp" if profile.cross_traffic == "bulk" else "udp"
         ends = [(network.CLIENT, network.CLIENT_ADDRESS), (network.SERVER, network.SERVER_ADDRESS)]
@@ -157,29 +157,29 @@ class Testbed:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with contextlib.ExitStack() as stack:
             receiver = stack.enter_context(
-                _ended(private.command_in(near, [*program, "receive", kind, address]), **pipes)
+                _running(namespaces.command_in(near, [*program, "receive", kind, address]), **pipes)
             )
             assert receiver.stdin is not None
             assert receiver.stdout is not None
             port = receiver.stdout.readline().strip()
-            words = [*program, "send", kind, address, port, str(profile.cross_rate_mbit or 0)]
-            sender = stack.enter_context(_ended(private.command_in(far, words)))
+            command = [*program, "send", kind, address, port, str(profile.cross_rate_mbit or 0)]
+            sender = stack.enter_context(_running(namespaces.command_in(far, command)))
             time.sleep(_SETTLING_S)
-            yield cross
+            yield traffic
             alive = sender.poll() is None
             receiver.stdin.close()
-            told = receiver.stdout.readline().split()
-            if not alive or len(told) != 2 or told[0] == "0":
+            report = receiver.stdout.readline().split()
+            if not alive or len(report) != 2 or report[0] == "0":
                 raise TestbedError(
                     "cross-traffic did not flow", where=f"link {profile.name}", next_step="Run `crosslayer doctor`."
                 )
-            cross.mbit = int(told[0]) * 8e3 / int(told[1])
+            traffic.mbit = int(report[0]) * 8e3 / int(report[1])
 
     def confirm_link(self, before: int) -> LinkCheck:
         """Check after a measurement that the link is still what it was; nothing is calibrated.
 
-        Its RTT and rates; and whether a cable was out meanwhile, by `before`, the `network.carrier_changes` of then.
-        What a busy host may spoil is checked again, four times at most and later each time.
+        Checks RTT and rates, and that no cable was disconnected. `before` is `network.carrier_changes` before the
+        measurement. A check that a busy host may have spoiled is repeated up to four times, with growing pauses.
         """
         result = self.check_link(rates=True)
         for pause_s in _PAUSES_S:
@@ -192,40 +192,44 @@ class Testbed:
         return result
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[list[Lateness]]:
-        """How late the wire is with what crosses it in the block; the list is filled at the end.
+    def measuring_delay(self) -> Iterator[list[ExtraDelay]]:
+        """Measure the additional delay of the link during the block; the yielded list is filled at its end.
 
-        It stays empty over netem in this kernel; where netem's rule does not say when a packet goes out (without
-        shaping, with jitter, with a queue of its own or a trace); and beside cross-traffic, whose packets would be
-        counted too.
+        The list stays empty with netem of this kernel. It also stays empty if netem's rule does not give a packet's
+        departure: without shaping, with jitter, with a separate queue, or with a trace. The same holds with
+        cross-traffic, whose packets would be counted too.
         """
-        found: list[Lateness] = []
+        delays: list[ExtraDelay] = []
         profile = self.profile
         stages = profile.stages() if profile is not None else ((), ())
-        ruled = (
-            profile is not None and not (profile.jitter_ms or profile.trace) and all(len(way) == 1 for way in stages)
+        has_rule = (
+            profile is not None
+            and not (profile.jitter_ms or profile.trace)
+            and all(len(stage) == 1 for stage in stages)
         )
         # netem in this kernel has no process that must wake up.
-        if self.backend.name != "uml" or profile is None or not ruled or profile.cross_traffic:
-            yield found
+        if self.backend.name != "uml" or profile is None or not has_rule or profile.cross_traffic:
+            yield delays
             return
-        tap = self._tap = self._tap or Tap()
-        tap.start()
-        yield found
+        meter = self._delay_meter = self._delay_meter or DelayMeter()
+        meter.start()
+        yield delays
         down_ms, up_ms = self._delays[profile.name]
-        found += tap.lateness(Rule(down_ms, profile.download_mbit), Rule(up_ms, profile.upload_mbit))
+        delays += meter.extra_delays_ms(
+            NetemRule(down_ms, profile.download_mbit), NetemRule(up_ms, profile.upload_mbit)
+        )
 
     def take_checks(self) -> list[LinkCheck]:
-        """Every check since the last call, those that failed and were repeated among them."""
+        """All checks since the last call, including failed ones that were repeated."""
         taken, self._checks = self._checks, []
         return taken
 
-    def _stand_aside(self) -> None:
-        if self._player is not None:
-            self._player.stand_aside()
+    def _bypass_replay(self) -> None:
+        if self._replay is not None:
+            self._replay.bypass()
 
     def _calibrate(self, profile: Profile) -> None:
-        self._stand_aside()
+        self._bypass_replay()
         half = profile.rtt_ms / 2
         self._delays[profile.name] = (half, half)
         if profile.rtt_ms:
@@ -241,20 +245,19 @@ class Testbed:
     def serve(
         self, specs: Iterable[PageSpec], *, spec_dir: Path, own: tuple[Path, ...] = (), **options: Any
     ) -> Iterator[tuple[Server, dict[str, str]]]:
-        """Build and serve the pages of `spec_dir` and `own`, and DNS for their names and aliases, at the far end.
+        """Build and serve the pages of `spec_dir` and `own`, with DNS for their names and aliases, at the far end.
 
-        Yields the running server, and the IPv4 address of every host name. `options` are further ones of
-        `Server.start`.
+        Yields the running server, and the IPv4 address of every host name. `options` are passed on to `Server.start`.
         """
-        # Pages of one's own stay out of what the checkout keeps for all.
-        built = private.ROOT / "sites" if own else _built_sites(spec_dir)
+        # A user's own pages do not go into the checkout's shared folder.
+        built = namespaces.ROOT / "sites" if own else _built_sites(spec_dir)
         pages.build(spec_dir, built, *own)
         addresses = network.add_hosts([host for spec in specs for host in spec.hosts])
         with Server.start(
             partial(network.spawn, network.SERVER),
             pages_dir=built,
             addresses=addresses,
-            folder=private.ROOT / "server",
+            folder=namespaces.ROOT / "server",
             **options,
         ) as server:
             self._servers.append(server)
@@ -262,22 +265,22 @@ class Testbed:
 
     @property
     def folder(self) -> Path:
-        """Private temporary folder (a tmpfs that goes with the namespaces)."""
-        return private.ROOT
+        """Private temporary folder, a tmpfs that is removed with the namespaces."""
+        return namespaces.ROOT
 
 
 @dataclass(slots=True)
 class CrossTraffic:
-    """What else went over the link."""
+    """Result of the cross-traffic on the link."""
 
     mbit: float | None = None
-    """Payload that arrived, Mbit/s; None until it has ended, and where there was none."""
+    """Payload rate of the cross-traffic, Mbit/s; None until it has ended, and if there was none."""
 
 
 @contextlib.contextmanager
-def _ended(words: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """A program that ends with the block."""
-    with subprocess.Popen(words, **options) as process:
+def _running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start a program that is killed at the end of the block."""
+    with subprocess.Popen(command, **options) as process:
         try:
             yield process
         finally:
@@ -285,6 +288,10 @@ def _ended(words: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
 
 
 def _built_sites(spec_dir: Path) -> Path:
-    """Where the built pages go: kept in a checkout, private to the run where the sources cannot be written beside."""
-    beside = spec_dir.parent / "build"
-    return beside / "sites" if beside.is_dir() and os.access(beside, os.W_OK) else private.ROOT / "sites"
+    """Folder of the built pages: kept in a checkout, private to the run if the sources' folder is not writable."""
+    build_folder = spec_dir.parent / "build"
+    return (
+        build_folder / "sites"
+        if build_folder.is_dir() and os.access(build_folder, os.W_OK)
+        else namespaces.ROOT / "sites"
+    )

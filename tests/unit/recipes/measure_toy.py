@@ -57,7 +57,7 @@ class FakeTestbed:
         yield SimpleNamespace(mbit=None)
 
     @contextlib.contextmanager
-    def watched(self):
+    def measuring_delay(self):
         yield []
 
     def take_checks(self):

@@ -37,7 +37,7 @@ from crosslayer.campaign.tables import PacedQueries
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.process import Process, Spawn
 from crosslayer.stub import QueryMetrics, Stub, StubSettings
-from crosslayer.testbed import network, private
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.bind import LOCAL, Bind, bind_version
 from crosslayer.testbed.certificates import make_certificates
 from crosslayer.testbed.dnsproxy import Dnsproxy, dnsproxy_version, far_end, near_end
@@ -175,7 +175,7 @@ class Authoritative(Measurer):
 
     def _start(self) -> None:
         folder, enter = self.bench.folder, self._stack.enter_context
-        machine, address = enter(network.machine(_MACHINE, self.bench.plan.congestion_control))
+        machine, address = enter(network.far_host(_MACHINE, self.bench.plan.congestion_control))
         spawn = functools.partial(network.spawn, machine)
         self._programs.append(enter(Bind.start(spawn, folder=folder / "bind", origin=ORIGIN, zone=ZONE)))
         self._server: Server | None = None
@@ -185,7 +185,7 @@ class Authoritative(Measurer):
             self._start_dnsproxy(spawn, address)
         else:
             self._start_ours(spawn, address)
-        with private.namespace(machine):
+        with namespaces.namespace(machine):
             self._at_bind = enter(contextlib.closing(dns.Asker(LOCAL)))
         self._askers = {
             (number, client): enter(contextlib.closing(dns.Asker((_near(number), 53))))

@@ -24,7 +24,7 @@ from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
 from crosslayer.stub import Gateway, QueryMetrics, Stub, StubError, StubSettings
 from crosslayer.studies.gateway.kinds import KINDS, NONE, Kind
-from crosslayer.testbed import network, private
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
 
 _LISTEN = "127.0.0.1"
@@ -36,7 +36,7 @@ class Gateways(Measurer):
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
-        private.use_resolver(_LISTEN)
+        namespaces.use_resolver(_LISTEN)
         first = bench.pages[bench.plan.pages[0]]
         self._kept = KeptBrowser(bench, lambda browser: self._load(browser, first, KINDS[NONE]), **resolving(bench))
 

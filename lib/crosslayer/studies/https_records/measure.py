@@ -18,7 +18,7 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
 from crosslayer.studies.https_records.records import KINDS, Kind
-from crosslayer.testbed import network, private
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.ech import EchKey
 from crosslayer.testbed.server import Event, RequestEvent
 
@@ -28,7 +28,7 @@ class HttpsRecords(Measurer):
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
-        private.use_resolver(network.SERVER_ADDRESS)
+        namespaces.use_resolver(network.SERVER_ADDRESS)
         pages = [bench.pages[name] for name in bench.plan.pages]
         resolved = [page.host for page in pages]
         self._keys = {page.name: EchKey.make(page.aliases[1]) for page in pages}

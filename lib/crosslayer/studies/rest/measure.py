@@ -24,12 +24,12 @@ from crosslayer.stub import Stub, StubSettings
 from crosslayer.studies.rest.keepers import Browsing, Forwarded, Keeping, Library, once, unanswered
 from crosslayer.testbed import network
 from crosslayer.testbed.dnsproxy import Dnsproxy, dnsproxy_version, near_end
-from crosslayer.testbed.passage import Passage
+from crosslayer.testbed.nat import Nat
 from crosslayer.testbed.server import Event, Server
 from crosslayer.words import Keeper, Mishap
 
 _MACHINE = 0
-"""Of `network.machine`: where the server is."""
+"""Of `network.far_host`: where the server is."""
 _NEAR = "127.0.0.2"
 _STUBS = (Keeper.STUB, Keeper.PATIENT_STUB)
 _SPEAKS = {Keeper.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
@@ -83,8 +83,8 @@ class Rest(Measurer):
         self._stack = contextlib.ExitStack()
         try:
             enter, congestion = self._stack.enter_context, bench.plan.congestion_control
-            machine, self._address = enter(network.machine(_MACHINE, congestion))
-            self._passage = enter(Passage(machine, self._address, congestion))
+            machine, self._address = enter(network.far_host(_MACHINE, congestion))
+            self._nat = enter(Nat(machine, self._address, congestion))
             hosts = {spec.host: self._address for spec in bench.pages.values()}
             self._server = Server.start(
                 functools.partial(network.spawn, machine),
@@ -137,7 +137,7 @@ class Rest(Measurer):
         """One rest, and what came after it."""
         chosen = self._conditions[condition]
         row, started = self.row(condition, cell, round_number, position), time.time()
-        self._passage.restore()
+        self._nat.restore()
         try:
             with self._keeping(chosen) as kept:
                 # The first query sets the connection up; the second finds ticket, token and an RTT.
@@ -210,9 +210,9 @@ class Rest(Measurer):
 
     def _befall(self, mishap: Mishap) -> None:
         if mishap is Mishap.FORGOTTEN:
-            self._passage.forget()
+            self._nat.expire_mappings()
         elif mishap is Mishap.MOVED:
-            self._passage.move()
+            self._nat.migrate_client()
         elif mishap is Mishap.RESTARTED:
             self._server = self._server.restarted()
 

@@ -102,7 +102,7 @@ class SingleQuery(Measurer):
             undo.pop_all()
 
     def _start(self, number: int, name: str) -> dns.Resolver:
-        machine, address = self._stack.enter_context(network.machine(number, self.bench.plan.congestion_control))
+        machine, address = self._stack.enter_context(network.far_host(number, self.bench.plan.congestion_control))
         spawn = functools.partial(network.spawn, machine)
         server = self._stack.enter_context(
             Server.start(

@@ -28,7 +28,7 @@ from crosslayer.campaign.tables import Lookups
 from crosslayer.dns.model import ENCRYPTED
 from crosslayer.pages import PageSpec
 from crosslayer.stub import QueryMetrics, Stub, StubError, StubSettings
-from crosslayer.testbed import network, private
+from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.server import Event, QueryEvent
 
 _LISTEN = "127.0.0.1"
@@ -44,7 +44,7 @@ class Web(Measurer):
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
         self._itself = bench.plan.options.resolver == "browser"
-        private.use_resolver(_LISTEN)
+        namespaces.use_resolver(_LISTEN)
         self._upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
         self._kept: dict[dns.Protocol | None, KeptBrowser] = {}
 

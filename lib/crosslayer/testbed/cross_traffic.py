@@ -1,7 +1,8 @@
-"""The two ends of cross-traffic, run as a file of its own: nothing but the standard library here.
+"""The two ends of cross-traffic, run as a file of its own: it imports only the standard library.
 
-cross.py receive tcp|udp ADDRESS            says its port; at end of input, payload bytes and ns since the first came
-cross.py send tcp|udp ADDRESS PORT MBIT     until it is killed; TCP as fast as it goes, with CUBIC
+`cross_traffic.py receive tcp|udp ADDRESS` prints its port. At the end of its input it prints the payload bytes received
+and the time since the first byte, ns. `cross_traffic.py send tcp|udp ADDRESS PORT MBIT` sends until it is killed; TCP
+has no rate limit and uses CUBIC.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ import time
 _CHUNK_BYTES = 1 << 16
 _DATAGRAM_BYTES = 1200
 _FILLS_QUEUES = (b"cubic", b"reno")
-"""The first the kernel has. BBR, what some machines use, all but empties the queue that is to be full."""
+"""Loss-based algorithms, of which the first available is used. BBR, some machines' default, leaves queues empty."""
 _KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 
 
 def receive(kind: str, address: str) -> None:
-    """Take what comes until standard input ends."""
+    """Receive until standard input ends."""
     end = socket.socket(socket.AF_INET, _KINDS[kind])
     end.bind((address, 0))
     if kind == "tcp":
         end.listen()
     print(end.getsockname()[1], flush=True)
-    taken, first = 0, None
+    received, first = 0, None
     while True:
         ready, _, _ = select.select([end, sys.stdin], [], [])
         if sys.stdin in ready:
@@ -35,9 +36,9 @@ def receive(kind: str, address: str) -> None:
         if kind == "tcp" and first is None:
             end, _sender = end.accept()
         else:
-            taken += len(end.recv(_CHUNK_BYTES))
+            received += len(end.recv(_CHUNK_BYTES))
         first = first or time.monotonic_ns()
-    print(taken, time.monotonic_ns() - (first or 0), flush=True)
+    print(received, time.monotonic_ns() - (first or 0), flush=True)
 
 
 def _fill_queues(end: socket.socket) -> None:
@@ -49,7 +50,7 @@ def _fill_queues(end: socket.socket) -> None:
 
 
 def send(kind: str, address: str, port: int, mbit: float) -> None:
-    """Send without end."""
+    """Send until the process is killed."""
     end = socket.socket(socket.AF_INET, _KINDS[kind])
     if kind == "tcp":
         _fill_queues(end)
@@ -59,8 +60,8 @@ def send(kind: str, address: str, port: int, mbit: float) -> None:
             end.sendall(bytes(_CHUNK_BYTES))
     begin, number = time.monotonic(), 0
     while True:
-        if (left := begin + number * _DATAGRAM_BYTES * 8 / (mbit * 1e6) - time.monotonic()) > 0:
-            time.sleep(left)
+        if (wait_s := begin + number * _DATAGRAM_BYTES * 8 / (mbit * 1e6) - time.monotonic()) > 0:
+            time.sleep(wait_s)
         with contextlib.suppress(ConnectionRefusedError):
             end.send(bytes(_DATAGRAM_BYTES))
         number += 1

@@ -1,12 +1,12 @@
-"""Plays a trace: takes the packets of both ways off the link and lets them go when the trace has it.
+"""Replays a trace: delays the packets of both directions and releases them at the times of the trace.
 
-Run as a file of its own, beside nothing but the standard library: `player.py NEAR FAR`, two packet sockets that it
-inherits, the first towards the client. Standard input is a socket that says what to do, a line of JSON each, answered
-by `ok`: {"course": {"down": ..., "up": ..., "delay": ...}}, and {"play": NS}: the trace began then, in ns since the
-Unix epoch. Before that packets pass.
+Run as a file of its own; it imports only the standard library: `trace_replay.py NEAR FAR`, two inherited packet
+sockets, the first towards the client. Standard input is a control socket. Each command is a line of JSON, answered by
+`ok`: {"course": {"down": ..., "up": ..., "delay": ...}} sets the trace, {"play": NS} sets its start, ns since the Unix
+epoch. Before that, packets pass unchanged.
 
-When a packet is to leave is known when it comes, by the kernel's stamp of its arrival, so a late wake-up moves one
-packet and none after it.
+A packet's departure time is computed on arrival, from the kernel's receive timestamp: a late wake-up delays one packet
+and none after it.
 """
 
 from __future__ import annotations
@@ -33,73 +33,74 @@ _FRAME_BYTES = 1 << 16
 _AT_ONCE = 64
 
 
-class Way:
-    """When packets of one way are through.
+class Schedule:
+    """Departure times of the packets of one direction.
 
-    The line of a trace says what could be delivered until a time. A packet is through when the line has risen by its
-    bytes since it came, or since the one before it was through; what could be delivered while nobody waited is lost,
-    as with Mahimahi's opportunities.
+    The line of a trace gives the bytes that could be delivered until each time. A packet departs when the line has
+    risen by the packet's bytes since its arrival, or since the previous departure. Capacity that no packet used is
+    lost, as with Mahimahi's opportunities.
 
     Parameters
     ----------
     line
-        `at_ns` and `bytes`, points of that line from 0 to the end of the trace; `overhead`, bytes of a packet beside
-        its frame; `limit`, packets that wait before the next is dropped. None: no rate.
+        Points of that line, `at_ns` and `bytes`, from 0 to the end of the trace; `overhead`, bytes of a packet besides
+        its frame; `limit`, queue length in packets before packets are dropped. None: no rate limit.
     delay
-        `at_ns` and `extra_ns`: what is added to the delay from then on, and last the end of the trace. None: nothing.
+        `at_ns` and `extra_ns`: additional delay from each time on; the last `at_ns` is the end of the trace. None: no
+        delay.
     """
 
     def __init__(self, line: Mapping[str, Any] | None, delay: Mapping[str, Any] | None) -> None:
         self._line, self._delay = line, delay
         self._leaving: deque[int] = deque()
-        self._ready, self._left = 0, 0
+        self._ready, self._last_departure = 0, 0
         self._epoch: int | None = None
         self._done = 0.0
 
     def start(self, epoch_ns: int) -> None:
-        """The trace began at that time; before the first call packets pass."""
+        """Set the start of the trace, ns since the Unix epoch; before the first call packets pass unchanged."""
         self._epoch = epoch_ns
         self._done = 0.0
         self._leaving.clear()
 
     def leaves_ns(self, came_ns: int, frame_bytes: int) -> int | None:
-        """When a frame leaves that came after all before it; None where it is dropped."""
+        """Departure time of a frame, ns; None if it is dropped. Call it in order of arrival."""
         if self._epoch is None:
-            self._left = max(came_ns, self._left)
-            return self._left
+            self._last_departure = max(came_ns, self._last_departure)
+            return self._last_departure
         self._ready = max(self._ready, came_ns + self._extra_ns(came_ns - self._epoch))
         if self._line is None:
-            self._left = max(self._ready, self._left)
-            return self._left
+            self._last_departure = max(self._ready, self._last_departure)
+            return self._last_departure
         while self._leaving and self._leaving[0] <= self._ready:
             self._leaving.popleft()
         if len(self._leaving) >= self._line["limit"]:
             return None
         since = max(self._done, self.deliverable(self._ready - self._epoch))
         self._done = since + frame_bytes + self._line["overhead"]
-        self._left = max(self._epoch + self.when(self._done), self._left)
-        self._leaving.append(self._left)
-        return self._left
+        self._last_departure = max(self._epoch + self.when(self._done), self._last_departure)
+        self._leaving.append(self._last_departure)
+        return self._last_departure
 
     def deliverable(self, after_ns: int) -> float:
-        """Bytes that could be delivered until so long after the trace began."""
+        """Bytes that could be delivered until a time after the start of the trace."""
         assert self._line is not None
         at, amounts = self._line["at_ns"], self._line["bytes"]
         turns, rest = divmod(after_ns, at[-1])
-        place = bisect.bisect_right(at, rest)
-        share = (rest - at[place - 1]) / (at[place] - at[place - 1])
-        return float(turns * amounts[-1] + amounts[place - 1] + share * (amounts[place] - amounts[place - 1]))
+        index = bisect.bisect_right(at, rest)
+        share = (rest - at[index - 1]) / (at[index] - at[index - 1])
+        return float(turns * amounts[-1] + amounts[index - 1] + share * (amounts[index] - amounts[index - 1]))
 
     def when(self, amount: float) -> int:
-        """How long after the trace began so many bytes can be delivered, ns."""
+        """Time after the start of the trace at which an amount of bytes can be delivered, ns."""
         assert self._line is not None
         at, amounts = self._line["at_ns"], self._line["bytes"]
         turns, rest = divmod(amount, amounts[-1])
         if not rest:
             turns, rest = turns - 1, amounts[-1]
-        place = bisect.bisect_left(amounts, rest)
-        share = (rest - amounts[place - 1]) / (amounts[place] - amounts[place - 1])
-        return int(turns * at[-1] + math.ceil(at[place - 1] + share * (at[place] - at[place - 1])))
+        index = bisect.bisect_left(amounts, rest)
+        share = (rest - amounts[index - 1]) / (amounts[index] - amounts[index - 1])
+        return int(turns * at[-1] + math.ceil(at[index - 1] + share * (at[index] - at[index - 1])))
 
     def _extra_ns(self, after_ns: int) -> int:
         if self._delay is None:
@@ -108,14 +109,14 @@ class Way:
         return int(self._delay["extra_ns"][bisect.bisect_right(at, after_ns % at[-1]) - 1])
 
 
-def ways(course: Mapping[str, Any]) -> tuple[Way, Way]:
-    """Those towards the client and the server."""
-    return Way(course["down"], course["delay"]), Way(course["up"], course["delay"])
+def schedules(course: Mapping[str, Any]) -> tuple[Schedule, Schedule]:
+    """Schedules of both directions, towards the client and towards the server."""
+    return Schedule(course["down"], course["delay"]), Schedule(course["up"], course["delay"])
 
 
 def play(near: socket.socket, far: socket.socket, control: socket.socket) -> None:
-    """Until the control socket is closed at its other end."""
-    down, up = Way(None, None), Way(None, None)
+    """Replay until the other end closes the control socket."""
+    down, up = Schedule(None, None), Schedule(None, None)
     waiting: tuple[deque[tuple[int, bytes]], ...] = (deque(), deque())
     commands = b""
     while True:
@@ -126,24 +127,24 @@ def play(near: socket.socket, far: socket.socket, control: socket.socket) -> Non
         for queue, out in zip(waiting, (near, far), strict=True):
             while queue and queue[0][0] <= now:
                 _send(out, queue.popleft()[1])
-        for end, way, queue in ((far, down, waiting[0]), (near, up, waiting[1])):
+        for end, schedule, queue in ((far, down, waiting[0]), (near, up, waiting[1])):
             if end in ready:
-                _take(end, way, queue)
+                _take(end, schedule, queue)
         if control in ready:
             if not (part := control.recv(1 << 16)):
                 return
             *lines, commands = (commands + part).split(b"\n")
             for line in lines:
-                told = json.loads(line)
-                if "course" in told:
-                    down, up = ways(told["course"])
+                command = json.loads(line)
+                if "course" in command:
+                    down, up = schedules(command["course"])
                 else:
-                    down.start(told["play"])
-                    up.start(told["play"])
+                    down.start(command["play"])
+                    up.start(command["play"])
                 control.sendall(b"ok\n")
 
 
-def _take(end: socket.socket, way: Way, queue: deque[tuple[int, bytes]]) -> None:
+def _take(end: socket.socket, schedule: Schedule, queue: deque[tuple[int, bytes]]) -> None:
     for _ in range(_AT_ONCE):
         try:
             frame, ancillary, _flags, _sender = end.recvmsg(_FRAME_BYTES, 64)
@@ -154,13 +155,13 @@ def _take(end: socket.socket, way: Way, queue: deque[tuple[int, bytes]]) -> None
             if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
                 seconds, nanoseconds = _TIMESPEC.unpack(value)
                 came_ns = seconds * 1_000_000_000 + nanoseconds
-        leaves_ns = way.leaves_ns(came_ns, len(frame))
+        leaves_ns = schedule.leaves_ns(came_ns, len(frame))
         if leaves_ns is not None:
             queue.append((leaves_ns, frame))
 
 
 def _send(out: socket.socket, frame: bytes) -> None:
-    with contextlib.suppress(BlockingIOError):  # a full device drops, as any other does
+    with contextlib.suppress(BlockingIOError):  # a full device drops packets, as any other does
         out.send(frame)
 
 

@@ -1,14 +1,16 @@
-"""The two guardians of the private namespaces, run as a file of its own: nothing but the standard library here.
+"""The two supervisor processes of the private namespaces, run as a file of its own.
+
+It imports only the standard library.
 
     crosslayer = outside -- unshare -- inside (PID 1 of the namespaces) -- the real command
 
-`inside`: a process that is PID 1 itself ignores every signal it has no handler for and inherits Chromium's orphans, and
-a fork of a process that has threads (pyarrow's, polars') may hang at its end. `outside`: unshare blocks signals while
-it waits, so whoever has only the number of the `crosslayer` process could not end it.
+`inside` exists because PID 1 ignores every signal without a handler and inherits Chromium's orphans. It is a separate
+program because a process with threads (pyarrow's, polars') may hang after a fork. `outside` exists because unshare
+blocks signals while it waits: a signal to the `crosslayer` process alone would have no effect.
 
-A terminal, or a kill of the whole group, reaches the command directly; then it must not come a second time from here.
-So `outside` passes signal n on as SIGRTMIN + n, and `inside`, which is in the group too, passes that on as n unless it
-got n itself: with a signal to the group its own is there first.
+A signal of the terminal, or to the whole process group, reaches the command directly and must not be delivered twice.
+So `outside` forwards signal n as SIGRTMIN + n. `inside` is in the group too and delivers n to the command unless it
+received n itself: the group's signal arrives first.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def outside(command: list[str]) -> int:
-    """Run unshare, which dies with this process, and mark the signals this process gets for `inside`."""
+    """Run unshare, which ends with this process, and forward signals to `inside` as marked signals."""
     child = os.fork()
     if child == 0:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -44,9 +46,9 @@ def outside(command: list[str]) -> int:
 
 
 def inside(command: list[str]) -> int:
-    """Run the command, pass signals on to it, reap."""
+    """Run the command, forward signals to it, and reap ended processes."""
     everything: set[int] = {*PASSED_ON, *_MARKED, signal.SIGCHLD}
-    # A script's shell has its background commands ignore SIGINT; sent to this one by its number, it is meant.
+    # A shell script's background commands ignore SIGINT; one sent to this process alone must still have an effect.
     child = os.posix_spawn(command[0], command, os.environ, setsigmask=(), setsigdef=(signal.SIGINT,))
     while True:
         number = signal.sigwait(everything)
@@ -54,14 +56,14 @@ def inside(command: list[str]) -> int:
             os.kill(child, _MARKED[number])
         elif number != signal.SIGCHLD:
             marked = signal.sigtimedwait([signal.SIGRTMIN + number], _GROUP_S)
-            if marked is None:  # for this process alone
+            if marked is None:  # sent to this process alone
                 os.kill(child, number)
         elif (status := _status(child)) is not None:
-            return status  # whatever still runs is killed by the kernel with this PID namespace
+            return status  # the kernel kills all remaining processes with this PID namespace
 
 
 def _status(child: int) -> int | None:
-    """Reap what has ended; the exit status of the child (128 + signal where one ended it), None while it runs."""
+    """Reap ended processes; the child's exit status (128 + signal if a signal ended it), None while it runs."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -75,7 +77,7 @@ def _status(child: int) -> int | None:
 
 
 if __name__ == "__main__":
-    # Before anything is started: what comes meanwhile waits, also for a process that is still to be (exec keeps this).
+    # Block signals before starting anything: they stay pending, also for processes started later (exec keeps the mask).
     signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, *_MARKED, signal.SIGCHLD})
-    role, *words = sys.argv[1:]
-    sys.exit(outside(words) if role == "outside" else inside(words))
+    role, *arguments = sys.argv[1:]
+    sys.exit(outside(arguments) if role == "outside" else inside(arguments))

@@ -1,7 +1,7 @@
-"""One private set of namespaces for every measurement, entered by re-executing the command.
+"""Private namespaces for every measurement, entered by re-executing the command.
 
-User, network, mount and PID namespaces of its own: no root needed, no packet leaves, and when the
-process dies, however it dies, the kernel removes every namespace, interface and child with it.
+User, network, mount and PID namespaces: they need no root, and no packet leaves them. When the process ends for any
+reason, the kernel removes every namespace, interface and child process.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from crosslayer.places import find_program
 from crosslayer.testbed.errors import TestbedError
 
 MARK = "CROSSLAYER_PRIVATE"
-"""Environment variable that says a process runs in private namespaces already."""
+"""Environment variable that marks a process in private namespaces."""
 
 UNSHARE = (
     "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
     "--propagation", "private",
 )  # fmt: skip
-"""What `unshare` is asked for; `crosslayer doctor` tries exactly this."""
+"""Options of `unshare`; `crosslayer doctor` tries exactly these."""
 
 ROOT = Path("/run/crosslayer")
-"""The private temporary folder: a tmpfs that only this set of namespaces sees."""
+"""Private temporary folder: a tmpfs that only these namespaces contain."""
 
 _PACKAGES = {
     "unshare": "util-linux",
@@ -36,46 +36,46 @@ _PACKAGES = {
     "ip": "iproute2",
     "tc": "iproute2",
 }
-_INIT = Path(__file__).with_name("init.py")
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 _MS_BIND = 4096
 
 
 def inside() -> bool:
-    """True in a process that runs in private namespaces."""
+    """Whether this process runs in private namespaces."""
     return MARK in os.environ
 
 
 def enter(command: list[str]) -> None:
-    """Re-execute `command` in private namespaces; returns only inside them, where it is called a second time.
+    """Re-execute `command` in private namespaces. Returns only inside them, where it is called a second time.
 
     Raises
     ------
     TestbedError
-        Where the machine has no `unshare` or refuses user namespaces.
+        If the machine lacks `unshare` or refuses user namespaces.
     """
     if inside():
-        _settle()
+        _set_up_mounts()
         return
     unshare = tool("unshare")
-    if (refusal := refused(unshare)) is not None:
+    if (reason := refused(unshare)) is not None:
         raise TestbedError(
-            f"this machine refuses private namespaces ({refusal})",
+            f"this machine refuses private namespaces ({reason})",
             next_step="Run `crosslayer doctor`: it says what to allow. Analysing data/raw/coalescing works without.",
         )
     os.environ[MARK] = "1"
-    init = [sys.executable, "-I", str(_INIT)]
-    os.execv(sys.executable, [*init, "outside", unshare, *UNSHARE, "--", *init, "inside", *command])
+    supervisor = [sys.executable, "-I", str(_SUPERVISOR)]
+    os.execv(sys.executable, [*supervisor, "outside", unshare, *UNSHARE, "--", *supervisor, "inside", *command])
 
 
 def tool(name: str) -> str:
-    """Path of a program of the system that the testbed is made with.
+    """Path of a system program that the testbed needs.
 
     Raises
     ------
     TestbedError
-        Where it is not installed.
+        If it is not installed.
     """
     if (program := find_program(name)) is None:
         raise TestbedError(
@@ -86,16 +86,16 @@ def tool(name: str) -> str:
 
 
 def refused(unshare: str) -> str | None:
-    """The kernel's own words where it refuses private namespaces, None where it grants them."""
+    """The kernel's error message if it refuses private namespaces, otherwise None."""
     trial = subprocess.run([unshare, *UNSHARE, "--", "true"], capture_output=True, text=True, check=False)
     return None if trial.returncode == 0 else (trial.stderr.strip() or f"exit status {trial.returncode}")
 
 
-def _settle() -> None:
-    """Make the mount namespace ours: temporary files on a tmpfs that goes with it."""
+def _set_up_mounts() -> None:
+    """Set up the mount namespace: temporary files on a tmpfs that is removed with it."""
     if ROOT.exists() and os.path.ismount("/run"):
         return
-    # NixOS has the commands of the system there, through a link; its target stays.
+    # NixOS keeps the system's commands there, behind a symbolic link, whose target is outside /run.
     system = Path("/run/current-system")
     system_at = system.readlink() if system.is_symlink() else None
     for target in ("/run", "/dev/shm"):
@@ -108,7 +108,7 @@ def _settle() -> None:
 
 
 def mount(source: str, target: str, kind: str | None = None, *, bind: bool = False) -> None:
-    """mount(2), since the mount program is not always there or not always ours to run; `TestbedError` if refused."""
+    """Call mount(2), because the mount program may be missing or not permitted; `TestbedError` on failure."""
     result = _libc.mount(
         source.encode(), target.encode(), kind.encode() if kind else None, _MS_BIND if bind else 0, None
     )
@@ -119,31 +119,31 @@ def mount(source: str, target: str, kind: str | None = None, *, bind: bool = Fal
 
 
 def use_resolver(address: str) -> None:
-    """Point this mount namespace's resolv.conf and name-service switch at `address`."""
-    _instead("resolv.conf", f"nameserver {address}\noptions timeout:2 attempts:2\n")
-    _instead("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
+    """Set `address` as the resolver in resolv.conf and nsswitch.conf of this mount namespace."""
+    _replace_etc_file("resolv.conf", f"nameserver {address}\noptions timeout:2 attempts:2\n")
+    _replace_etc_file("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
 
 
 def use_hosts(addresses: Mapping[str, str]) -> None:
-    """Give this mount namespace names that its resolver need not be asked for, in the place of those it had."""
-    told = {"localhost": "127.0.0.1", **addresses}
-    _instead("hosts", "".join(f"{address} {host}\n" for host, address in told.items()))
+    """Replace the hosts file of this mount namespace with the given addresses, so these names need no resolver."""
+    hosts = {"localhost": "127.0.0.1", **addresses}
+    _replace_etc_file("hosts", "".join(f"{address} {host}\n" for host, address in hosts.items()))
 
 
-def _instead(name: str, text: str) -> None:
-    """Put a file of ours over one of /etc."""
-    ours, theirs = ROOT / name, Path("/etc", name)
-    there = ours.exists()
-    ours.write_text(text, encoding="utf-8")
-    if there:
+def _replace_etc_file(name: str, text: str) -> None:
+    """Replace a file of /etc in this mount namespace."""
+    replacement, original = ROOT / name, Path("/etc", name)
+    mounted = replacement.exists()
+    replacement.write_text(text, encoding="utf-8")
+    if mounted:
         return
-    if theirs.is_symlink() and not theirs.exists():
-        # Often a link into /run, which is private and empty here: give it something to point at.
-        real = Path(os.path.realpath(theirs))
+    if original.is_symlink() and not original.exists():
+        # Often a symbolic link into /run, which is private and empty here: create its target.
+        real = Path(os.path.realpath(original))
         real.parent.mkdir(parents=True, exist_ok=True)
         real.touch()
-    if theirs.exists():
-        mount(str(ours), str(theirs), bind=True)
+    if original.exists():
+        mount(str(replacement), str(original), bind=True)
 
 
 def set_namespace(name: str) -> None:
@@ -154,18 +154,18 @@ def set_namespace(name: str) -> None:
 
 
 def return_to(handle: int) -> None:
-    """Move the calling thread back into the network namespace of an open file, and close that."""
+    """Move the calling thread back into the network namespace of an open file, and close the file."""
     _libc.setns(handle, _CLONE_NEWNET)
     os.close(handle)
 
 
 def in_namespace(name: str) -> bool:
-    """True where the calling thread is in the named network namespace of a testbed."""
+    """Whether the calling thread is in the named network namespace of a testbed."""
     try:
-        there, here = Path("/run/netns", name).stat(), Path("/proc/thread-self/ns/net").stat()
+        named, current = Path("/run/netns", name).stat(), Path("/proc/thread-self/ns/net").stat()
     except OSError:
         return False
-    return ROOT.is_dir() and (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+    return ROOT.is_dir() and (named.st_dev, named.st_ino) == (current.st_dev, current.st_ino)
 
 
 @contextlib.contextmanager
@@ -180,5 +180,5 @@ def namespace(name: str) -> Iterator[None]:
 
 
 def command_in(name: str, arguments: list[str]) -> list[str]:
-    """The command line that runs `arguments` in the named network namespace."""
+    """Command line that runs `arguments` in the named network namespace."""
     return [tool("nsenter"), f"--net=/run/netns/{name}", "--", *arguments]

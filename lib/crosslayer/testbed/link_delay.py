@@ -1,0 +1,118 @@
+"""Additional delay of the emulated link during an observation, measured at both of its ends with one clock.
+
+Each packet is captured where it enters and where it leaves the link. netem's rule (Linux, `sch_netem.c`) gives the
+expected departure: the delay after its arrival or after the previous packet's departure, whichever is later, plus its
+transmission time. Any further delay comes from the emulation: a process that must wake up, or a busy processor.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crosslayer.packets import Frame, Ring
+from crosslayer.testbed import namespaces, network
+from crosslayer.words import Way
+
+_FRAMES, _FRAME_BYTES = 1 << 16, 256
+"""More slots than the largest page has packets, and enough bytes to identify each packet."""
+_STEP_MS = 1.0
+"""If the clock's offset changes by more during an observation, the clock was set, and timestamps are unusable."""
+_PORTS = {Way.UP: (network.CLIENT, network.SERVER), Way.DOWN: (network.SERVER, network.CLIENT)}
+"""Sides at which packets of a direction enter and leave the link."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetemRule:
+    """netem's parameters for one direction of a link."""
+
+    delay_ms: float
+    rate_mbit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraDelay:
+    """Delay beyond netem's rule of the packets of one direction, ms."""
+
+    way: Way
+    packets: int
+    late_p50_ms: float
+    late_p99_ms: float
+    late_max_ms: float
+
+
+class DelayMeter:
+    """Captures at both ends of the open testbed's link; close it with the testbed."""
+
+    def __init__(self) -> None:
+        with namespaces.namespace(network.LINK):
+            self._rings = {
+                side: Ring(f"to-{side}", frames=_FRAMES, frame_bytes=_FRAME_BYTES)
+                for side in (network.CLIENT, network.SERVER)
+            }
+
+    def close(self) -> None:
+        """Free the capture rings."""
+        for ring in self._rings.values():
+            ring.close()
+
+    def start(self) -> None:
+        """Start capturing."""
+        self._clock_offset_ms = _clock_offset_ms()
+        for ring in self._rings.values():
+            ring.start()
+
+    def extra_delays_ms(self, down: NetemRule, up: NetemRule) -> list[ExtraDelay]:
+        """Stop capturing; returns the delay since `start` beyond netem's rules, per direction.
+
+        Directions without packets are omitted. The list is empty if a ring overflowed or the clock was set.
+        """
+        taken = {side: ring.take() for side, ring in self._rings.items()}
+        if any(dropped for _, dropped in taken.values()) or abs(_clock_offset_ms() - self._clock_offset_ms) > _STEP_MS:
+            return []
+        entered, departed = (
+            {side: [frame for frame in frames if frame.sent is sent] for side, (frames, _) in taken.items()}
+            for sent in (False, True)
+        )
+        delays = []
+        for direction, rule in ((Way.DOWN, down), (Way.UP, up)):
+            near, far = _PORTS[direction]
+            if values := extra_delays_ms(entered[near], departed[far], rule):
+                p50, p99, maximum = np.quantile(values, [0.5, 0.99, 1.0])
+                delays.append(ExtraDelay(direction, len(values), float(p50), float(p99), float(maximum)))
+        return delays
+
+
+def _clock_offset_ms() -> float:
+    """Offset of the clock of the timestamps from a clock that is never set, ms."""
+    return (time.time_ns() - time.monotonic_ns()) / 1e6
+
+
+def extra_delays_ms(entered: Sequence[Frame], departed: Sequence[Frame], rule: NetemRule) -> list[float]:
+    """Delay of each packet beyond netem's rule, ms; packets that did not leave the link are omitted.
+
+    Parameters
+    ----------
+    entered, departed
+        Frames of one direction with the times of one clock, each in time order.
+    rule
+        netem's parameters; packets stay in order, without loss or jitter.
+    """
+    departures: dict[bytes, deque[int]] = defaultdict(deque)
+    for frame in departed:
+        departures[frame.data].append(frame.at_ns)
+    expected_ns, delays_ms = 0.0, []
+    for frame in entered:
+        expected_ns = max(frame.at_ns + rule.delay_ms * 1e6, expected_ns)
+        if rule.rate_mbit is not None:
+            expected_ns += frame.bytes * 8e3 / rule.rate_mbit
+        waiting = departures[frame.data]
+        while waiting and waiting[0] < frame.at_ns:  # an identical packet that entered before the capture started
+            waiting.popleft()
+        if waiting:
+            delays_ms.append((waiting.popleft() - expected_ns) / 1e6)
+    return delays_ms

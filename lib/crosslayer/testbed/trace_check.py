@@ -1,0 +1,176 @@
+"""Verification of a trace: the bytes that arrive while it plays, and their times, compared with its file."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from crosslayer.links import FRAME_BYTES, Profile
+from crosslayer.testbed.trace_replay import Schedule, schedules
+from crosslayer.traces import Course, Line
+
+RATE_TOLERANCE = 0.05
+"""Tolerance of the delivered bytes, as a share of those of the trace."""
+STRETCH_MS = 1000.0
+"""Length of the part of the trace that a check plays in each direction, ms."""
+_LATE_MS = 1.0
+_AHEAD_FRAMES = 16
+_OFFERED = 1.06
+_MOST_FRAMES = 20_000
+_PROBES = 50
+_PROBE_MS = 10.0
+_PROBE_BYTES = 64
+_BEGIN_MS = 20.0
+
+
+class Pacing(Protocol):
+    """The part of `Prober` that this module uses."""
+
+    def paced(self, direction: str, at_ns: Sequence[int], frame_bytes: int) -> tuple[list[int], dict[int, int]]:
+        """Send frames at given times; returns their departure times, and their arrival times by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """The trace of the link and its controls."""
+
+    offset_ms: float
+    """Offset in the trace at which a check starts."""
+    play: Callable[[int], None]
+    """Starts the trace at a time, ns since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMeasurement:
+    """Measured values of a trace, by direction: `down` and `up`."""
+
+    mbit: dict[str, float] = field(default_factory=dict)
+    nominal_mbit: dict[str, float] = field(default_factory=dict)
+    """Rate of the trace itself over the measured time."""
+    late_ms: dict[str, float] = field(default_factory=dict)
+    """99th percentile of the delay of packets beyond their time in the trace, ms."""
+
+
+def replay_format(course: Course, profile: Profile) -> dict[str, Any]:
+    """A link's course in the format of the program `trace_replay`."""
+
+    def line(points: Line | None) -> dict[str, Any] | None:
+        return (
+            None
+            if points is None
+            else {
+                "at_ns": [round(ms * 1e6) for ms in points.at_ms],
+                "bytes": points.delivered_bytes,
+                "overhead": points.overhead_bytes,
+                "limit": profile.queue_packets,
+            }
+        )
+
+    delay: dict[str, list[int]] | None = None
+    if course.rtts:
+        delay = {"at_ns": [0], "extra_ns": []}
+        for duration_ms, rtt_ms in course.rtts:
+            delay["at_ns"].append(delay["at_ns"][-1] + round(duration_ms * 1e6))
+            delay["extra_ns"].append(round((rtt_ms - profile.rtt_ms) / 2 * 1e6))
+    return {"down": line(course.down), "up": line(course.up), "delay": delay}
+
+
+def measure_trace(
+    prober: Pacing, profile: Profile, playing: Playing, delays_ms: tuple[float, float]
+) -> tuple[TraceMeasurement, list[str]]:
+    """Play a part of the trace in each direction; returns the measured values and the faults.
+
+    `delays_ms` are the configured delays, towards client and server. The trace is replayed at the client's end of the
+    link.
+    """
+    course, measured, faults = profile.course, TraceMeasurement(), []
+    assert course is not None
+    course_format = replay_format(course, profile)
+    playing.play(time.time_ns())  # routing packets through the replay program takes a moment
+    exact = not (profile.loss_percent or profile.jitter_ms or profile.reorder_percent)
+    for name, line, before_ms, after_ms in (
+        ("down", course.down, delays_ms[0], 0.0),
+        ("up", course.up, 0.0, delays_ms[1]),
+    ):
+        stretch = _Stretch(prober, profile, playing, course_format, name, round(before_ms * 1e6), round(after_ms * 1e6))
+        extra = list(stretch.probes()) if course.rtts else []
+        if line is not None:
+            nominal, rate, extra_delays = stretch.train()
+            measured.mbit[name], measured.nominal_mbit[name] = rate, nominal
+            extra += extra_delays
+            if abs(rate - nominal) > RATE_TOLERANCE * nominal + 2 * FRAME_BYTES * 8e-3 / STRETCH_MS:
+                faults.append(f"{name}link {rate:.2f} Mbit/s, trace {nominal:.2f} Mbit/s")
+        if exact and len(extra) > 1:
+            measured.late_ms[name] = statistics.quantiles(extra, n=100, method="inclusive")[-1]
+            if abs(middle := statistics.median(extra)) > _LATE_MS:
+                faults.append(f"{name}link: packets leave {middle:.2f} ms after the trace's time")
+    return measured, faults
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """One direction of the link while its trace plays from the offset."""
+
+    prober: Pacing
+    profile: Profile
+    playing: Playing
+    replayed: dict[str, Any]
+    name: str
+    before_ns: int
+    """Delay from the sender to the replay program."""
+    after_ns: int
+
+    def _start(self) -> tuple[int, Schedule]:
+        epoch_ns = time.time_ns() - round(self.playing.offset_ms * 1e6)
+        self.playing.play(epoch_ns)
+        schedule = schedules(self.replayed)[self.name == "up"]
+        schedule.start(epoch_ns)
+        return epoch_ns, schedule
+
+    def _extra_delays_ms(
+        self, schedule: Schedule, sent: list[int], arrived: dict[int, int], frame_bytes: int
+    ) -> Iterator[float]:
+        """Delay of each packet that arrived beyond its time in the trace, ms."""
+        for number, left_ns in enumerate(sent):
+            leaves_ns = schedule.leaves_ns(left_ns + self.before_ns, frame_bytes)
+            if leaves_ns is not None and number in arrived:
+                yield (arrived[number] - self.after_ns - leaves_ns) / 1e6
+
+    def probes(self) -> Iterator[float]:
+        """Delay of small packets beyond their time in the trace, ms; it shows faults of the delay."""
+        _epoch_ns, schedule = self._start()
+        begin_ns = time.time_ns() + round(_PROBE_MS * 1e6)
+        due = [begin_ns + round(number * _PROBE_MS * 1e6) for number in range(_PROBES)]
+        return self._extra_delays_ms(schedule, *self.prober.paced(self.name, due, _PROBE_BYTES), _PROBE_BYTES)
+
+    def train(self) -> tuple[float, float, list[float]]:
+        """Rate of the trace and measured rate of full frames, Mbit/s, and the frames' delays beyond the trace, ms.
+
+        Frames are sent as the trace lets them pass, with a few ahead so that some always wait.
+        """
+        epoch_ns, schedule = self._start()
+        frame = FRAME_BYTES + self.replayed[self.name]["overhead"]
+        most_extra_ns = max(self.replayed["delay"]["extra_ns"]) if self.replayed["delay"] else 0
+        early_ns = self.before_ns + most_extra_ns
+        start_ns = round((self.playing.offset_ms + _BEGIN_MS) * 1e6) + early_ns
+        offered = frame * (1 - self.profile.loss_percent / 100) / _OFFERED
+        ahead = min(_AHEAD_FRAMES, max(1, self.profile.queue_packets // 2))
+        end_ns, already, due = start_ns + round(STRETCH_MS * 1e6), schedule.deliverable(start_ns), []
+        for number in range(_MOST_FRAMES):
+            at_ns = start_ns if number <= ahead else schedule.when(already + (number - ahead) * offered)
+            if at_ns > end_ns:
+                break
+            due.append(epoch_ns + at_ns - early_ns)
+        sent, arrived = self.prober.paced(self.name, due, FRAME_BYTES)
+        # Midway between delivery opportunities, which are at whole ms.
+        first_ns, last_ns = (
+            round(ns / 1e6) * 1_000_000 + 500_000 for ns in (start_ns + most_extra_ns + 5_000_000, end_ns)
+        )
+        came = sum(first_ns < when - self.after_ns - epoch_ns <= last_ns for when in arrived.values())
+        kept = 1 - self.profile.loss_percent / 100 if self.name == "up" else 1.0
+        per_mbit = (last_ns - first_ns) / 8e3
+        nominal = (schedule.deliverable(last_ns) - schedule.deliverable(first_ns)) * kept / per_mbit
+        return nominal, came * frame / per_mbit, list(self._extra_delays_ms(schedule, sent, arrived, FRAME_BYTES))

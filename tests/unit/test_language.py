@@ -1,0 +1,175 @@
+"""One language: names say what they are, one name is one class, and the glossary has short entries."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import crosslayer
+
+LIBRARY = Path(crosslayer.__file__).parent
+GLOSSARY = LIBRARY.parents[1] / "docs" / "reference" / "glossary.md"
+
+PACKAGES = (
+    "browser",
+    "checked.py",
+    "discover",
+    "guest",
+    "h3",
+    "machine.py",
+    "packets",
+    "sockets.py",
+    "testbed",
+)
+"""Packages and modules whose names are plain; the list grows until it is the whole library."""
+
+FORBIDDEN = frozenset(
+    {
+        "beside", "found", "keepsake", "keepsakes", "luggage", "mishap", "parted", "place", "places", "said", "taking",
+        "theirs", "told", "words",
+    }
+)  # fmt: skip
+"""Words that no identifier may be or contain, as one of its words between underscores or capitals."""
+
+SHARED_NAMES = {
+    "Answer": 3,  # of a worker, of a message, of a client of a study
+    "Asked": 2,
+    "Browser": 2,
+    "Certificates": 2,
+    "Condition": 4,
+    "Group": 2,
+    "Host": 2,
+    "Kind": 3,
+    "Part": 2,
+    "Place": 2,
+    "Tables": 2,
+    "Text": 2,
+    "_Place": 2,
+}
+"""Names of several classes that have nothing to do with each other, with their number.
+
+The numbers may only fall. Rename a class, then reduce its number, or remove its name, here.
+"""
+
+STUDY_CLASSES = frozenset({"Options"})
+"""Classes that each study has under the same name, because they have the same function in each."""
+
+
+def sources(parts: tuple[str, ...]) -> Iterator[Path]:
+    for part in parts:
+        path = LIBRARY / part
+        assert path.exists(), f"{part} is not in the library: correct PACKAGES"
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+
+
+def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Names that a module binds itself, with their lines: not those of imported modules and of their attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name, node.lineno
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name, node.lineno
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.ExceptHandler(name=str(name)):
+                yield name, node.lineno
+            case ast.alias(asname=str(name)):
+                yield name, node.lineno
+
+
+def words_of(identifier: str) -> set[str]:
+    """The words of an identifier, in lower case, and the identifier itself without leading underscores."""
+    plain = identifier.strip("_")
+    return {plain.lower(), *(word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", plain))}
+
+
+def forbidden_in(source: str) -> list[tuple[str, int]]:
+    return [(name, line) for name, line in bound_names(ast.parse(source)) if FORBIDDEN & words_of(name)]
+
+
+@pytest.mark.parametrize("part", PACKAGES)
+def test_identifiers_are_plain(part: str) -> None:
+    faults = [
+        f"{path.relative_to(LIBRARY)}:{line}: {name}"
+        for path in sources((part,))
+        for name, line in forbidden_in(path.read_text(encoding="utf-8"))
+    ]
+    assert faults == []
+
+
+def test_module_names_are_plain() -> None:
+    assert [path for path in sources(PACKAGES) if FORBIDDEN & words_of(path.stem)] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "found = 1",
+        "def said(): ...",
+        "class Luggage: ...",
+        "def f(words): ...",
+        "def f(*, modules_told=0): ...",
+        "lambda place: 0",
+        "self._found = 1",
+        "class LuggageOfWorker: ...",
+        "class _Beside: ...",
+        "for beside in (): ...",
+        "import os as told",
+        "with f() as found: ...",
+        "try: ...\nexcept OSError as said: ...",
+        "match x:\n    case {'a': told}: ...",
+        "[found for found in ()]",
+        "(told := 1)",
+        "PARTED_BYTES = 1",
+    ],
+)
+def test_each_way_to_bind_a_forbidden_name_is_noticed(source: str) -> None:
+    assert forbidden_in(source)
+
+
+def test_words_inside_others_are_allowed() -> None:
+    assert forbidden_in("foundation = placeholder = replace = password = besides = 1\nx.find().found\nf(told=1)") == []
+
+
+def classes() -> dict[str, set[str]]:
+    """Modules of each class of the library, by its name."""
+    modules: dict[str, set[str]] = defaultdict(set)
+    for path in LIBRARY.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                modules[node.name].add(str(path.relative_to(LIBRARY)))
+    return modules
+
+
+def test_no_two_unrelated_classes_share_a_name() -> None:
+    shared = {name: modules for name, modules in classes().items() if len(modules) > 1 and name not in STUDY_CLASSES}
+    assert {name: sorted(modules) for name, modules in shared.items() if len(modules) > SHARED_NAMES.get(name, 1)} == {}
+    assert {name: len(shared.get(name, ())) for name in SHARED_NAMES} == SHARED_NAMES
+
+
+def test_classes_that_each_study_has_are_in_studies_only() -> None:
+    assert {module.split("/")[0] for name in STUDY_CLASSES for module in classes()[name]} == {"studies"}
+
+
+def entries() -> list[tuple[str, str]]:
+    rows = (
+        line.strip("|").split("|") for line in GLOSSARY.read_text(encoding="utf-8").splitlines() if line[:2] == "| "
+    )
+    return [(row[0].strip(), row[1].strip()) for row in rows if row[0].strip() != "term"]
+
+
+def test_the_glossary_has_each_term_once() -> None:
+    terms = [term.lower() for term, _ in entries()]
+    assert len(terms) == len(set(terms)) >= 60
+
+
+@pytest.mark.parametrize(("term", "meaning"), entries())
+def test_an_entry_of_the_glossary_is_short(term: str, meaning: str) -> None:
+    sentences = re.split(r"(?<=[.?!])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z])", meaning)
+    assert len(sentences) <= 2, term
+    assert max(len(sentence.split()) for sentence in sentences) <= 25, term
+    assert meaning.endswith("."), term
