@@ -86,9 +86,17 @@ class Cluster:
         words += ("--resources", f"testbed={testbeds}", "--no-nanny", "--no-dashboard", "--memory-limit", "0")
         self._start(name, *words, before=before, CROSSLAYER_HOST=name, **environment)
 
-    def starter(self) -> None:
+    def starter(self, **environment: str) -> None:
         words = ("-m", "tests.sleeping", self.address, str(self.dataset), str(self._rounds), str(self._batch))
-        self._start("starter", *words)
+        self._start("starter", *words, **environment)
+
+    def pause(self, name: str) -> None:
+        """Freeze it with everything it started, until it is killed or `resume`d."""
+        os.killpg(self.running[name].pid, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Have it go on after `pause`."""
+        os.killpg(self.running[name].pid, signal.SIGCONT)
 
     def kill(self, name: str) -> None:
         """With everything it started."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crosslayer.campaign import run
+from crosslayer.campaign import provenance, run
 from crosslayer.campaign.cluster import connected, measured_on
 from crosslayer.campaign.plan import Plan
 from crosslayer.campaign.rounds import Job, Part, Source
@@ -25,6 +25,10 @@ LOADS = "SLEEPING_LOADS"
 """Environment variable: page loads of a round."""
 UNABLE = "SLEEPING_UNABLE"
 """Environment variable: why a worker cannot measure."""
+FAILS = "SLEEPING_FAILS"
+"""Environment variable: a worker with it fails in every round, in a way that nobody foresees."""
+MIXED = "SLEEPING_MIXED"
+"""Environment variable of the starter: take workers of other versions too."""
 VERSION = "SLEEPING_VERSION"
 """Environment variable: of the browser that a worker has."""
 
@@ -33,7 +37,7 @@ _NAVIGATION = '{"name": "https://www.example.org/", "entryType": "navigation", "
 
 def examined(measurer: Any, plan: Any, clock: Any) -> tuple[str, dict[str, str]]:
     """As `task.examined`, by the environment of the worker."""
-    return os.environ.get(UNABLE, ""), {"chromium": os.environ.get(VERSION, "1")}
+    return os.environ.get(UNABLE, ""), provenance.code() | {"chromium": os.environ.get(VERSION, "1")}
 
 
 def source(clock: Any) -> Source:
@@ -61,6 +65,8 @@ def telling(clock: Any) -> Source:
 
 def measured(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
     """Each round after its time, with its loads in the order of the plan."""
+    if os.environ.get(FAILS):
+        raise KeyError("nobody foresees this")
     told = ("netem", {"chromium": os.environ.get(VERSION, "1")})
     for link in {cell.link for _, cell in job.todo}:
         yield Part(None, -1, {"link_checks": [_check(job, link, -1, None)]}, 0, *told)
@@ -119,7 +125,8 @@ def main(address: str, folder: str, rounds: str, batch: str) -> None:
     """Start a campaign on a cluster, as `crosslayer measure --scheduler` does, or go on with it."""
     plan = a_plan(int(rounds))
     with connected(address, None) as client:
-        lent = measured_on(client, clock=plan.clock, batch=int(batch), hands=HANDS)
+        mixed = bool(os.environ.get(MIXED))
+        lent = measured_on(client, clock=plan.clock, batch=int(batch), mixed=mixed, hands=HANDS)
         run.measure(plan, Path(folder), Any, load_profiles(), say=print_line, source=lent)  # type: ignore[arg-type]
 
 

@@ -54,12 +54,34 @@ def cli() -> None:
     """
 
 
+def _output_failed() -> bool:
+    """Whether standard output accepts no more; what is buffered is dropped, or Python would try again at its end.
+
+    An unbuffered output has dropped it already, so that only one more write shows the fault.
+    """
+    try:
+        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
 def main() -> None:
     """Entry point: foreseeable faults end as one message with the next step, never as a traceback."""
     from crosslayer.testbed.errors import TestbedError
 
     try:
-        cli.main(prog_name="crosslayer")
+        try:
+            cli.main(prog_name="crosslayer")
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if not _output_failed():
+            raise
+        click.echo(f"crosslayer: standard output cannot be written ({error.strerror})", err=True)
+        sys.exit(1)
     except CrosslayerError as error:
         if os.environ.get("CROSSLAYER_DEBUG"):
             traceback.print_exc()

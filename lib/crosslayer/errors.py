@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
+
 
 def printable(text: str) -> str:
     """Text of a peer or of another program as it may be shown: what is no plain character is escaped, as in Python.
@@ -31,6 +34,10 @@ class CrosslayerError(Exception):
         self.what = what
         self.where = where
         self.next_step = next_step
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle: without `__init__`, whose parameters a subclass may change."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from crosslayer.cli import COMMANDS, cli
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str) -> None:
@@ -63,3 +65,12 @@ def test_a_bad_call_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: 
     assert done.stderr.startswith("crosslayer: ")
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("command", [["--help"], ["claims"], ["doctor"]])
+def test_an_output_that_takes_nothing_is_one_line(command: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "crosslayer", *command]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 1
+    assert done.stderr == "crosslayer: standard output cannot be written (No space left on device)\n"

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from tests import sleeping
 
-from crosslayer.campaign import cluster, run, task
+from crosslayer.campaign import cluster, run
 from crosslayer.campaign.cluster import batches, ending_together, measured_on
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, Plan
@@ -114,7 +114,9 @@ def test_a_cluster_that_cannot_measure_says_the_doctors_words(
 
 
 def test_who_was_left_out_of_a_campaign_is_asked_again_by_the_next(lent: Any, tmp_path: Path) -> None:
-    lent.submit(task.withdraw, resources={"testbed": 1}, pure=False).result()
+    [one, _] = lent.scheduler_info()["workers"]
+    lent.run_on_scheduler(lambda dask_scheduler: dask_scheduler.add_resources(one, {"testbed": 0}))
+    assert sum(worker["resources"]["testbed"] for worker in lent.scheduler_info()["workers"].values()) == 1
     said = campaign(tmp_path, lent)
     assert any(line.startswith("Measuring on a cluster of 2 testbeds") for line in said)
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -130,6 +131,32 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, dataset: Datas
 
 
 # The page
+
+
+@pytest.mark.parametrize("command", ["figures", "report", "claims"])
+def test_a_folder_that_is_a_file_or_a_dataset_is_refused_before_anything_is_drawn(
+    tmp_path: Path, dataset: Dataset, command: str
+) -> None:
+    (tmp_path / "file").touch()
+    study = tmp_path / "raw" / "coalescing"
+    shutil.copytree(dataset.folder, study)
+    before = {path: path.stat().st_mtime_ns for path in study.rglob("*")}
+    for out, fault in (("file", "is a file, not a folder"), ("raw", "holds a dataset, which figures would overwrite")):
+        words = [sys.executable, "-m", "crosslayer", command, str(dataset.folder), "--out", str(tmp_path / out)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
+        assert line.startswith("crosslayer: ")
+        assert fault in line
+    assert {path: path.stat().st_mtime_ns for path in study.rglob("*")} == before
+
+
+def test_what_a_drawing_process_cannot_write_is_one_line(tmp_path: Path, dataset: Dataset) -> None:
+    (tmp_path / "coalescing" / f".{NAMES[0]}.svg.new").mkdir(parents=True)
+    words = [sys.executable, "-m", "crosslayer", "figures", str(dataset.folder), "--out", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch(rf"crosslayer: \S+{NAMES[0]}.svg: cannot be written \(Is a directory\)\..*\n", done.stderr)
 
 
 def test_the_page_shows_figures_captions_notice_and_provenance(folder: Path, dataset: Dataset) -> None:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from crosslayer.campaign import provenance
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.guests import left_of
 from crosslayer.campaign.plan import Cell, Task
@@ -33,7 +34,6 @@ from crosslayer.campaign.task import (
     examined,
     measure,
     offer,
-    shared,
 )
 from crosslayer.campaign.task import source as measured_there
 from crosslayer.guest import Clock
@@ -49,6 +49,10 @@ _PER_TESTBED = 2
 """Tasks at the scheduler for each testbed: the one that is measured, and the next. More would only be memory."""
 _POLL_S = 5.0
 _VAIN = 3
+_ANSWER_S = 10.0
+"""Time in which a worker answers at all; one that does not is treated as ended."""
+_EXAMINATION_S = 120.0
+"""Time in which a worker examines its machine."""
 _AGAIN = "Finished rounds are safe: give the same command again, it goes on from there."
 
 
@@ -57,8 +61,8 @@ def measured_on(
 ) -> Source:
     """A source of rounds: the workers of a Dask cluster that offer a `testbed`.
 
-    Workers may come and go. One that cannot measure, or has another commit or other versions than most, is left out and
-    told of. A worker that ends costs its batch, which another measures.
+    Workers may come and go. One that cannot measure, fails, or has another commit or other versions than most, is left
+    out and reported. A worker that ends or does not answer costs its batch, which another measures.
 
     Parameters
     ----------
@@ -221,7 +225,8 @@ class _Campaign:
             self._todo.extend(ending_together(list(batches(job.todo, size)), testbeds))
         most = max(map(len, self._todo))
         self._say(
-            f"Measuring on a cluster of {testbeds} testbeds: {len(self._todo)} tasks of up to {most} rounds of a cell. "
+            f"Measuring on a cluster of {_counted(testbeds, 'testbed')}: {_counted(len(self._todo), 'task')} of up to "
+            f"{_counted(most, 'round')} of a cell. "
             f"Dashboard: {self._client.dashboard_link}"
         )
         looked = time.monotonic()
@@ -269,7 +274,7 @@ class _Campaign:
                 where=_address(self._client),
                 next_step=f"Start them as `dask worker ADDRESS --nthreads 1 --resources {RESOURCE}=1`.",
             )
-        ours = shared()
+        ours = provenance.code()
         if not self._mixed:
             meant = self._request.job.versions | ours  # a campaign that is gone on with stays what it was
             same = [one.identity for one in able if differing(one.identity, meant) == []] or [able[0].identity]
@@ -278,7 +283,10 @@ class _Campaign:
         return testbeds
 
     def _ask(self) -> dict[str, Told]:
-        """What the first workers that answer say of themselves, by their addresses."""
+        """What the first workers that answer say of themselves, by their addresses.
+
+        One that does not answer is removed from the cluster, one that cannot be asked is left out.
+        """
         said = False
         while True:
             while not (workers := _workers(self._client)):
@@ -287,17 +295,61 @@ class _Campaign:
                 said = True
                 self._raise_if_lost()
                 time.sleep(1)
-            self._client.run(offer, on_error="return")
-            found = self._client.run(about, pickle.dumps(self._request), on_error="return")
-            if told := {worker: one for worker, one in found.items() if isinstance(one, Told)}:
-                return told
+            answering = self._on_each(list(workers), _ANSWER_S, offer)
+            found = self._on_each(list(answering), _EXAMINATION_S, about, pickle.dumps(self._request))
+            told = {worker: one for worker, one in found.items() if isinstance(one, Told)}
             # Of one that is gone there may be no word at all, or that its connection is closed.
-            if broken := [one for one in found.values() if not isinstance(one, OSError)]:
+            broken = {worker: one for worker, one in found.items() if not isinstance(one, Told | OSError)}
+            if broken and not told:
                 raise CampaignError(
-                    f"none of {len(workers)} workers can be asked: {broken[0]}",
+                    f"none of {len(workers)} workers can be asked: {next(iter(broken.values()))}",
                     where=_address(self._client),
                     next_step="They need this very crosslayer installed.",
                 )
+            for worker, error in broken.items():
+                self._leave_out(worker, f"{worker}: {type(error).__name__}: {error}")
+            if told:
+                return told
+
+    def _on_each(
+        self, workers: list[str], within_s: float, function: Callable[..., Any], *words: Any
+    ) -> dict[str, Any]:
+        """What a function returns on each worker, or its exception, by their addresses.
+
+        Those that do not answer in time are removed from the cluster: Dask itself would give them tasks for five
+        minutes. One that goes on later ends itself, and comes back where it is started in a loop.
+        """
+
+        async def one(worker: str) -> dict[str, Any]:
+            with contextlib.suppress(TimeoutError):
+                run = self._client.run(function, *words, workers=[worker], on_error="return")
+                return dict(await asyncio.wait_for(run, within_s))
+            return {}
+
+        async def each() -> list[dict[str, Any]]:
+            return await asyncio.gather(*map(one, workers))
+
+        found = {worker: said for answer in self._client.sync(each) for worker, said in answer.items()}
+        if silent := [worker for worker in workers if worker not in found and worker in _workers(self._client)]:
+            self._say(f"No answer within {within_s:g} s, so it goes on without: {', '.join(silent)}.")
+            self._client.retire_workers(silent, close_workers=False)
+        return found
+
+    def _leave_out(self, worker: str, why: str) -> None:
+        """No more tasks for a worker, and those that it has for others: Dask would keep them where they are."""
+        self._refused.append(why)
+        self._say(f"A worker is left out: {why}")
+        self._client.run_on_scheduler(
+            lambda dask_scheduler: (
+                worker in dask_scheduler.workers and dask_scheduler.add_resources(worker, {RESOURCE: 0})
+            )
+        )
+        waiting = set(self._client.processing([worker]).get(worker, ()))
+        taken = [future for future in self._away if future.key in waiting]
+        for future in taken:
+            self._todo.appendleft(self._away.pop(future))
+        self._client.cancel(taken, force=True)
+        self._testbeds()
 
     def _send(self, batch: Task) -> None:
         request = replace(self._request, job=replace(self._request.job, todo=batch))
@@ -316,7 +368,7 @@ class _Campaign:
             answer: Answer = future.result()
         except (Exception, asyncio.CancelledError) as error:
             self._raise_if_lost()
-            self._again(batch, self._why(error), vain=True)
+            self._again(batch, self._why(error, future.key), vain=True)
             return
         future.release()
         left = set(batch)
@@ -330,13 +382,11 @@ class _Campaign:
                 left.remove(entry)
                 self._measured = True
                 yield mine
-        if answer.refused:
-            self._refused.append(answer.refused)
-            self._say(f"A worker is left out: {answer.refused}")
-            self._testbeds()
         if left:
             why = answer.refused or "the worker did not measure it"
             self._again([entry for entry in batch if entry in left], why, vain=answer.fault or not answer.refused)
+        if answer.refused:
+            self._leave_out(answer.worker, answer.refused)
 
     def _again(self, batch: Task, why: str, *, vain: bool) -> None:
         """Back to those that wait, in front; not for ever."""
@@ -347,22 +397,17 @@ class _Campaign:
             )
         self._todo.appendleft(batch)
 
-    def _why(self, error: BaseException) -> str:
-        """What became of a task without an answer.
-
-        Raises
-        ------
-        CampaignError
-            Where no other worker would do better.
-        """
+    def _why(self, error: BaseException, key: str) -> str:
+        """What became of a task without an answer; a worker that failed is left out."""
         from distributed import KilledWorker
 
         if not isinstance(error, (KilledWorker, asyncio.CancelledError)):
-            raise CampaignError(
-                f"a worker failed: {type(error).__name__}: {error}",
-                where=_address(self._client),
-                next_step=f"Has it this very crosslayer? {_AGAIN}",
-            ) from error
+            why = f"{type(error).__name__}: {error}"
+            for worker in self._client.run_on_scheduler(
+                lambda dask_scheduler: sorted(dask_scheduler.tasks[key].erred_on) if key in dask_scheduler.tasks else []
+            ):
+                self._leave_out(worker, f"{worker}: {why}. Has it this very crosslayer?")
+            return why
         why = "every worker that had it ended" if isinstance(error, KilledWorker) else "it was cancelled"
         self._say(f"A task came back without an answer ({why}); it is measured again.")
         return why
@@ -389,6 +434,10 @@ class _Campaign:
 
     def _lost(self) -> CampaignError:
         return CampaignError("Dask's scheduler is gone", where=_address(self._client), next_step=_AGAIN)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _workers(client: Client) -> Mapping[str, Any]:

@@ -357,7 +357,7 @@ def _check_schema(table: type[Table], schema: pa.Schema, path: Path) -> int:
     """Refuse a file whose columns are not the table's; how many rows it has."""
     try:
         with pq.ParquetFile(path) as file:
-            found, rows = file.schema_arrow, file.metadata.num_rows
+            found, rows = file.schema_arrow, int(file.metadata.num_rows)
     except (OSError, pa.ArrowException) as error:
         _refuse(f"is not a Parquet file ({error})", path)
     version = (found.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()

@@ -9,7 +9,7 @@ import platform
 import re
 import ssl
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class Host:
     """What CROSSLAYER_HOST calls it; empty where the campaign numbers it."""
     machine: dict[str, Any]
     """As `host` describes it."""
+    code: dict[str, str] = field(default_factory=dict)
+    """As `code` describes it; empty where it is not known."""
 
 
 def this_host(campaign: str) -> Host:
@@ -63,7 +65,12 @@ def this_host(campaign: str) -> Host:
     identifier = Path("/etc/machine-id")
     known = identifier.read_text(encoding="ascii").strip() if identifier.is_file() else ""
     told = "/".join((campaign, name or f"{known}/{platform.node()}"))
-    return Host(hashlib.sha256(told.encode()).hexdigest()[:16], name, host())
+    return Host(hashlib.sha256(told.encode()).hexdigest()[:16], name, host(), code())
+
+
+def code() -> dict[str, str]:
+    """The crosslayer of this process: `commit`, empty where it is not known, and `code`, the hash of its modules."""
+    return {"commit": str(revision()["revision"] or ""), "code": code_sha256()}
 
 
 @cache

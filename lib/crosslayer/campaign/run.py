@@ -148,29 +148,30 @@ class _Hosts:
         """The name of the host of a part."""
         host = part.host or self._here
         name = self._names.get(host.mark) or host.name or f"host-{len(self._names) + 1}"
-        if self._seen.get(name) != (part.backend, part.versions):
-            self._seen[name] = part.backend, part.versions
-            self._note(host, name, part)
+        versions = part.versions | host.code
+        if self._seen.get(name) != (part.backend, versions):
+            self._seen[name] = part.backend, versions
+            self._note(host, name, part.backend, versions)
         return name
 
-    def _note(self, host: provenance.Host, name: str, part: Part) -> None:
+    def _note(self, host: provenance.Host, name: str, backend: str, versions: dict[str, str]) -> None:
         campaign = self._store.fact("versions") or {}
         before = campaign | self._hosts.get(name, {}).get("other_versions", {})
         alone = not campaign or set(self._hosts) <= {name}
-        if campaign and (changed := _differing(before, part.versions)):
+        if campaign and (changed := _differing(before, versions)):
             on = "" if alone else f", on {name},"
             notes = self._store.fact("notes") or []
             note = f"continued on {_now()}{on} with other versions of: {', '.join(changed)}"
             self._store.set_fact("notes", [*notes, note])
         if alone:
-            campaign = part.versions
+            campaign = versions
             self._store.set_fact("versions", campaign)
-            self._store.set_fact("backend", part.backend)
+            self._store.set_fact("backend", backend)
         if self._store.fact("host") is None:
             self._store.set_fact("host", host.machine)
         self._names[host.mark] = name
         self._hosts[name] = host.machine | {
-            "other_versions": {key: part.versions.get(key) for key in _differing(campaign, part.versions)}
+            "other_versions": {key: versions.get(key) for key in _differing(campaign, versions)}
         }
         self._store.set_fact("host_marks", self._names)
         self._store.set_fact("hosts", self._hosts)

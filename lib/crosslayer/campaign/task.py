@@ -76,13 +76,10 @@ class Answer:
     parts: list[Part]
     refused: str = ""
     """Why the rest of the batch was not measured: this worker is to get no other."""
+    worker: str = ""
+    """Its address, where it refused."""
     fault: bool = False
     """Not the machine was at fault, as far as one can tell, but the round."""
-
-
-def shared() -> dict[str, str]:
-    """What whoever starts a campaign has in common with those who measure it."""
-    return {"commit": str(provenance.revision()["revision"] or ""), "code": provenance.code_sha256()}
 
 
 def differing(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
@@ -90,29 +87,14 @@ def differing(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
     return sorted(key for key in some.keys() & others if some[key] and others[key] and some[key] != others[key])
 
 
-_withdrawn: dict[str, float] = {}
-"""Testbeds of workers of this process that offer none any more, by their addresses."""
-
-
 _known: dict[tuple[type[Measurer], str, Clock], tuple[str, dict[str, str]]] = {}
 _LOCK = threading.Lock()
 
 
 async def offer(dask_worker: Any) -> None:
-    """What an earlier campaign refused, this one may take."""
-    if number := _withdrawn.pop(dask_worker.address, 0):
+    """Announce its testbeds to the scheduler: an earlier campaign may have left this worker out."""
+    if number := dask_worker.state.total_resources.get(RESOURCE, 0):
         await dask_worker.set_resources(**{RESOURCE: number})
-
-
-def withdraw() -> None:
-    """Offer no testbed any more, so that the scheduler has no task for this worker."""
-    from distributed import get_worker
-    from distributed.utils import sync
-
-    worker = get_worker()
-    if number := worker.state.total_resources.get(RESOURCE, 0):
-        _withdrawn[worker.address] = number
-        sync(worker.loop, worker.set_resources, **{RESOURCE: 0})
 
 
 async def about(request: bytes) -> Told:
@@ -137,7 +119,7 @@ def examined(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, d
 
 def _examination(measurer: type[Measurer], plan: Plan, clock: Clock) -> tuple[str, dict[str, str]]:
     try:
-        identity = shared() | versions_here(Job(plan, "", [], measurer, {}, ""), find_browser(plan.browser))
+        identity = provenance.code() | versions_here(Job(plan, "", [], measurer, {}, ""), find_browser(plan.browser))
         identity |= find_kernel().as_versions() if clock == "virtual" else {"kernel": os.uname().release}
     except CrosslayerError as error:
         return f"{error} {doctor.verdict(doctor.examine())}", {}
@@ -157,8 +139,7 @@ def measure(request: bytes) -> Answer:
             f"{key} ({told.identity[key]} instead of {asked.expected[key]})" for key in other
         )
     if refused:
-        withdraw()
-        return Answer(told.host, [], _named(told.host, refused))
+        return Answer(told.host, [], *_named(told.host, refused))
     abandoned = _abandonment()
     parts: list[Part] = []
     try:
@@ -169,8 +150,7 @@ def measure(request: bytes) -> Answer:
                 if abandoned():
                     break
     except CrosslayerError as error:
-        withdraw()
-        return Answer(told.host, parts, _named(told.host, str(error)), not isinstance(error, TestbedError))
+        return Answer(told.host, parts, *_named(told.host, str(error)), fault=not isinstance(error, TestbedError))
     return Answer(told.host, parts)
 
 
@@ -182,10 +162,12 @@ def _at_hand(asked: Request) -> Job:
     return at_hand(asked.job, asked.luggage)
 
 
-def _named(host: provenance.Host, why: str) -> str:
+def _named(host: provenance.Host, why: str) -> tuple[str, str]:
+    """Why a worker refuses, with its name, and its address."""
     from distributed import get_worker
 
-    return f"{host.name or get_worker().address}: {why}"
+    address = get_worker().address
+    return f"{host.name or address}: {why}", address
 
 
 def _log(line: str) -> None:

@@ -22,6 +22,7 @@ from crosslayer.report.answer import renew_readme
 from crosslayer.report.drawing import Drawer, cores, draw_all
 from crosslayer.report.files import (
     ReportError,
+    check_folder,
     made_from,
     save,
     save_beside,
@@ -93,6 +94,7 @@ def write_figures(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] =
     ReportError
         Where the folder cannot be written, or there is nothing to show.
     """
+    check_folder(dataset, folder)
     failed = draw_all(dataset, beside, folder, processes)
     save_loads(dataset, folder)
     return Report(write_index(dataset, folder), failed)
@@ -114,6 +116,7 @@ def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = 
     ReportError
         As for `write_figures`.
     """
+    check_folder(dataset, folder)
     started = datetime.now(UTC)
     with ThreadPoolExecutor(1) as pool:
         verdicts = pool.submit(check_claims, dataset)  # numbers, while charts are drawn of others

@@ -105,6 +105,25 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
     return paths
 
 
+def check_folder(dataset: Dataset, folder: Path) -> None:
+    """Refuse a folder that the report of a dataset must not be written to, before anything is drawn.
+
+    Raises
+    ------
+    ReportError
+        Where it is a file, or a dataset is where the files of the study would go.
+    """
+    for path in (folder, made := folder / dataset.campaign.study):
+        if path.exists() and not path.is_dir():
+            raise ReportError("is a file, not a folder", where=str(path), next_step="Choose another folder with --out.")
+    if (made / "campaign.json").exists():
+        raise ReportError(
+            "holds a dataset, which figures would overwrite",
+            where=str(made),
+            next_step="Choose another folder with --out.",
+        )
+
+
 def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path, **about: str) -> dict[str, Path]:
     """`save` a drawn figure in the folder of its study, e.g. `figures/coalescing/`."""
     return save(drawing, folder / dataset.campaign.study, **made_from(dataset), **about)
@@ -171,8 +190,9 @@ def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[
     Raises
     ------
     ReportError
-        Where the folder cannot be written.
+        Where the folder cannot be written, or `check_folder` refuses it.
     """
+    check_folder(dataset, folder)
     table = io.BytesIO()
     verdicts.select(pl.lit(dataset.campaign.campaign).alias("campaign"), pl.all()).write_parquet(table)
     path = folder / dataset.campaign.study / _CLAIMS
