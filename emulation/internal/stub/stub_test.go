@@ -954,7 +954,8 @@ func TestStreamsOfDoQ(t *testing.T) {
 				return
 			}
 			row := r.bad("www.example.org", odd.error)
-			if row.Retries != 0 || (r.upstream.census().Open == 0) != odd.closed {
+			retries := map[bool]int{true: 1}[name == "reset"]
+			if row.Retries != retries || (r.upstream.census().Open == 0) != odd.closed {
 				t.Errorf("%+v, %+v", row, r.upstream.census())
 			}
 			if odd.closed {
