@@ -53,6 +53,9 @@ func readResponse(response *http.Response) ([]byte, error) {
 	if kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err != nil || kind != dnsMessage {
 		return nil, badAnswer("content type is not " + dnsMessage)
 	}
+	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return nil, badAnswer("content encoding " + encoding) // the request accepts none
+	}
 	wire, err := io.ReadAll(io.LimitReader(response.Body, maxMessageBytes+1))
 	if err != nil {
 		return nil, err

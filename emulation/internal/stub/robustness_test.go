@@ -8,14 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
 )
 
@@ -158,46 +156,6 @@ func TestHTTPClientThatLocksItself(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The memory of queries in flight is bounded: the 10,000 that there may be take less than 100 MB, and 200 MB
-// over HTTP/2 and QUIC. A connection of QUIC carries
-// 100 at once, and the others wait for its streams.
-func TestMemoryOfQueriesInFlight(t *testing.T) {
-	const first, second = 500, 2500
-	eachScheme(t, []string{"udp", "tcp", "tls", "https", "quic"}, func(t *testing.T, s *server, c credentials) {
-		var waiting atomic.Int32
-		s.answer = func([]byte) []byte { waiting.Add(1); return nil }
-		r := startStub(t, s.start().url(), c, "--timeout", "30s", "--udp-retransmit", "30s")
-		wire := pack(t, question("www.example.org", dns.TypeA))
-		ask := func(upTo int) int {
-			for range upTo - len(r.slots) {
-				go r.answer(arrival{wire: wire, time: time.Now(), protocol: "udp"})
-			}
-			until(t, "all queries to be in flight", func() bool { return len(r.slots) == upTo && waiting.Load() > 0 })
-			time.Sleep(300 * time.Millisecond) // each waits where it will wait
-			return memory()
-		}
-		before := ask(first)
-		taken := (ask(second) - before) / (second - first)
-		t.Logf("%s: %d bytes a query", s.scheme, taken)
-		each := 10_000
-		if s.scheme == "https" || s.scheme == "quic" {
-			each = 20_000 // with a goroutine that the library may hold
-		}
-		if taken > each {
-			t.Errorf("%d bytes a query", taken)
-		}
-	})
-}
-
-// memory is what heap and stacks of this process take, bytes.
-func memory() int {
-	runtime.GC()
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return int(stats.HeapAlloc + stats.StackInuse)
 }
 
 // A connection over TCP whose upstream leaves many queries without an answer is replaced before it has no ID left.
