@@ -222,7 +222,7 @@ def test_a_reason_for_a_close_is_escaped(folder: Path) -> None:
 
 
 def http3_reply(
-    answer: Callable[[H3Connection, int], None],
+    answer: Callable[[H3Connection, int, dict[bytes, bytes]], None],
 ) -> Callable[[QuicConnection, StreamDataReceived], None]:
     connections: dict[int, H3Connection] = {}
 
@@ -231,7 +231,7 @@ def http3_reply(
             connections[id(quic)] = H3Connection(quic)
         for http_event in connections[id(quic)].handle_event(event):
             if isinstance(http_event, HeadersReceived):
-                answer(connections[id(quic)], http_event.stream_id)
+                answer(connections[id(quic)], http_event.stream_id, dict(http_event.headers))
 
     return reply
 
@@ -247,11 +247,11 @@ def headers_frame(http: H3Connection, stream: int, length: int, body: bytes) -> 
 @pytest.mark.parametrize(
     ("answer", "errors"),
     [
-        (lambda http, stream: headers_frame(http, stream, 1 << 40, bytes(100_000)), ("timeout",)),
-        (lambda http, stream: headers_frame(http, stream, 4, b"\xff\xff\xff\xff"), ("quic: connection closed",)),
-        (lambda http, stream: http.send_headers(stream, [(b":status", b"103")]), ("timeout",)),
+        (lambda http, stream, _: headers_frame(http, stream, 1 << 40, bytes(100_000)), ("timeout",)),
+        (lambda http, stream, _: headers_frame(http, stream, 4, b"\xff\xff\xff\xff"), ("quic: connection closed",)),
+        (lambda http, stream, _: http.send_headers(stream, [(b":status", b"103")]), ("timeout",)),
         (
-            lambda http, stream: http.send_headers(
+            lambda http, stream, _: http.send_headers(
                 stream, [(b":status", b"200"), (b"content-type", b"text/\x1b[31mred")], end_stream=True
             ),
             (r"content type text/\x1b[31mred", "quic: connection closed"),
@@ -260,7 +260,7 @@ def headers_frame(http: H3Connection, stream: int, length: int, body: bytes) -> 
     ids=["endless", "garbage", "informational", "escape"],
 )
 def test_doh3_headers_that_are_none(
-    folder: Path, answer: Callable[[H3Connection, int], None], errors: tuple[str, ...]
+    folder: Path, answer: Callable[[H3Connection, int, dict[bytes, bytes]], None], errors: tuple[str, ...]
 ) -> None:
     with doq_server(folder, alpn="h3", reply=http3_reply(answer)) as port:
         error = ask(port, Protocol.DOH3, folder).error

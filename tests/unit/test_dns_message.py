@@ -156,3 +156,40 @@ def test_framing() -> None:
     assert stream == b"\0\3abc"
     assert [unframed(stream[:end]) for end in range(6)] == [None, None, None, None, None, b"abc"]
     assert unframed(stream + b"more") == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (["www.example.org. 300 IN CNAME a.example.org.", "a.example.org. 300 IN A 192.0.2.1"], None),
+        (["a.example.org. 300 IN A 192.0.2.1", "WWW.example.org. 300 IN CNAME A.example.org."], None),
+        (["www.example.org. 300 IN CNAME elsewhere.example."], None),
+        ([], None),
+        (["other.example.org. 300 IN A 192.0.2.1"], "answer of another name"),
+        (["other.example.org. 300 IN CNAME a.example.org."], "answer of another name"),
+        (
+            ["www.example.org. 300 IN CNAME a.example.org.", "b.example.org. 300 IN A 192.0.2.1"],
+            "answer of another name",
+        ),
+        (["www.example.org. 300 IN CNAME www.example.org."], "cname loop"),
+        (
+            ["www.example.org. 300 IN CNAME a.example.org.", "a.example.org. 300 IN CNAME www.example.org."],
+            "cname loop",
+        ),
+        (
+            [
+                "www.example.org. 300 IN CNAME a.example.org.",
+                "a.example.org. 300 IN CNAME www.example.org.",
+                "b.example.org. 300 IN A 192.0.2.1",
+            ],
+            "cname loop",
+        ),
+    ],
+)
+def test_the_answer_section_is_about_the_question(records: list[str], error: str | None) -> None:
+    query = make_query()
+    answer = dns.message.make_response(query.message)
+    for record in records:
+        owner, ttl, rdclass, rdtype, value = record.split()
+        answer.answer.append(dns.rrset.from_text(owner, int(ttl), rdclass, rdtype, value))
+    assert check_answer(answer.to_wire(), query).error == error

@@ -9,9 +9,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
 )
 
 // datagrams asks over UDP, each query from a port of its own under an ID of its own (RFC 5452); an answer that was
@@ -49,7 +52,10 @@ func (d *datagrams) ask(
 	id := uint16(rand.Uint32()) // #nosec G115 G404 -- all bits are random: ChaCha8, seeded by the system
 	wire := bytes.Clone(query)
 	binary.BigEndian.PutUint16(wire, id)
-	buffer := make([]byte, maxMessageBytes)
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil, false, err
+	}
 	deadline, _ := ctx.Deadline()
 	reason := error(context.DeadlineExceeded)
 	for wait := d.retransmit; ; wait *= 2 {
@@ -66,30 +72,57 @@ func (d *datagrams) ask(
 			reason = err
 		}
 		for {
-			n, err := socket.Read(buffer)
+			var done bool
+			err := receive(raw, func(datagram []byte) {
+				ours := len(datagram) >= headerBytes && binary.BigEndian.Uint16(datagram) == id && isResponse(datagram)
+				if ours && isTruncated(datagram) {
+					truncated, done = true, true // maybe in the middle of a record
+					return
+				}
+				var fault error
+				answer, fault = checkAnswer(datagram, id, question)
+				if done = fault == nil || ours && errors.Is(fault, errMalformed); done {
+					spent.answerBytes = len(datagram)
+				}
+				reason = fault
+			})
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				break
 			}
 			if err != nil {
 				reason = err
-				continue
+			} else if truncated {
+				return nil, true, nil
+			} else if done {
+				return answer, false, reason
 			}
-			ours := n >= headerBytes && binary.BigEndian.Uint16(buffer) == id && isResponse(buffer)
-			if ours && isTruncated(buffer) {
-				return nil, true, nil // maybe in the middle of a record
-			}
-			answer, err := checkAnswer(buffer[:n], id, question)
-			if err == nil || ours && errors.Is(err, errMalformed) {
-				spent.answerBytes = n
-				return answer, false, err
-			}
-			reason = err
 		}
 		if last {
 			return nil, false, reason
 		}
 		spent.retries++
 	}
+}
+
+// buffers are for datagrams that have arrived: a query that waits for its answer holds none.
+var buffers = sync.Pool{New: func() any { return new([maxMessageBytes]byte) }}
+
+// receive waits until a datagram is there and has use read it, which must not keep it.
+func receive(raw syscall.RawConn, use func(datagram []byte)) error {
+	var fault error
+	err := raw.Read(func(descriptor uintptr) bool {
+		buffer := buffers.Get().(*[maxMessageBytes]byte)
+		defer buffers.Put(buffer)
+		n, err := unix.Read(int(descriptor), buffer[:]) // #nosec G115
+		if errors.Is(err, unix.EAGAIN) {
+			return false
+		}
+		if fault = err; err == nil {
+			use(buffer[:n])
+		}
+		return true
+	})
+	return errors.Join(err, fault)
 }
 
 func (d *datagrams) reset(forget bool) int { return d.tcp.reset(forget) }

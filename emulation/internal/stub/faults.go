@@ -22,8 +22,15 @@ func (e *broken) Unwrap() error { return e.cause }
 var (
 	errSilent = errors.New("no sign of life from the upstream")
 	errReset  = errors.New("connection reset on command")
+	errStuck  = errors.New("the connection is stuck")
 	errBusy   = errors.New("too many queries at once")
 )
+
+// isStreamReset is true where the upstream reset one stream of a connection that goes on.
+func isStreamReset(err error) bool {
+	stream, ok := errors.AsType[*quic.StreamError](err)
+	return ok && stream.Remote
+}
 
 // describe is the short and stable text of a fault in a row of metrics, as crosslayer.dns words it.
 func describe(err error) string {

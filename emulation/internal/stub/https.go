@@ -53,6 +53,9 @@ func readResponse(response *http.Response) ([]byte, error) {
 	if kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err != nil || kind != dnsMessage {
 		return nil, badAnswer("content type is not " + dnsMessage)
 	}
+	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return nil, badAnswer("content encoding " + encoding) // the request accepts none
+	}
 	wire, err := io.ReadAll(io.LimitReader(response.Body, maxMessageBytes+1))
 	if err != nil {
 		return nil, err
@@ -116,6 +119,7 @@ func (d httpDialer) dial(ctx context.Context, kept *keepsake) (conn, error) {
 // httpConn is one HTTP/2 connection.
 type httpConn struct {
 	*http.ClientConn
+	watchdog
 	url      string
 	socket   net.Conn
 	tlsState connState
@@ -127,11 +131,13 @@ func (c *httpConn) ask(ctx context.Context, query []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.RoundTrip(request)
-	var wire []byte
-	if err == nil {
-		wire, err = readResponse(response)
-	}
+	wire, err := c.call(ctx, func() ([]byte, error) {
+		response, err := c.RoundTrip(request)
+		if err != nil {
+			return nil, err
+		}
+		return readResponse(response)
+	})
 	return wire, verdict(ctx, err)
 }
 
@@ -152,11 +158,16 @@ func verdict(ctx context.Context, err error) error {
 
 // usable is false after the server's GOAWAY too, once the last answer has come.
 func (c *httpConn) usable() bool {
-	return c.Err() == nil && (c.Available() > 0 || c.InFlight() > 0)
+	return c.holds(func() bool { return c.Err() == nil && (c.Available() > 0 || c.InFlight() > 0) })
 }
 
 func (c *httpConn) early() bool       { return false }
 func (c *httpConn) state() connState  { return c.tlsState }
 func (c *httpConn) path() pathState   { return tcpPath(c.socket) }
 func (c *httpConn) localPort() uint16 { return c.port }
-func (c *httpConn) close()            { _ = c.Close() }
+
+func (c *httpConn) close() {
+	if !c.holds(func() bool { return c.Close() == nil }) {
+		_ = c.socket.Close() // which the library does not do while it is stuck
+	}
+}

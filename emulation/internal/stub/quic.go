@@ -100,6 +100,7 @@ func (d quicDialer) connect(ctx context.Context, kept *keepsake, alpn string, un
 // quicConn is what DoQ and DoH3 have in common.
 type quicConn struct {
 	*quic.Conn
+	watchdog
 	port    uint16
 	waiting atomic.Int32
 	fresh   atomic.Bool // a query is the first that waits, since the guard looked
@@ -134,7 +135,7 @@ func (c *quicConn) guard(patience time.Duration) {
 	}
 }
 
-func (c *quicConn) usable() bool { return c.Context().Err() == nil }
+func (c *quicConn) usable() bool { return c.Context().Err() == nil && !c.stuck.Load() }
 
 func (c *quicConn) early() bool {
 	select {
@@ -161,12 +162,15 @@ func (c *quicConn) asking(ctx context.Context, once func() ([]byte, error)) ([]b
 		c.fresh.Store(true)
 	}
 	defer c.waiting.Add(-1)
-	wire, err := once()
-	if errors.Is(err, quic.Err0RTTRejected) {
-		if _, err = c.NextConnection(ctx); err == nil {
-			wire, err = once()
+	wire, err := c.call(ctx, func() ([]byte, error) {
+		wire, err := once()
+		if errors.Is(err, quic.Err0RTTRejected) {
+			if _, err = c.NextConnection(ctx); err == nil {
+				wire, err = once()
+			}
 		}
-	}
+		return wire, err
+	})
 	if _, ok := errors.AsType[*quic.StreamError](err); ok && ctx.Err() == nil {
 		return nil, err
 	}

@@ -67,44 +67,105 @@ type outcome struct {
 	answer *dns.Msg
 	spent  cost
 	err    error
+	over   *session
 }
 
-// exchange asks. Where the connection has rested and nothing at all comes from the server within one PTO, the query is
-// asked again over a new connection, which those that come later use too, and the first answer counts: with early data
-// it is there a round-trip after the PTO, and not seconds.
+// exchange asks, and over a new connection too where the one there is brings no answer. The first answer counts.
+//
+// Where the connection was idle and nothing at all comes from the server within one PTO, queries that come later use the
+// new one as well: with early data the answer is there a round-trip after the PTO, and not seconds. Where the server is
+// alive but does not answer within hedgeAfter, the new connection replaces the old one only if it brings the answer.
 func (s *session) exchange(ctx context.Context, query []byte, question dns.Question) (*dns.Msg, cost, error) {
-	rested := s.rested()
-	if rested == nil {
+	idle := s.rested()
+	if idle == nil && s.hedgeAfter == 0 {
 		return s.ask(ctx, query, question)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	outcomes := make(chan outcome, 2)
-	ask := func() {
-		answer, spent, err := s.ask(ctx, query, question)
-		outcomes <- outcome{answer, spent, err}
+	outcomes := make(chan outcome, 3)
+	asked := 0
+	ask := func(over *session) {
+		asked++
+		go func() {
+			answer, spent, err := over.ask(ctx, query, question)
+			outcomes <- outcome{answer, spent, err, over}
+		}()
 	}
-	before := rested.conn.path()
-	go ask()
-	patience := time.NewTimer(before.pto)
-	defer patience.Stop()
-	asked, silence := 1, time.Duration(0)
-	select {
-	case first := <-outcomes:
-		return first.answer, first.spent, first.err
-	case <-patience.C:
-		if rested.conn.path().heard == before.heard {
-			s.drop(rested)
-			silence = before.pto
-			go ask()
-			asked++
+	var probe, hedge <-chan time.Time
+	var before pathState
+	if idle != nil {
+		before = idle.conn.path()
+		probe = time.After(before.pto)
+	}
+	if s.hedgeAfter > 0 {
+		hedge = time.After(s.hedgeAfter)
+	}
+	var silence time.Duration
+	var other *session
+	var replaced *attempt
+	ask(s)
+	for failed := 0; ; {
+		select {
+		case <-probe:
+			if idle.conn.path().heard == before.heard {
+				s.drop(idle)
+				silence = before.pto
+				ask(s)
+			}
+		case <-hedge:
+			if replaced = s.established(); replaced != nil {
+				other = s.sibling()
+				ask(other)
+			}
+		case got := <-outcomes:
+			if failed++; got.err != nil && failed < asked {
+				continue
+			}
+			if other != nil {
+				s.settle(replaced, other, got)
+			}
+			got.spent.retries += asked - 1
+			got.spent.silence = silence
+			return got.answer, got.spent, got.err
 		}
 	}
-	got := <-outcomes
-	if got.err != nil && asked > 1 {
-		got = <-outcomes
+}
+
+// established returns the connection where its handshake is complete, else nil.
+func (s *session) established() *attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.current; a != nil && a.up() && !a.dead() && !a.conn.early() {
+		return a
 	}
-	got.spent.retries += asked - 1
-	got.spent.silence = silence
-	return got.answer, got.spent, got.err
+	return nil
+}
+
+// sibling makes another session with the upstream, for one query.
+func (s *session) sibling() *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &session{dial: s.dial, timeout: s.timeout, kept: s.kept, opened: s.opened}
+}
+
+// settle makes the connection of the other session this one's where it brought the answer, and closes it elsewhere.
+func (s *session) settle(replaced *attempt, other *session, got outcome) {
+	if got.err != nil || got.over != other {
+		go other.close()
+		return
+	}
+	other.mu.Lock()
+	fresh := other.current
+	other.current = nil
+	other.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case fresh == nil: // it has ended meanwhile
+	case s.current == replaced:
+		s.retire(s.detach())
+		s.current = fresh
+	default: // there is another by now
+		go fresh.close()
+	}
 }

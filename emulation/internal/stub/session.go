@@ -76,6 +76,7 @@ type session struct {
 	dial        dialer
 	timeout     time.Duration
 	restedAfter time.Duration // without an answer on a connection; 0: it is never asked whether its path has gone
+	hedgeAfter  time.Duration // a query that waits as long on an open connection is asked over another too; 0: never
 
 	mu      sync.Mutex
 	kept    *keepsake // nil where nothing is resumed
@@ -137,6 +138,8 @@ func (s *session) ask(ctx context.Context, query []byte, question dns.Question) 
 		case failed && spent.retries == 0:
 			s.drop(a) // queries are idempotent, so one more try is safe
 			spent.retries++
+		case isStreamReset(err) && spent.retries == 0:
+			spent.retries++ // on the same connection, whose other queries are not concerned
 		case !started && !joined && a.failed():
 			joined = true // the connection of another query, that may have waited for it far longer
 		default:
@@ -197,10 +200,30 @@ func (s *session) join() (a *attempt, started, unfinished bool, answers uint64) 
 	return s.current, started, started || unfinished, s.current.answers
 }
 
+// connect dials, and gives up a moment after the context's end where the dialer does not.
 func (a *attempt) connect(ctx context.Context, dial dialer, kept *keepsake) {
-	a.conn, a.err = dial(ctx, kept)
-	a.cancel()
-	close(a.done)
+	defer close(a.done)
+	defer a.cancel()
+	type dialled struct {
+		conn conn
+		err  error
+	}
+	results := make(chan dialled, 1)
+	go func() {
+		made, err := dial(ctx, kept)
+		results <- dialled{made, err}
+	}()
+	got, ok := await(ctx, results)
+	if !ok {
+		a.err = context.DeadlineExceeded
+		go func() {
+			if late := <-results; late.conn != nil {
+				late.conn.close()
+			}
+		}()
+		return
+	}
+	a.conn, a.err = got.conn, got.err
 }
 
 // failed is true once the connection could not be set up.
@@ -374,8 +397,12 @@ func newExchanger(s settings, address netip.AddrPort) (exchanger, error) {
 		return s.over(streams.dial), nil
 	case doH:
 		return over(httpDialer{streamDialer: streams, url: s.queryURL()}.dial), nil
-	case doH3:
-		return over(packets.dialH3(s.queryURL())), nil
 	}
-	return over(packets.dialDoQ), nil
+	dial := packets.dialDoQ
+	if s.upstream.protocol == doH3 {
+		dial = packets.dialH3(s.queryURL())
+	}
+	hedged := over(dial)
+	hedged.hedgeAfter = s.timeout * 5 / 8 // later than quicConn.guard, so that what is left is enough for a handshake
+	return hedged, nil
 }

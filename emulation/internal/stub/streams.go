@@ -225,10 +225,13 @@ func (c *streamConn) fail(reason error) {
 	_ = c.Close()
 }
 
+// maxUnanswered is how many IDs of queries that were given up a connection may hold before another takes its place.
+const maxUnanswered = 1 << 14
+
 func (c *streamConn) usable() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.failed == nil
+	return c.failed == nil && len(c.pending)-c.waiting < maxUnanswered
 }
 
 func (c *streamConn) early() bool       { return false }

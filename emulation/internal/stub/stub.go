@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	maxInFlight   = 10_000 // queries at once; more are refused rather than kept
-	maxClients    = 1_000  // TCP connections at once; more are closed rather than kept (RFC 7766, section 10)
-	maxPipelined  = 200    // queries of one TCP connection at once; more are not read before answers have left
+	maxInFlight   = 8_000 // queries at once; more are refused rather than kept
+	maxClients    = 1_000 // TCP connections at once; more are closed rather than kept (RFC 7766, section 10)
+	maxPipelined  = 200   // queries of one TCP connection at once; more are not read before answers have left
 	acceptPause   = 10 * time.Millisecond
 	receiveBuffer = 1 << 20
 	portTries     = 10

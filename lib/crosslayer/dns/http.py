@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crosslayer.dns.message import MAX_MESSAGE_BYTES, Query
 from crosslayer.dns.model import ClientSettings, Protocol, Resolver
 
 CONTENT_TYPE = "application/dns-message"
+MAX_HEADER_BYTES = 65536
+"""Most that the header fields of a response may take, the default of the h2 library."""
+
+_FIELD_OVERHEAD_BYTES = 32
+"""Counted for each header field (RFC 9113, section 6.5.2; RFC 9114, section 4.2.2)."""
 
 _HTTPS_PORT = 443
 
@@ -40,20 +46,33 @@ class Response:
     """A response while it arrives."""
 
     headers: dict[bytes, bytes] = field(default_factory=dict)
+    header_bytes: int = 0
+    """Size of all header fields (RFC 9114, section 4.2.2)."""
     body: bytearray = field(default_factory=bytearray)
     ended: bool = False
 
+    def take_headers(self, fields: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take a field section of the response."""
+        for name, value in fields:
+            self.header_bytes += len(name) + len(value) + _FIELD_OVERHEAD_BYTES
+            self.headers[name] = value
+
     @property
     def done(self) -> bool:
-        """Nothing more is worth waiting for: the response ended, or is already larger than any DNS message."""
-        return self.ended or len(self.body) > MAX_MESSAGE_BYTES
+        """Nothing more is worth waiting for: the response ended, or is larger than any that carries a DNS message."""
+        return self.ended or len(self.body) > MAX_MESSAGE_BYTES or self.header_bytes > MAX_HEADER_BYTES
 
     def message(self) -> bytes:
         """The DNS message, or `ValueError` with what is wrong with the response."""
+        if self.header_bytes > MAX_HEADER_BYTES:
+            raise ValueError(f"http header fields of {self.header_bytes} bytes")
         status = self.headers.get(b":status", b"").decode("latin-1")
         if status != "200":
             raise ValueError(f"http status {status}")
         content_type = self.headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
         if content_type != CONTENT_TYPE:
             raise ValueError(f"content type {content_type or 'missing'}")
+        encoding = self.headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
+        if encoding != "identity":  # the request accepts no other (RFC 9110, section 12.5.3)
+            raise ValueError(f"content encoding {encoding}")
         return bytes(self.body)

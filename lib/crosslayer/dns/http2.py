@@ -81,7 +81,7 @@ class DoHClient(TlsClient):
         if getattr(event, "stream_id", None) != stream:
             return
         if isinstance(event, h2.events.ResponseReceived):
-            response.headers.update(event.headers or ())
+            response.take_headers(event.headers or ())
         elif isinstance(event, h2.events.DataReceived):
             response.body += event.data or b""
             self._http.acknowledge_received_data(event.flow_controlled_length or 0, stream)

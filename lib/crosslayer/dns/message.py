@@ -98,8 +98,8 @@ def unframed(buffer: bytes | bytearray) -> bytes | None:
 def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTES) -> Answer:
     """Judge an answer, a message without framing; `max_bytes` is the largest the client said it takes.
 
-    `error` is "oversized", "malformed", "wrong id", "not a response", "wrong question", "truncated" or "rcode NAME";
-    the first that holds.
+    `error` is "oversized", "malformed", "wrong id", "not a response", "wrong question", "truncated", "rcode NAME",
+    "answer of another name" or "cname loop"; the first that holds.
     """
     if len(wire) > max_bytes:
         return Answer(None, (), "oversized")
@@ -124,5 +124,22 @@ def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTE
     elif message.rcode() != dns.rcode.NOERROR:
         error = f"rcode {rcode}"
     else:
-        error = None
+        error = _unrelated(message)
     return Answer(rcode, records, error)
+
+
+def _unrelated(message: dns.message.Message) -> str | None:
+    """What keeps the answer section of a good answer from being about its question; None where nothing does.
+
+    An empty section is an answer (NODATA), and so is a chain of CNAME records whose end is not in the message.
+    """
+    assert isinstance(message, dns.message.QueryMessage), "the opcode was checked"
+    try:
+        chain = message.resolve_chaining()
+    except dns.message.ChainTooLong:
+        return "cname loop"
+    wanted = message.question[0].rdtype
+    if chain.answer is not None or wanted == dns.rdatatype.ANY or not message.answer:
+        return None
+    of_the_type = any(rrset.rdtype == wanted for rrset in message.answer)
+    return "answer of another name" if of_the_type or not chain.cnames else None

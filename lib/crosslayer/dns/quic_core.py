@@ -9,7 +9,7 @@ Finished or any query leaves, if the certificate does not hold.
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
+import logging
 import ssl
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -33,9 +33,9 @@ from aioquic.tls import AlertDescription, CipherSuite, Epoch, SessionTicket
 from aioquic.tls import Group as TlsGroup
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.verification import PolicyBuilder, ServerVerifier, Store, VerificationError
+from cryptography.x509.verification import VerificationError
 
-from crosslayer.dns.errors import unreadable_ca
+from crosslayer.dns.certificates import CertificateVerifier
 from crosslayer.dns.http import Response, request
 from crosslayer.dns.message import Query, framed, unframed
 from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
@@ -50,6 +50,10 @@ _GROUPS = {Group.P256: TlsGroup.SECP256R1, Group.X25519: TlsGroup.X25519}
 _VERSION_NAMES: dict[int, str] = {QuicProtocolVersion.VERSION_1: "v1", QuicProtocolVersion.VERSION_2: "v2"}
 _ALERTS: dict[int, str] = {alert.value: alert.name for alert in AlertDescription}
 _DOQ_NO_ERROR = 0x0
+
+for _library in ("quic", "http3"):
+    # aioquic logs faults of peers, which rows already report: without a handler Python prints them on stderr.
+    logging.getLogger(_library).addHandler(logging.NullHandler())
 
 
 class _Connection(QuicConnection):
@@ -72,20 +76,6 @@ class _Connection(QuicConnection):
         for packet in early:
             for handler, arguments in packet.delivery_handlers:
                 handler(QuicDeliveryState.LOST, *arguments)
-
-
-def server_verifier(server: Resolver) -> ServerVerifier:
-    """What checks a server's certificate: its chain to the CA, its name, its validity now; `DnsError` without a CA."""
-    assert server.ca_file is not None, "clients of encrypted transports have a CA"
-    try:
-        store = Store(x509.load_pem_x509_certificates(server.ca_file.read_bytes()))
-    except (OSError, ValueError) as error:
-        raise unreadable_ca(server.ca_file, error) from None
-    try:
-        subject: x509.DNSName | x509.IPAddress = x509.IPAddress(ipaddress.ip_address(server.server_name))
-    except ValueError:
-        subject = x509.DNSName(server.server_name)
-    return PolicyBuilder().store(store).build_server_verifier(subject)
 
 
 class QuicCore(ABC):
@@ -111,7 +101,7 @@ class QuicCore(ABC):
         """What ended the connection; None while it lives."""
         self.session = Session()
         """What the server left for the next connection."""
-        self._verifier = server_verifier(server) if server.verify else None
+        self._verifier = CertificateVerifier(server) if server.verify else None
         ticket = session.ticket if isinstance(session.ticket, SessionTicket) else None
         if ticket is not None and not early_data:
             # aioquic offers early data whenever the ticket allows it.
@@ -240,7 +230,7 @@ class QuicCore(ABC):
             self._verify(self._verifier)
         self.handshake_complete = self.error is None
 
-    def _verify(self, verifier: ServerVerifier) -> None:
+    def _verify(self, verifier: CertificateVerifier) -> None:
         """Check the certificate; a resumed session has none, its ticket came from a connection that was checked."""
         leaf = self._quic.tls._peer_certificate
         try:
@@ -358,7 +348,7 @@ class DoH3Core(QuicCore):
             if response is None:
                 continue
             if isinstance(http_event, HeadersReceived):
-                response.headers.update(http_event.headers)
+                response.take_headers(http_event.headers)
             else:
                 response.body += http_event.data
             response.ended = response.ended or http_event.stream_ended

@@ -11,7 +11,9 @@ from contextlib import suppress
 from typing import ClassVar
 
 from cryptography import x509
+from cryptography.x509.verification import VerificationError
 
+from crosslayer.dns.certificates import CertificateVerifier
 from crosslayer.dns.errors import DnsError, unreadable_ca
 from crosslayer.dns.message import Query
 from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
@@ -93,6 +95,7 @@ class TlsClient(DoTcpClient):
             session=ticket.session if ticket else None,
         )
         self._secured = False
+        self._verifier = CertificateVerifier(self.server) if self.server.verify else None
 
     @property
     def session(self) -> Session:
@@ -106,9 +109,7 @@ class TlsClient(DoTcpClient):
         if not self._secured:
             return Handshake()
         resumed, version = self._tls.session_reused, self._tls.version()
-        # Public from Python 3.13 on.
-        chain = [] if resumed else self._tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]
-        sizes = [len(certificate.public_bytes(_ssl.ENCODING_DER)) for certificate in chain]
+        sizes = [] if resumed else [len(certificate) for certificate in self._chain()]
         return Handshake(
             session_resumed=resumed,
             tls_version=version,
@@ -166,8 +167,23 @@ class TlsClient(DoTcpClient):
                         self._flush()  # the alert; what TLS found is the fault, not that the server has gone
                     raise
             self._flush()
+        if self._verifier is not None and not self._tls.session_reused:
+            self._verify(self._verifier)
         if self._tls.selected_alpn_protocol() != self.alpn:
             raise self._fault(f"the server does not speak {self.alpn}")
+
+    def _verify(self, verifier: CertificateVerifier) -> None:
+        """Check what OpenSSL has accepted by the policy of every transport, before a query leaves and untimed."""
+        try:
+            leaf, *intermediates = map(x509.load_der_x509_certificate, self._chain())
+            verifier.verify(leaf, intermediates)
+        except (VerificationError, ValueError) as error:
+            raise self._fault(f"certificate: {error}") from None
+
+    def _chain(self) -> list[bytes]:
+        """The certificates that the server sent in this handshake, DER, the leaf first; public from Python 3.13 on."""
+        chain = self._tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]
+        return [certificate.public_bytes(_ssl.ENCODING_DER) for certificate in chain]
 
     def _send(self, data: bytes) -> None:
         self._tls.write(data)

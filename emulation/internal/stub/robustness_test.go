@@ -1,0 +1,227 @@
+package stub
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+// An upstream that resets one stream of DoQ is asked once more, on the same connection.
+func TestStreamThatIsResetIsAskedOnceMore(t *testing.T) {
+	c := newCredentials(t)
+	s := newServer(t, "quic", c)
+	var streams atomic.Int32
+	s.stream = func(_ *quic.Conn, stream *quic.Stream) {
+		query, err := readMessage(stream)
+		if err != nil {
+			return
+		}
+		if streams.Add(1) == 2 {
+			stream.CancelWrite(doqRequestCancelled)
+			return
+		}
+		_, _ = stream.Write(framed(s.answer(query)))
+		_ = stream.Close()
+	}
+	r := startStub(t, s.start().url(), c)
+	r.good("www.example.org")
+	if again := r.good("www.example.org"); again.Retries != 1 || again.Connection != 1 || again.NewConnection {
+		t.Errorf("%+v", again)
+	}
+	if next := r.good("www.example.org"); next.Retries != 0 || next.Connection != 1 {
+		t.Errorf("%+v", next)
+	}
+}
+
+// A server on QUIC that is alive but brings no answer on a connection is asked over another within the query's time.
+func TestWedgedConnectionOfQUIC(t *testing.T) {
+	for _, answered := range []int32{0, 1} { // before it is wedged
+		t.Run(fmt.Sprint(answered), func(t *testing.T) {
+			eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
+				t.Parallel() // they wait more than they work
+				good := s.answer
+				var answers atomic.Int32
+				s.answer = func(query []byte) []byte {
+					if s.accepted.Load() == 1 && answers.Add(1) > answered {
+						return nil
+					}
+					return good(query)
+				}
+				r := startStub(t, s.start().url(), c, "--timeout", "2s")
+				for range answered {
+					r.good("www.example.org")
+				}
+				again := r.good("www.example.org")
+				if again.Retries != 1 || again.Connection != 2 || again.TotalMs > 2000 {
+					t.Errorf("%+v", again)
+				}
+				if next := r.good("www.example.org"); next.Retries != 0 || next.Connection != 2 || next.NewConnection {
+					t.Errorf("and then %+v", next)
+				}
+				until(t, "the wedged connection to be closed", func() bool { return r.upstream.census().Open == 1 })
+			})
+		})
+	}
+}
+
+// firstIsOdd passes its first connection to a function and the others on.
+type firstIsOdd struct {
+	net.Listener
+	odd  func(net.Conn)
+	once sync.Once
+}
+
+func (l *firstIsOdd) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		first := false
+		l.once.Do(func() { first = true })
+		if first {
+			go l.odd(conn)
+			return l.Accept()
+		}
+	}
+	return conn, err
+}
+
+// frame is one of HTTP/2 (RFC 9113, section 4.1).
+func frame(kind byte, stream uint32, payload ...byte) []byte {
+	head := []byte{0, 0, byte(len(payload)), kind, 0}
+	return append(binary.BigEndian.AppendUint32(head, stream), payload...)
+}
+
+// A window that overflows makes Go's HTTP/2 client lock itself. The query still ends in time, the next one has a new connection,
+// and the stub can be closed.
+func TestHTTPClientThatLocksItself(t *testing.T) {
+	const headers, settings, windowUpdate = 1, 4, 8
+	largest := []byte{0x7f, 0xff, 0xff, 0xff}
+	for name, c := range map[string]struct{ settings, update []byte }{
+		"WINDOW_UPDATE": {nil, largest},
+		"SETTINGS":      {append([]byte{0, 4}, largest...), []byte{0, 0, 0, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secrets := newCredentials(t)
+			s := newServer(t, "https", secrets)
+			plain, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := secrets.config.Clone()
+			config.NextProtos = []string{"h2"}
+			odd := func(socket net.Conn) {
+				conn := tls.Server(socket, config)
+				defer conn.Close()
+				_, _ = io.CopyN(io.Discard, conn, 24) // the preface
+				_, _ = conn.Write(frame(settings, 0, c.settings...))
+				for {
+					head := make([]byte, 9)
+					if _, err := io.ReadFull(conn, head); err != nil {
+						return
+					}
+					_, _ = io.CopyN(io.Discard, conn, int64(head[0])<<16|int64(head[1])<<8|int64(head[2]))
+					if head[3] == headers {
+						_, _ = conn.Write(frame(windowUpdate, binary.BigEndian.Uint32(head[5:]), c.update...))
+					}
+				}
+			}
+			web := &http.Server{Handler: http.HandlerFunc(s.serveHTTP), TLSConfig: config, ErrorLog: quiet}
+			go func() { _ = web.ServeTLS(&firstIsOdd{Listener: plain, odd: odd}, "", "") }()
+			defer web.Close()
+
+			r := startStub(t, "https://"+plain.Addr().String(), secrets, "--timeout", "1s")
+			_, row := r.ask("www.example.org")
+			if row.Error == "" || row.Rcode != "SERVFAIL" || row.TotalMs > 2000 {
+				t.Errorf("%+v", row)
+			}
+			if next := r.good("www.example.org"); next.Connection != 2 {
+				t.Errorf("%+v", next)
+			}
+			closed := make(chan struct{})
+			go func() { r.close(); close(closed) }()
+			select {
+			case <-closed:
+			case <-time.After(5 * time.Second):
+				t.Error("the stub does not end")
+			}
+		})
+	}
+}
+
+// A connection over TCP whose upstream leaves many queries without an answer is replaced before it has no ID left.
+func TestUnansweredIDsDoNotPileUp(t *testing.T) {
+	s := newServer(t, "tcp", newCredentials(t))
+	good := s.answer
+	s.answer = func(query []byte) []byte {
+		if strings.Contains(string(query), "silent") {
+			return nil
+		}
+		return good(query)
+	}
+	r := startStub(t, s.start().url(), newCredentials(t))
+	r.good("www.example.org")
+	session := r.upstream.(*session)
+	session.mu.Lock()
+	stream := session.current.conn.(*streamConn)
+	session.mu.Unlock()
+	for range maxUnanswered {
+		ignored := make(chan result, 1)
+		id, err := stream.register(ignored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream.unregister(id, ignored)
+	}
+	if next := r.good("www.example.org"); next.Connection != 2 || next.Retries != 0 {
+		t.Errorf("%+v", next)
+	}
+}
+
+// Requests that a browser gives up leave nothing on its connection to the gateway, nor on the one upstream.
+func TestRequestsThatBrowsersCancelEnd(t *testing.T) {
+	large := strings.Repeat("x", 1<<20)
+	g := startGateway(t, separateConnection, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/large") {
+			_, _ = io.WriteString(w, large)
+		}
+		if strings.HasPrefix(r.URL.Path, "/slow") {
+			<-r.Context().Done()
+			return
+		}
+		respondPath(w, r)
+	})
+	for n := range 3 * maxRequests {
+		path := map[int]string{0: "/", 1: "/large", 2: "/slow"}[n%3]
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+serverName+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response, err := g.browser.Do(request); err == nil {
+			response.Body.Close() // unread
+		}
+		cancel()
+	}
+	if response, body := g.get(serverName, "/after"); response.StatusCode != http.StatusOK || body != "/after" {
+		t.Errorf("%d %s", response.StatusCode, body)
+	}
+	if carried := g.carriedRequests(); len(carried) != 1 {
+		t.Errorf("requests by port: %v", carried)
+	}
+	g.gateway.pages.mu.Lock()
+	users := g.gateway.pages.current.users
+	g.gateway.pages.mu.Unlock()
+	if users != 0 {
+		t.Errorf("%d requests still hold the connection", users)
+	}
+}
