@@ -12,7 +12,7 @@ import pytest
 
 from crosslayer import dns
 from crosslayer.browser import PageLoad
-from crosslayer.campaign import observe, tables
+from crosslayer.campaign import instruments, tables
 from crosslayer.campaign.tables import TABLES, DnsExchanges, LinkChecks, Lookups, PacedQueries, PageLoads, Resources
 from crosslayer.stub import QueryMetrics
 from crosslayer.testbed import LinkCheck
@@ -71,12 +71,12 @@ def test_a_load_becomes_rows_by_the_names_of_the_w3c() -> None:
     entry = dict.fromkeys(Resources.sources(tables.RESOURCE).values(), 1) | {"name": "https://www.example.org/a.js"}
     load = PageLoad(1.5, 2.5, True, navigation | {"type": "navigate"}, {"first-contentful-paint": None}, (entry,), "{}")
     row = {"campaign": "c", "round": 0, "link": "fiber", "study": "web", "page": "p", "h3": "1-rtt"}
-    row |= {"variant": "main", "position": 3, "dns_protocol": "DoQ"} | observe.load_columns(load)
+    row |= {"variant": "main", "position": 3, "dns_protocol": "DoQ"} | instruments.load_columns(load)
     assert {name: row[name] for name in times} == {name: navigation[key] for name, key in times.items()}
     assert (row["started_s"], row["setup_ms"], row["fcp_ms"]) == (1.5, 2.5, None)
     assert (row["resource_count"], row["navigation"]) == (1, "{}")
     assert set(row) <= {column.name for column in PageLoads.columns}
-    (resource,) = observe.resource_rows(row, load, [])
+    (resource,) = instruments.resource_rows(row, load, [])
     assert set(resource) | {"clock", "host"} == {column.name for column in Resources.columns}  # which the engine knows
     assert (resource["url"], resource["position"]) == ("https://www.example.org/a.js", 3)
     assert Lookups.place(row) == {
