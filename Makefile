@@ -5,6 +5,7 @@
 #                      CLOCK=wall or virtual)
 #   make guest         the kernel of the guest that measures by a virtual clock (docs/clocks.md), about 10 minutes, once
 #   make servers       AdGuard's dnsproxy for `crosslayer servers`, which Debian has not (docs/servers.md)
+#   make check         lint, types and the unit tests that a change touches, about two minutes
 #   make test          every test
 #   make test-long     fuzzing, hostile connections and kills of a campaign, about half an hour (tests/README.md)
 #   make environments  the unit tests and the report with the oldest packages allowed, with those of nix develop, and with
@@ -25,7 +26,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GO_SOURCES := $(shell find emulation -name '*.go' -o -name go.mod -o -name go.sum)
 
-.PHONY: help setup guest servers reproduce test test-long environments sbom lab lock lint clean
+.PHONY: help check setup guest servers reproduce test test-long environments sbom lab lock lint clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -75,6 +76,9 @@ reproduce: setup $(if $(filter virtual,$(CLOCK)),guest)
 
 environments: setup
 	@setup/environments
+
+check: setup
+	@setup/check
 
 test: setup
 	@setup/test
