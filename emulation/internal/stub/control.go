@@ -30,8 +30,8 @@ func (s *stub) commands() control.Commands {
 				Queries  uint64 `json:"queries"`
 				Failures uint64 `json:"failures"`
 				InFlight int    `json:"in_flight"`
-				census
-			}{control.OK, s.metrics.queries.Load(), s.metrics.failures.Load(), len(s.slots), s.upstream.census()}
+				stats
+			}{control.OK, s.metrics.queries.Load(), s.metrics.failures.Load(), len(s.slots), s.upstream.stats()}
 		},
 	}
 	if s.gateway != nil {

@@ -126,7 +126,7 @@ func receive(raw syscall.RawConn, use func(datagram []byte)) error {
 }
 
 func (d *datagrams) reset(forget bool) int { return d.tcp.reset(forget) }
-func (d *datagrams) census() census        { return d.tcp.census() }
+func (d *datagrams) stats() stats          { return d.tcp.stats() }
 func (d *datagrams) close()                { d.tcp.close() }
 
 func portOf(address net.Addr) uint16 {

@@ -139,7 +139,7 @@ func (g *gateway) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // carry asks for a resource as soon as the connection is up.
-func (g *gateway) carry(a *attempt, request *http.Request) (*http.Response, error) {
+func (g *gateway) carry(a *connection, request *http.Request) (*http.Response, error) {
 	select {
 	case <-a.done:
 	case <-request.Context().Done():

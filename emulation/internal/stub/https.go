@@ -92,7 +92,7 @@ type httpDialer struct {
 	url string
 }
 
-func (d httpDialer) dial(ctx context.Context, kept *keepsake) (conn, error) {
+func (d httpDialer) dial(ctx context.Context, kept *sessionCache) (conn, error) {
 	c := &httpConn{url: d.url}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)

@@ -20,11 +20,11 @@ const (
 // pool asks each query on a connection that no other uses, as dnsproxy did over DoT until 2022; with perQuery on a new one,
 // as it did over TCP. All of them resume what the newest ticket allows.
 type pool struct {
-	another func(kept *keepsake, opened *atomic.Uint64) *session
+	another func(kept *sessionCache, opened *atomic.Uint64) *session
 	single  bool
 
 	mu     sync.Mutex
-	kept   *keepsake
+	kept   *sessionCache
 	opened atomic.Uint64
 	idle   []*session
 	all    map[*session]struct{}
@@ -32,11 +32,11 @@ type pool struct {
 
 func newPool(s settings, dial dialer) *pool {
 	p := &pool{single: s.connections == perQuery, all: map[*session]struct{}{}}
-	p.another = func(kept *keepsake, opened *atomic.Uint64) *session {
+	p.another = func(kept *sessionCache, opened *atomic.Uint64) *session {
 		return &session{dial: dial, timeout: s.timeout, restedAfter: s.restedAfter, kept: kept, opened: opened}
 	}
 	if s.resumption != resumeNothing {
-		p.kept = newKeepsake()
+		p.kept = newSessionCache()
 	}
 	return p
 }
@@ -83,7 +83,7 @@ func (p *pool) reset(forget bool) (closed int) {
 	sessions := p.all
 	p.all, p.idle = map[*session]struct{}{}, nil
 	if forget && p.kept != nil {
-		p.kept = newKeepsake()
+		p.kept = newSessionCache()
 	}
 	p.mu.Unlock()
 	var waiting sync.WaitGroup
@@ -95,12 +95,12 @@ func (p *pool) reset(forget bool) (closed int) {
 	return int(total.Load())
 }
 
-func (p *pool) census() census {
+func (p *pool) stats() stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := census{Connections: p.opened.Load(), Ticket: p.kept != nil && p.kept.hasTicket()}
+	c := stats{Connections: p.opened.Load(), Ticket: p.kept != nil && p.kept.hasTicket()}
 	for s := range p.all {
-		c.Open += s.census().Open
+		c.Open += s.stats().Open
 	}
 	return c
 }

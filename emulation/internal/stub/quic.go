@@ -47,7 +47,7 @@ type quicDialer struct {
 
 // connect returns once the handshake is complete or, with a ticket that allows it, early data can be sent. The server may
 // open so many unidirectional streams.
-func (d quicDialer) connect(ctx context.Context, kept *keepsake, alpn string, uniStreams int64) (*quicConn, error) {
+func (d quicDialer) connect(ctx context.Context, kept *sessionCache, alpn string, uniStreams int64) (*quicConn, error) {
 	// A socket of its own, as every other client has.
 	network := "udp4"
 	if d.address.Addr().Is6() {
@@ -202,7 +202,7 @@ func (c *quicConn) taken(ctx context.Context, early bool) error {
 // doqConn is DNS over dedicated QUIC connections (RFC 9250).
 type doqConn struct{ *quicConn }
 
-func (d quicDialer) dialDoQ(ctx context.Context, kept *keepsake) (conn, error) {
+func (d quicDialer) dialDoQ(ctx context.Context, kept *sessionCache) (conn, error) {
 	c, err := d.connect(ctx, kept, "doq", -1) // it has none (RFC 9250, section 4.2)
 	if err != nil {
 		return nil, err
@@ -338,7 +338,7 @@ type h3Conn struct {
 var h3Transport = http3.Transport{DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes}
 
 func (d quicDialer) dialH3(url string) dialer {
-	return func(ctx context.Context, kept *keepsake) (conn, error) {
+	return func(ctx context.Context, kept *sessionCache) (conn, error) {
 		c, err := d.connect(ctx, kept, http3.NextProtoH3, h3UniStreams)
 		if err != nil {
 			return nil, err

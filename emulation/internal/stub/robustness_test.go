@@ -69,7 +69,7 @@ func TestWedgedConnectionOfQUIC(t *testing.T) {
 				if next := r.good("www.example.org"); next.Retries != 0 || next.Connection != 2 || next.NewConnection {
 					t.Errorf("and then %+v", next)
 				}
-				until(t, "the wedged connection to be closed", func() bool { return r.upstream.census().Open == 1 })
+				until(t, "the wedged connection to be closed", func() bool { return r.upstream.stats().Open == 1 })
 			})
 		})
 	}

@@ -36,12 +36,12 @@ type exchanger interface {
 	// reset closes the connection, if there is one, so that the next query sets up another. Tickets and tokens are
 	// kept unless they are to be forgotten.
 	reset(forget bool) (closed int)
-	census() census
+	stats() stats
 	close()
 }
 
-// census counts connections.
-type census struct {
+// stats counts connections.
+type stats struct {
 	Connections uint64 `json:"connections"`
 	Open        int    `json:"open"`
 	Ticket      bool   `json:"ticket"`
@@ -68,7 +68,7 @@ type connState struct {
 }
 
 // dialer sets up a connection; what connections left is nil where nothing is resumed.
-type dialer func(ctx context.Context, kept *keepsake) (conn, error)
+type dialer func(ctx context.Context, kept *sessionCache) (conn, error)
 
 // session is the one connection to the upstream. It is set up by the first query that finds none; queries that come
 // meanwhile wait for it. There is never a second one being set up.
@@ -79,13 +79,13 @@ type session struct {
 	hedgeAfter  time.Duration // a query that waits as long on an open connection is asked over another too; 0: never
 
 	mu      sync.Mutex
-	kept    *keepsake // nil where nothing is resumed
-	current *attempt
+	kept    *sessionCache // nil where nothing is resumed
+	current *connection
 	opened  *atomic.Uint64
 }
 
-// attempt is a connection from the moment somebody wants it.
-type attempt struct {
+// connection is one to the upstream, from the moment that a query needs it.
+type connection struct {
 	number uint64
 	cancel context.CancelFunc
 	done   chan struct{} // closed when conn or err is set
@@ -106,7 +106,7 @@ type attempt struct {
 func newSession(dial dialer, s settings) *session {
 	made := &session{dial: dial, timeout: s.timeout, restedAfter: s.restedAfter, opened: new(atomic.Uint64)}
 	if s.resumption != resumeNothing {
-		made.kept = newKeepsake()
+		made.kept = newSessionCache()
 	}
 	return made
 }
@@ -121,7 +121,7 @@ func (s *session) ask(ctx context.Context, query []byte, question dns.Question) 
 		wire, err := a.ask(ctx, query, began, unfinished, &spent)
 		s.leave(a)
 		if spent.retries == 0 { // else the connection had only what was left of the query's time
-			s.judge(a, err, began, heard)
+			s.recordOutcome(a, err, began, heard)
 		}
 		if err == nil {
 			spent.answerBytes = len(wire)
@@ -150,7 +150,7 @@ func (s *session) ask(ctx context.Context, query []byte, question dns.Question) 
 
 // ask waits for the connection to be up and asks, each timed. A query that found the connection unfinished when it
 // began has waited for it, also where it is up by now.
-func (a *attempt) ask(ctx context.Context, query []byte, began time.Time, unfinished bool, spent *cost) ([]byte, error) {
+func (a *connection) ask(ctx context.Context, query []byte, began time.Time, unfinished bool, spent *cost) ([]byte, error) {
 	spent.handshake = 0
 	if unfinished {
 		select {
@@ -180,7 +180,7 @@ func (a *attempt) ask(ctx context.Context, query []byte, began time.Time, unfini
 
 // join returns the connection, or the beginning of one, which the first who finds none starts; whether it is not up yet,
 // and how many answers have come on it.
-func (s *session) join() (a *attempt, started, unfinished bool, answers uint64) {
+func (s *session) join() (a *connection, started, unfinished bool, answers uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current != nil && s.current.dead() {
@@ -188,7 +188,7 @@ func (s *session) join() (a *attempt, started, unfinished bool, answers uint64) 
 	}
 	if started = s.current == nil; started {
 		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-		s.current = &attempt{number: s.opened.Add(1), cancel: cancel, done: make(chan struct{}), unused: make(chan struct{})}
+		s.current = &connection{number: s.opened.Add(1), cancel: cancel, done: make(chan struct{}), unused: make(chan struct{})}
 		go s.current.connect(ctx, s.dial, s.kept)
 	}
 	s.current.users++
@@ -201,7 +201,7 @@ func (s *session) join() (a *attempt, started, unfinished bool, answers uint64) 
 }
 
 // connect dials, and gives up a moment after the context's end where the dialer does not.
-func (a *attempt) connect(ctx context.Context, dial dialer, kept *keepsake) {
+func (a *connection) connect(ctx context.Context, dial dialer, kept *sessionCache) {
 	defer close(a.done)
 	defer a.cancel()
 	type dialled struct {
@@ -227,7 +227,7 @@ func (a *attempt) connect(ctx context.Context, dial dialer, kept *keepsake) {
 }
 
 // failed is true once the connection could not be set up.
-func (a *attempt) failed() bool {
+func (a *connection) failed() bool {
 	select {
 	case <-a.done:
 		return a.err != nil
@@ -237,7 +237,7 @@ func (a *attempt) failed() bool {
 }
 
 // up is true once the connection could be set up.
-func (a *attempt) up() bool {
+func (a *connection) up() bool {
 	select {
 	case <-a.done:
 		return a.err == nil
@@ -246,7 +246,7 @@ func (a *attempt) up() bool {
 	}
 }
 
-func (a *attempt) dead() bool {
+func (a *connection) dead() bool {
 	select {
 	case <-a.done:
 		return a.err != nil || !a.conn.usable()
@@ -255,7 +255,7 @@ func (a *attempt) dead() bool {
 	}
 }
 
-func (s *session) leave(a *attempt) {
+func (s *session) leave(a *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.users--
@@ -264,9 +264,9 @@ func (s *session) leave(a *attempt) {
 	}
 }
 
-// judge gives a connection up that is up and silent: where no answer has ever come after one query, else after two in
+// recordOutcome gives a connection up that is up and silent: where no answer has ever come after one query, else after two in
 // a row, since a single one may be a question that the upstream cannot answer.
-func (s *session) judge(a *attempt, err error, asked time.Time, heard uint64) {
+func (s *session) recordOutcome(a *connection, err error, asked time.Time, heard uint64) {
 	_, bad := err.(badAnswer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +283,7 @@ func (s *session) judge(a *attempt, err error, asked time.Time, heard uint64) {
 }
 
 // drop makes the next query set up a new connection; those on this one may end.
-func (s *session) drop(a *attempt) {
+func (s *session) drop(a *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == a {
@@ -292,7 +292,7 @@ func (s *session) drop(a *attempt) {
 }
 
 // detach takes the connection out, for the caller to close. The mutex is held.
-func (s *session) detach() *attempt {
+func (s *session) detach() *connection {
 	a := s.current
 	s.current = nil
 	if a != nil {
@@ -305,14 +305,14 @@ func (s *session) detach() *attempt {
 }
 
 // retire closes a detached connection once its last query has ended.
-func (s *session) retire(a *attempt) {
+func (s *session) retire(a *connection) {
 	go func() {
 		<-a.unused
 		a.close()
 	}()
 }
 
-func (a *attempt) close() {
+func (a *connection) close() {
 	a.cancel()
 	<-a.done
 	if a.conn != nil {
@@ -324,7 +324,7 @@ func (s *session) reset(forget bool) (closed int) {
 	s.mu.Lock()
 	a, kept := s.detach(), s.kept
 	if forget && kept != nil {
-		s.kept = newKeepsake() // what the closing connection still brings goes to the old one
+		s.kept = newSessionCache() // what the closing connection still brings goes to the old one
 	}
 	s.mu.Unlock()
 	if a == nil {
@@ -347,10 +347,10 @@ func (s *session) reset(forget bool) (closed int) {
 	return 1
 }
 
-func (s *session) census() census {
+func (s *session) stats() stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := census{Connections: s.opened.Load(), Ticket: s.kept != nil && s.kept.hasTicket()}
+	c := stats{Connections: s.opened.Load(), Ticket: s.kept != nil && s.kept.hasTicket()}
 	if s.current != nil {
 		select {
 		case <-s.current.done:

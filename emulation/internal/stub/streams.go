@@ -25,7 +25,7 @@ type streamDialer struct {
 	tls     *tls.Config
 }
 
-func (d streamDialer) dial(ctx context.Context, kept *keepsake) (conn, error) {
+func (d streamDialer) dial(ctx context.Context, kept *sessionCache) (conn, error) {
 	socket, state, err := d.connect(ctx, kept, nil)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (d streamDialer) dial(ctx context.Context, kept *keepsake) (conn, error) {
 }
 
 // connect does the handshakes of TCP and, where the transport has it, TLS.
-func (d streamDialer) connect(ctx context.Context, kept *keepsake, alpn []string) (net.Conn, connState, error) {
+func (d streamDialer) connect(ctx context.Context, kept *sessionCache, alpn []string) (net.Conn, connState, error) {
 	dialer := net.Dialer{
 		KeepAlive: -1, // nothing crosses an idle link
 		Control: func(_, _ string, raw syscall.RawConn) error {

@@ -112,7 +112,7 @@ func TestForgottenSessionsStayForgotten(t *testing.T) {
 	old := session.kept
 	session.reset(true)
 	tickets{old}.Put("", new(tls.ClientSessionState))
-	if session.census().Ticket {
+	if session.stats().Ticket {
 		t.Error("a late ticket was kept")
 	}
 }
@@ -178,7 +178,7 @@ func TestPooledConnectionsServeOneQueryAtATime(t *testing.T) {
 		if !third.NewConnection || third.Connection != 2 || !*third.Resumed {
 			t.Errorf("beside another: %+v", third)
 		}
-		if found := p.census(); found.Connections != 2 || found.Open != 2 || !found.Ticket {
+		if found := p.stats(); found.Connections != 2 || found.Open != 2 || !found.Ticket {
 			t.Errorf("%+v", found)
 		}
 		r.commandReset("reset-sessions", 2)
@@ -199,7 +199,7 @@ func TestEachQueryHasItsConnection(t *testing.T) {
 				t.Errorf("query %d: %+v", number, row)
 			}
 		}
-		if found := r.upstream.census(); found.Connections != 3 || found.Open != 0 {
+		if found := r.upstream.stats(); found.Connections != 3 || found.Open != 0 {
 			t.Errorf("%+v", found)
 		}
 		r.commandReset("reset-sessions", 0)
@@ -228,7 +228,7 @@ func TestConnectionClosedWhileIdleIsNotUsed(t *testing.T) {
 		r := startStub(t, s.start().url(), c)
 		r.good("www.example.org")
 		s.disconnect()
-		until(t, "the stub sees the close", func() bool { return r.upstream.census().Open == 0 })
+		until(t, "the stub sees the close", func() bool { return r.upstream.stats().Open == 0 })
 		if again := r.good("www.example.org"); !again.NewConnection || again.Connection != 2 || again.Retries != 0 {
 			t.Errorf("%+v", again)
 		}
@@ -239,7 +239,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	eachScheme(t, connected, func(t *testing.T, s *server, c credentials) {
 		r := startStub(t, s.start().url(), c, "--idle-timeout", "300ms")
 		r.good("www.example.org")
-		until(t, "the connection is closed", func() bool { return r.upstream.census().Open == 0 })
+		until(t, "the connection is closed", func() bool { return r.upstream.stats().Open == 0 })
 		if again := r.good("www.example.org"); !again.NewConnection || again.Retries != 0 {
 			t.Errorf("%+v", again)
 		}
@@ -812,7 +812,7 @@ func TestResetCutsWhatHangs(t *testing.T) {
 		r := startStub(t, s.start().url(), c, "--timeout", "1m")
 		answers := make(chan *dns.Msg)
 		go func() { answers <- r.exchange("udp", question("silent.example.org", dns.TypeA)) }()
-		until(t, "the query is at the server", func() bool { return len(r.slots) == 1 && r.upstream.census().Open == 1 })
+		until(t, "the query is at the server", func() bool { return len(r.slots) == 1 && r.upstream.stats().Open == 1 })
 		r.commandReset("reset-sessions", 1)
 		if answer := <-answers; answer.Rcode != dns.RcodeServerFailure {
 			t.Errorf("%v", answer)
@@ -851,7 +851,7 @@ func TestResetLetsQueriesEnd(t *testing.T) {
 		until(t, "the reset has begun", func() bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return r.epoch != before && r.upstream.census().Open == 0
+			return r.epoch != before && r.upstream.stats().Open == 0
 		})
 		close(release)
 		if answer := <-answers; answer.Rcode != dns.RcodeSuccess {
@@ -960,8 +960,8 @@ func TestStreamsOfDoQ(t *testing.T) {
 			}
 			row := r.bad("www.example.org", odd.error)
 			retries := map[bool]int{true: 1}[name == "reset"]
-			if row.Retries != retries || (r.upstream.census().Open == 0) != odd.closed {
-				t.Errorf("%+v, %+v", row, r.upstream.census())
+			if row.Retries != retries || (r.upstream.stats().Open == 0) != odd.closed {
+				t.Errorf("%+v, %+v", row, r.upstream.stats())
 			}
 			if odd.closed {
 				if err := <-closed; err == nil || !strings.Contains(err.Error(), "0x2") {

@@ -1,8 +1,8 @@
 """The policy for certificates of servers, one for every encrypted transport.
 
-OpenSSL (DoT, DoH) and cryptography (DoQ, DoH3) differ in what they accept. OpenSSL takes a CA as a leaf, cryptography takes
-RSA keys of any size, and OpenSSL's verdict on keys depends on the security level of the system. A certificate that this
-module refuses fails on all four transports.
+OpenSSL (DoT, DoH) and cryptography (DoQ, DoH3) differ in what they accept. OpenSSL takes a CA as a leaf, cryptography
+takes RSA keys of any size, and OpenSSL's verdict on keys depends on the security level of the system. A certificate
+that this module refuses fails on all four transports.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ func tcpPath(socket net.Conn) (p pathState) {
 
 // rested returns the connection where it is up and has brought no answer for a while, else nil: its path may have gone
 // meanwhile, since a NAT forgets it, a laptop is elsewhere, the server has started again.
-func (s *session) rested() *attempt {
+func (s *session) rested() *connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.current
@@ -102,7 +102,7 @@ func (s *session) exchange(ctx context.Context, query []byte, question dns.Quest
 	}
 	var silence time.Duration
 	var other *session
-	var replaced *attempt
+	var replaced *connection
 	ask(s)
 	for failed := 0; ; {
 		select {
@@ -132,7 +132,7 @@ func (s *session) exchange(ctx context.Context, query []byte, question dns.Quest
 }
 
 // established returns the connection where its handshake is complete, else nil.
-func (s *session) established() *attempt {
+func (s *session) established() *connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a := s.current; a != nil && a.up() && !a.dead() && !a.conn.early() {
@@ -149,7 +149,7 @@ func (s *session) sibling() *session {
 }
 
 // settle makes the connection of the other session this one's where it brought the answer, and closes it elsewhere.
-func (s *session) settle(replaced *attempt, other *session, got outcome) {
+func (s *session) settle(replaced *connection, other *session, got outcome) {
 	if got.err != nil || got.over != other {
 		go other.close()
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// keepsake is what connections left for the next one: the newest session ticket and the newest address-validation
+// sessionCache keeps what connections left for the next one: the newest session ticket and the newest address-validation
 // token. Either serves until a newer one came, so that a connection that was lost before it brought any costs nothing.
-type keepsake struct {
+type sessionCache struct {
 	arrived chan struct{} // closed with the first ticket
 
 	mu     sync.Mutex
@@ -18,24 +18,24 @@ type keepsake struct {
 	token  *quic.ClientToken
 }
 
-func newKeepsake() *keepsake { return &keepsake{arrived: make(chan struct{})} }
+func newSessionCache() *sessionCache { return &sessionCache{arrived: make(chan struct{})} }
 
 // awaitTicket blocks until there is a ticket, or until the context ends.
-func (k *keepsake) awaitTicket(ctx context.Context) {
+func (k *sessionCache) awaitTicket(ctx context.Context) {
 	select {
 	case <-k.arrived:
 	case <-ctx.Done():
 	}
 }
 
-func (k *keepsake) hasTicket() bool {
+func (k *sessionCache) hasTicket() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.ticket != nil
 }
 
-// tickets is the keepsake as crypto/tls uses it; there is one upstream, so the key says nothing.
-type tickets struct{ *keepsake }
+// tickets is the sessionCache as crypto/tls uses it; there is one upstream, so the key says nothing.
+type tickets struct{ *sessionCache }
 
 // Get implements the tls.ClientSessionCache interface.
 func (t tickets) Get(string) (*tls.ClientSessionState, bool) {
@@ -58,8 +58,8 @@ func (t tickets) Put(_ string, ticket *tls.ClientSessionState) {
 	}
 }
 
-// tokens is the keepsake as quic-go uses it.
-type tokens struct{ *keepsake }
+// tokens is the sessionCache as quic-go uses it.
+type tokens struct{ *sessionCache }
 
 // Pop implements the quic.TokenStore interface.
 func (t tokens) Pop(string) *quic.ClientToken {
