@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from crosslayer.campaign.plan import NoOptions, Plan
 from crosslayer.links import Profile, load_profiles, rtt_alone, swept
+from crosslayer.words import Protocol
 
 if TYPE_CHECKING:
     from crosslayer.campaign.measurer import Measurer
     from crosslayer.claims import Claims
     from crosslayer.figures import Figure
 
+
+SIX_TRANSPORTS = (Protocol.DOUDP, Protocol.DOTCP, Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)
+"""Transports of studies that compare all of them; a new member of `Protocol` adds no condition by itself."""
 
 SIZES = ("smoke", "quick", "paper")
 """Named sizes. `smoke` about 1 min, `quick` a quarter of an hour on two cores, `paper` the paper's sample size."""

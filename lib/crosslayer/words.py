@@ -2,7 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
+
+
+class Resumption(StrEnum):
+    """How much of an earlier session a new connection may use."""
+
+    NONE = "none"
+    """Full handshake, without ticket and without address-validation token."""
+    TICKET = "ticket"
+    """PSK from a session ticket; the query waits for the handshake."""
+    EARLY_DATA = "early-data"
+    """PSK from a session ticket; the query leaves with the first flight (0-RTT)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transport:
+    """Properties of a DNS transport."""
+
+    port: int
+    """Default port."""
+    alpn: str = ""
+    """Application protocol of its TLS handshake; empty without ALPN."""
+    resumptions: tuple[Resumption, ...]
+    """Conditions that its clients can measure."""
+    encrypted: bool
+    """Whether clients verify a certificate and pad their queries."""
+    over_quic: bool = False
+    over_http: bool = False
+    """Whether its URL has a path."""
+    round_trips: int
+    """Minimum round-trips of a lookup on a new connection: TLS 1.3, without early data."""
+    url_scheme: str
+    """Scheme of an upstream's URL, as the stub and AdGuard's dnsproxy name it."""
+    connection_packets: int
+    """Packets that `crosslayer discover` charges a connection with in advance: more than it sends without loss."""
+
+
+# Neither Python's ssl nor Go's crypto/tls has early data over TCP: it is no condition of DoT and DoH.
+_TLS_OVER_TCP = (Resumption.NONE, Resumption.TICKET)
 
 
 class Protocol(StrEnum):
@@ -15,16 +54,69 @@ class Protocol(StrEnum):
     DOH3 = "DoH3"
     DOQ = "DoQ"
 
+    @property
+    def transport(self) -> Transport:
+        """Properties of the transport."""
+        return _TRANSPORTS[self]
 
-class Resumption(StrEnum):
-    """How much of an earlier session a new connection may use."""
 
-    NONE = "none"
-    """Full handshake, without ticket and without address-validation token."""
-    TICKET = "ticket"
-    """PSK from a session ticket; the query waits for the handshake."""
-    EARLY_DATA = "early-data"
-    """PSK from a session ticket; the query leaves with the first flight (0-RTT)."""
+_TRANSPORTS = {
+    Protocol.DOUDP: Transport(
+        port=53,
+        resumptions=(Resumption.NONE,),
+        encrypted=False,
+        round_trips=1,
+        url_scheme="udp",
+        connection_packets=2,
+    ),
+    Protocol.DOTCP: Transport(
+        port=53,
+        resumptions=(Resumption.NONE,),
+        encrypted=False,
+        round_trips=2,
+        url_scheme="tcp",
+        connection_packets=8,
+    ),
+    Protocol.DOT: Transport(
+        port=853,
+        resumptions=_TLS_OVER_TCP,
+        encrypted=True,
+        round_trips=3,
+        url_scheme="tls",
+        connection_packets=20,
+    ),
+    Protocol.DOH: Transport(
+        port=443,
+        alpn="h2",
+        resumptions=_TLS_OVER_TCP,
+        encrypted=True,
+        over_http=True,
+        round_trips=3,
+        url_scheme="https",
+        connection_packets=20,
+    ),
+    Protocol.DOH3: Transport(
+        port=443,
+        alpn="h3",
+        resumptions=tuple(Resumption),
+        encrypted=True,
+        over_quic=True,
+        over_http=True,
+        round_trips=2,
+        url_scheme="h3",
+        connection_packets=10,
+    ),
+    Protocol.DOQ: Transport(
+        port=853,
+        alpn="doq",
+        resumptions=tuple(Resumption),
+        encrypted=True,
+        over_quic=True,
+        round_trips=2,
+        url_scheme="quic",
+        connection_packets=10,
+    ),
+}
 
 
 class Http3(StrEnum):

@@ -40,7 +40,7 @@ def main() -> None:
         result["backend"] = testbed.backend.name
         resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=server.ca_file)
         question = dns.Question("www.example.org")
-        conditions = [(p, r) for p in dns.Protocol for r in dns.RESUMPTIONS[p]]
+        conditions = [(p, r) for p in dns.Protocol for r in p.transport.resumptions]
         with dns.Capture() as capture:
             for name in LINKS:
                 link = profiles[name]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from crosslayer.dns import (
-    RESUMPTIONS,
     Capture,
     Exchange,
     Protocol,
@@ -33,7 +32,7 @@ from tests.benchmarks._common import report
 NAME = "www.example.org"
 ADDRESS = "10.53.1.1"
 SERVER_ADDRESS = "10.53.0.2"
-CONDITIONS = [(protocol, resumption) for protocol in Protocol for resumption in RESUMPTIONS[protocol]]
+CONDITIONS = [(protocol, resumption) for protocol in Protocol for resumption in protocol.transport.resumptions]
 
 
 def loopback() -> None:

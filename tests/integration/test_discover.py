@@ -27,7 +27,7 @@ from crosslayer import places
 from crosslayer.discover.negotiate import ATTEMPTS, negotiate
 from crosslayer.discover.pace import Pace
 from crosslayer.discover.probe import decode_version_negotiation, encode_probe
-from crosslayer.discover.support import ENDPOINTS, PACKETS
+from crosslayer.discover.support import ENDPOINTS
 from crosslayer.dns import Protocol
 from crosslayer.dns.capture import Packet, read_frame
 from tests.integration.conftest import CROSSLAYER, Run
@@ -273,7 +273,7 @@ def test_a_connection_sends_no_more_than_was_paid_for(on_a_link: list[dict[str, 
         for _at, ip_protocol, local_port, address, port, _bytes in run["packets"]:
             connections[ip_protocol, local_port, address, port] += 1
         for (ip_protocol, _local_port, _address, port), packets in connections.items():
-            assert packets <= PACKETS[protocols[ip_protocol, port]]
+            assert packets <= protocols[ip_protocol, port].transport.connection_packets
 
 
 def test_probes_leave_in_rounds_and_only_where_nobody_answered(on_a_link: list[dict[str, Any]]) -> None:

@@ -19,7 +19,6 @@ import pytest
 
 from crosslayer import places
 from crosslayer.dns import (
-    RESUMPTIONS,
     Capture,
     ClientSettings,
     Exchange,
@@ -38,7 +37,7 @@ from crosslayer.testbed import server as testbed_server
 NAME = "www.example.org"
 ADDRESS = "10.53.1.1"
 SERVER_ADDRESS = "10.53.0.2"
-CONDITIONS = [(protocol, resumption) for protocol in Protocol for resumption in RESUMPTIONS[protocol]]
+CONDITIONS = [(protocol, resumption) for protocol in Protocol for resumption in protocol.transport.resumptions]
 RESUMED = [condition for condition in CONDITIONS if condition[1] is not Resumption.NONE]
 QUIC = (Protocol.DOH3, Protocol.DOQ)
 LARGE_BYTES = 5113
@@ -133,7 +132,7 @@ def measure(folder: Path) -> dict[str, Any]:
         with running_server(folder / "retry", retry=True) as running:
             server = Resolver(SERVER_ADDRESS, NAME, running.ca_file)
             for protocol in QUIC:
-                for resumption in RESUMPTIONS[protocol]:
+                for resumption in protocol.transport.resumptions:
                     store = SessionStore()
                     exchange(server, question, protocol, sessions=store, warming=True)
                     result = exchange(server, question, protocol, resumption, sessions=store, capture=capture)

@@ -28,12 +28,11 @@ import dns.rcode
 import pytest
 
 from crosslayer import pages, places
-from crosslayer.dns import DEFAULT_PORTS, RESUMPTIONS, Protocol, Resolver, Resumption
+from crosslayer.dns import DEFAULT_PORTS, Protocol, Resolver, Resumption
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import inside, run_attached
 from crosslayer.links import Profile
 from crosslayer.stub import Stub, StubSettings
-from crosslayer.stub.settings import SCHEMES
 from crosslayer.testbed import Testbed, namespaces, network
 from crosslayer.testbed import server as testbed_server
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent
@@ -43,7 +42,7 @@ WORDS = [sys.executable, "-m", "tests.integration.test_stub"]
 NAME = "www.example.org"
 LARGE = "large.example.org"
 RTT_MS = 20.0
-CONDITIONS = [(protocol, resumption) for protocol in Protocol for resumption in RESUMPTIONS[protocol]]
+CONDITIONS = [(protocol, resumption) for protocol in Protocol for resumption in protocol.transport.resumptions]
 CONNECTED = [protocol for protocol in Protocol if protocol is not Protocol.DOUDP]
 ENCRYPTED = [protocol for protocol in Protocol if protocol not in (Protocol.DOUDP, Protocol.DOTCP)]
 QUIC = (Protocol.DOH3, Protocol.DOQ)
@@ -368,7 +367,7 @@ def test_lost_packets_are_made_good(results: dict[str, Any], protocol: Protocol)
 
 def test_the_command_runs_a_client_on_every_transport(crosslayer: Run) -> None:
     loop = "; ".join(
-        f"crosslayer stub --upstream {SCHEMES[protocol]}://$CROSSLAYER_SERVER:{DEFAULT_PORTS[protocol]} "
+        f"crosslayer stub --upstream {protocol.transport.url_scheme}://$CROSSLAYER_SERVER:{DEFAULT_PORTS[protocol]} "
         f"--ca $CROSSLAYER_CA --server-name {NAME} -- sh -c 'getent ahostsv4 {NAME} && exit 7'; echo status $?"
         for protocol in Protocol
     )

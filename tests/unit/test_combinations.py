@@ -11,12 +11,11 @@ import pytest
 
 from crosslayer import claims, published
 from crosslayer.campaign.tables import TABLES
-from crosslayer.dns import RESUMPTIONS
 from crosslayer.figures import Figure, Inputs, draw
 from crosslayer.studies import STUDIES
 from crosslayer.studies.combinations.figures import FIGURES
 from crosslayer.studies.combinations.metrics import COMBINATIONS, EXCHANGES, LOADS, combined, costs, named
-from crosslayer.words import Resumption
+from crosslayer.words import Protocol, Resumption
 
 RTT_MS = {"fiber": 14.77, "4g": 91.85}
 PAGES = {"example.org": 30.0, "wikipedia.org": 120.0, "instagram.com": 300.0}
@@ -35,8 +34,8 @@ def measured(rounds: int = ROUNDS) -> Inputs:
         for page, constant in PAGES.items():
             for number in range(rounds):
                 at = {"campaign": "c", "host": "", "round": number, "link": link, "study": "combinations", "page": page}
-                for protocol, resumptions in RESUMPTIONS.items():
-                    for resumption in resumptions:
+                for protocol in Protocol:
+                    for resumption in protocol.transport.resumptions:
                         early = resumption is Resumption.EARLY_DATA
                         total = (ROUND_TRIPS[protocol] - early) * rtt + noise.normal(0, 0.2)
                         shared = {"protocol": protocol.value, "variant": "main"}
@@ -80,7 +79,7 @@ def rows_of(inputs: Inputs) -> pl.LazyFrame:
 
 
 def test_every_state_that_a_transport_has_is_there_with_every_load(inputs: Inputs) -> None:
-    known = {named(protocol, resumption) for protocol, all_of in RESUMPTIONS.items() for resumption in all_of}
+    known = {named(protocol, resumption) for protocol in Protocol for resumption in protocol.transport.resumptions}
     assert set(EXCHANGES) == known
     found = rows_of(inputs).collect()
     assert set(found["combination"]) == set(COMBINATIONS)

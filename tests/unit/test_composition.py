@@ -11,7 +11,7 @@ import pytest
 from crosslayer import published
 from crosslayer.campaign.conditions import Exchange
 from crosslayer.campaign.tables import TABLES
-from crosslayer.dns import RESUMPTIONS, Protocol, Resumption
+from crosslayer.dns import Protocol, Resumption
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies.composition.figures import FIGURES, PROTOCOLS
 from crosslayer.studies.composition.measure import _EXCHANGES
@@ -50,7 +50,7 @@ def inputs() -> Inputs:
 
 def test_both_sides_are_in_the_same_state() -> None:
     for exchange in _EXCHANGES.values():
-        assert exchange.resumption in RESUMPTIONS[exchange.protocol]
+        assert exchange.resumption in exchange.protocol.transport.resumptions
     assert _EXCHANGES["DoQ, exchange"] == Exchange(Protocol.DOQ, Resumption.TICKET)
 
 

@@ -127,3 +127,44 @@ def test_a_study_is_a_folder_a_line_and_a_notebook(tree: Path, run: Run) -> None
     ):
         assert part in page
     assert "toy" in run("-m", "crosslayer", "measure", "--help")
+
+
+_CONDITIONS = """
+from crosslayer import discover
+from crosslayer.discover import behaviour, support
+from crosslayer.dns import DEFAULT_PORTS, Protocol
+from crosslayer.figures.style import TRANSPORTS
+from crosslayer.stub import StubSettings
+from crosslayer.dns import Resolver
+from crosslayer.studies import authoritative, combinations, loss, web
+from crosslayer.studies.authoritative.measure import STREAMS
+from crosslayer.studies.combinations.measure import CONDITIONS
+from crosslayer.studies.combinations.metrics import COMBINATIONS
+from crosslayer.studies.loss.measure import CONDITIONS as LOOKUPS
+from crosslayer.studies.web.measure import SIX_TRANSPORTS
+
+assert set(TRANSPORTS) == set(Protocol) == set(DEFAULT_PORTS)
+newest = list(Protocol)[-1]
+assert (newest, DEFAULT_PORTS[newest]) in support.ENDPOINTS
+assert newest in behaviour.CHECKS[0].transports
+print(StubSettings.towards(Resolver("192.0.2.1"), newest).upstream)
+print(*STREAMS, *CONDITIONS, *COMBINATIONS, *LOOKUPS, *SIX_TRANSPORTS, sep="\\n")
+"""
+
+
+def test_a_seventh_transport_is_known_by_its_rows_and_adds_no_condition_to_a_study(tree: Path, run: Run) -> None:
+    url, *before = run("-c", _CONDITIONS).splitlines()
+    assert url == "quic://192.0.2.1:853"
+    words = tree / "lib" / "crosslayer" / "words.py"
+    row = (
+        "    Protocol.DOX: Transport(port=8853, resumptions=(Resumption.NONE,), encrypted=False, round_trips=2, "
+        'url_scheme="dox", connection_packets=5),\n'
+    )
+    text = words.read_text(encoding="utf-8").replace('    DOQ = "DoQ"\n', '    DOQ = "DoQ"\n    DOX = "DoX"\n')
+    words.write_text(text.replace("_TRANSPORTS = {\n", "_TRANSPORTS = {\n" + row), encoding="utf-8")
+    style = tree / "lib" / "crosslayer" / "figures" / "style.py"
+    text = style.read_text(encoding="utf-8")
+    style.write_text(text.replace("TRANSPORTS = {\n", 'TRANSPORTS = {\n    "DoX": Look(SKY, "square", SOLID),\n', 1))
+    url, *after = run("-c", _CONDITIONS).splitlines()
+    assert url == "dox://192.0.2.1:8853"
+    assert after == before

@@ -119,7 +119,7 @@ def exchange_columns(result: dns.Exchange, events: Iterable[Event]) -> dict[str,
     set where the former is not as requested, or where the server logged no such query.
     """
     columns = DnsExchanges.taken(tables.EXCHANGE, result)
-    if result.protocol not in (dns.Protocol.DOQ, dns.Protocol.DOH3):
+    if not result.protocol.transport.over_quic:
         return columns
     queries = [
         event

@@ -48,8 +48,6 @@ EARLY_RTT = 1.5
 AMPLIFICATION = 3.0
 """Bytes a server may send per byte received before the client's address is validated (RFC 9000, section 8)."""
 
-_ROUND_TRIPS = dict(zip(Protocol, (1, 2, 3, 3, 2, 2), strict=True))
-"""Round-trips of an exchange on a new connection, resumed or not: TCP, TLS 1.3 and QUIC handshakes, and the query."""
 _SPARE_RTT = 0.5
 """Additional time allowed per exchange, RTT: computation and transmission."""
 _SILENT_S = 15.0
@@ -246,9 +244,9 @@ def _version_negotiation(server: ExaminedServer, protocol: Protocol) -> CheckOut
 
 def _in_time(protocol: Protocol, outcome: CheckOutcome) -> CheckOutcome:
     """Failed if it took longer than its round-trips."""
-    if outcome.value is None or outcome.value < _ROUND_TRIPS[protocol] + _SPARE_RTT:
+    if outcome.value is None or outcome.value < protocol.transport.round_trips + _SPARE_RTT:
         return outcome
-    return outcome._replace(result=Result.FAILED, detail=f"{_ROUND_TRIPS[protocol]} round-trips would suffice")
+    return outcome._replace(result=Result.FAILED, detail=f"{protocol.transport.round_trips} round-trips would suffice")
 
 
 # Early data more than once
@@ -590,8 +588,8 @@ def _half_a_query(core: _ProbeCore, query: Query) -> int:
 
 
 _ALL = tuple(Protocol)
-_TLS = (Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)
-_QUIC = (Protocol.DOH3, Protocol.DOQ)
+_TLS = tuple(protocol for protocol in Protocol if protocol.transport.encrypted)
+_QUIC = tuple(protocol for protocol in Protocol if protocol.transport.over_quic)
 _DOQ = (Protocol.DOQ,)
 
 CHECKS: tuple[BehaviourCheck, ...] = (

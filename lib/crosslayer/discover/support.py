@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from aioquic.tls import SessionTicket
@@ -37,18 +36,7 @@ ENDPOINTS: tuple[tuple[Protocol, int], ...] = (
     *((Protocol.DOQ, port) for port in DOQ_PORTS),
 )
 """The transports to try, each with its port."""
-QUIC_PORTS = tuple(sorted({port for protocol, port in ENDPOINTS if protocol in (Protocol.DOH3, Protocol.DOQ)}))
-PACKETS: Mapping[Protocol, int] = MappingProxyType(
-    {
-        Protocol.DOUDP: 2,
-        Protocol.DOTCP: 8,
-        Protocol.DOT: 20,
-        Protocol.DOH: 20,
-        Protocol.DOH3: 10,
-        Protocol.DOQ: 10,
-    }
-)
-"""Packets that a connection reserves before it starts: more than it sends without loss."""
+QUIC_PORTS = tuple(sorted({port for protocol, port in ENDPOINTS if protocol.transport.over_quic}))
 _WORKERS = 8
 """Number of hosts examined in parallel: each transport of a silent host takes a timeout."""
 
@@ -160,7 +148,7 @@ def examine(
     """The rows of one host; `offers` has QUIC versions by address and port, as `negotiate` returns them."""
     rows = []
     for protocol, port in ENDPOINTS:
-        quic = protocol in (Protocol.DOH3, Protocol.DOQ)
+        quic = protocol.transport.over_quic
         versions = version_names(offers.get((host.address, port), ())) if quic else ()
         if versions or unanswered or not quic:
             rows.append(_try_transport(host, protocol, port, versions, question, settings, pace))
@@ -184,7 +172,7 @@ def _try_transport(
     query = build_query(question, protocol, settings)
     error: str | None = None
     rcode: str | None = None
-    pace.wait(PACKETS[protocol])
+    pace.wait(protocol.transport.connection_packets)
     with client:
         try:
             client.connect()
@@ -203,7 +191,7 @@ def _try_transport(
 
 def _facts(client: Client) -> dict[str, Any]:
     """Properties of the server that a connection revealed."""
-    session, quic = client.session, client.protocol in (Protocol.DOH3, Protocol.DOQ)
+    session, quic = client.session, client.protocol.transport.over_quic
     handshake, ticket = client.handshake, session.ticket
     if handshake.tls_version is None:
         return {"certificate_subject": certificate_subject(client)}

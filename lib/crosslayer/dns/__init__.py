@@ -19,7 +19,6 @@ from crosslayer.dns.exchange import client_for, exchange, tcp_rtt
 from crosslayer.dns.message import Answer, Query, build_query, check_answer
 from crosslayer.dns.model import (
     DEFAULT_PORTS,
-    RESUMPTIONS,
     ClientSettings,
     Exchange,
     Group,
@@ -33,7 +32,6 @@ from crosslayer.dns.sessions import Session, SessionStore
 
 __all__ = [
     "DEFAULT_PORTS",
-    "RESUMPTIONS",
     "Answer",
     "Asked",
     "Asker",

@@ -14,7 +14,7 @@ from cryptography import x509
 
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.message import Query
-from crosslayer.dns.model import ENCRYPTED, ClientSettings, Handshake, Protocol, Resolver
+from crosslayer.dns.model import ClientSettings, Handshake, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.timing import PhaseName, Timeline
 from crosslayer.errors import printable
@@ -49,7 +49,7 @@ class Client(ABC):
         session: Session | None = None,
         early_data: bool = False,
     ) -> None:
-        if self.protocol in ENCRYPTED and not (server.server_name and (server.ca_file or not server.verify)):
+        if self.protocol.transport.encrypted and not (server.server_name and (server.ca_file or not server.verify)):
             raise DnsError(
                 f"{self.protocol} needs the name and the CA of its server",
                 where=f"server {server.address}",

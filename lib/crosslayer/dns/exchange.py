@@ -14,7 +14,7 @@ from crosslayer.dns.client import Client
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.http2 import DoHClient
 from crosslayer.dns.message import MAX_MESSAGE_BYTES, Answer, build_query, check_answer
-from crosslayer.dns.model import RESUMPTIONS, ClientSettings, Exchange, Protocol, Question, Resolver, Resumption, Sizes
+from crosslayer.dns.model import ClientSettings, Exchange, Protocol, Question, Resolver, Resumption, Sizes
 from crosslayer.dns.quic import DoH3Client, DoQClient
 from crosslayer.dns.sessions import Session, SessionStore
 from crosslayer.dns.tcp import DoTcpClient
@@ -144,14 +144,14 @@ def _check_condition(
     protocol: Protocol, resumption: Resumption, sessions: SessionStore | None, settings: ClientSettings, warming: bool
 ) -> None:
     where = f"{protocol} with resumption {resumption}"
-    if resumption not in RESUMPTIONS[protocol]:
-        known = ", ".join(RESUMPTIONS[protocol])
+    if resumption not in protocol.transport.resumptions:
+        known = ", ".join(protocol.transport.resumptions)
         raise DnsError("the transport has no such resumption", where=where, next_step=f"It has: {known}.")
     if resumption is not Resumption.NONE and sessions is None:
         raise DnsError("nothing to resume from", where=where, next_step="Give the store of a warming exchange.")
     if resumption is Resumption.EARLY_DATA and protocol is Protocol.DOH3 and settings.http_method != "GET":
         raise DnsError("early data carries safe methods only (RFC 8470)", where=where, next_step="Use http_method GET.")
-    if warming and (sessions is None or resumption is not Resumption.NONE or len(RESUMPTIONS[protocol]) == 1):
+    if warming and (sessions is None or resumption is not Resumption.NONE or len(protocol.transport.resumptions) == 1):
         raise DnsError(
             "a warming exchange is a full handshake of a transport with sessions, and needs a store to fill",
             where=where,

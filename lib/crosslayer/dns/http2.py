@@ -22,7 +22,7 @@ class DoHClient(TlsClient):
     """DoH. The connection preface and the settings leave with the first request, in one TLS record."""
 
     protocol = Protocol.DOH
-    alpn = "h2"
+    alpn = Protocol.DOH.transport.alpn
 
     def _prepare(self, session: Session) -> None:
         super()._prepare(session)

@@ -16,7 +16,7 @@ import dns.rcode
 import dns.rdatatype
 
 from crosslayer.dns.errors import DnsError
-from crosslayer.dns.model import ENCRYPTED, ClientSettings, Protocol, Question
+from crosslayer.dns.model import ClientSettings, Protocol, Question
 
 MAX_MESSAGE_BYTES = 65535
 """What the two-byte length of a stream transport can say."""
@@ -24,7 +24,6 @@ MAX_MESSAGE_BYTES = 65535
 _HEADER_BYTES = 12
 _COOKIE_BYTES = 8
 _RESPONSE_BIT = 0x80
-_ZERO_ID = frozenset({Protocol.DOQ, Protocol.DOH, Protocol.DOH3})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +66,9 @@ def build_query(question: Question, protocol: Protocol, settings: ClientSettings
         rdtype,
         use_edns=0,
         payload=settings.udp_payload_bytes,
-        id=0 if protocol in _ZERO_ID else None,
+        id=0 if protocol.transport.over_quic or protocol.transport.over_http else None,
         options=[dns.edns.CookieOption(os.urandom(_COOKIE_BYTES), b"")] if settings.cookie else None,
-        pad=settings.padding_block_bytes if protocol in ENCRYPTED else 0,
+        pad=settings.padding_block_bytes if protocol.transport.encrypted else 0,
     )
     return Query(message.to_wire(), message)
 

@@ -31,34 +31,8 @@ def is_host_name(text: str) -> bool:
     return _HOST_NAME.fullmatch(text) is not None
 
 
-_TLS_OVER_TCP = (Resumption.NONE, Resumption.TICKET)
-
-RESUMPTIONS: Mapping[Protocol, tuple[Resumption, ...]] = MappingProxyType(
-    {
-        Protocol.DOUDP: (Resumption.NONE,),
-        Protocol.DOTCP: (Resumption.NONE,),
-        # Python's ssl has no early data on TCP, nor has Go's crypto/tls, so it is no condition for DoT and DoH.
-        Protocol.DOT: _TLS_OVER_TCP,
-        Protocol.DOH: _TLS_OVER_TCP,
-        Protocol.DOH3: tuple(Resumption),
-        Protocol.DOQ: tuple(Resumption),
-    }
-)
-"""The conditions each transport has."""
-
-DEFAULT_PORTS: Mapping[Protocol, int] = MappingProxyType(
-    {
-        Protocol.DOUDP: 53,
-        Protocol.DOTCP: 53,
-        Protocol.DOT: 853,
-        Protocol.DOH: 443,
-        Protocol.DOH3: 443,
-        Protocol.DOQ: 853,
-    }
-)
-
-ENCRYPTED = frozenset({Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ})
-"""Transports with TLS: they verify a certificate and pad their queries."""
+DEFAULT_PORTS: Mapping[Protocol, int] = MappingProxyType({protocol: protocol.transport.port for protocol in Protocol})
+"""Default port of each transport."""
 
 
 class Group(StrEnum):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from crosslayer.dns.capture import Packet
-from crosslayer.dns.model import ENCRYPTED, Protocol
+from crosslayer.dns.model import Protocol
 
 SYN, ACK = 0x02, 0x10
 _FLAGS = 0x3F
@@ -77,6 +77,6 @@ def of_handshake(protocol: Protocol) -> Callable[[Packet], int]:
     """How many bytes of a packet are the handshake's, asked for each packet of one connection in turn."""
     if protocol is Protocol.DOUDP:
         return lambda _packet: 0
-    if protocol in (Protocol.DOQ, Protocol.DOH3):
+    if protocol.transport.over_quic:
         return of_quic
-    return Parts(tls=protocol in ENCRYPTED).of_tcp
+    return Parts(tls=protocol.transport.encrypted).of_tcp

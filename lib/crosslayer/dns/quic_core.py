@@ -264,7 +264,7 @@ class DoQCore(QuicCore):
     """DoQ: one query per stream, each message with its length."""
 
     protocol = Protocol.DOQ
-    alpns: ClassVar[tuple[str, ...]] = ("doq",)
+    alpns: ClassVar[tuple[str, ...]] = (Protocol.DOQ.transport.alpn,)
     no_error = _DOQ_NO_ERROR
 
     def __init__(self, server: Resolver, settings: ClientSettings, *, session: Session, early_data: bool) -> None:
@@ -303,7 +303,7 @@ class DoH3Core(QuicCore):
     """DoH3: one request per query."""
 
     protocol = Protocol.DOH3
-    alpns = ("h3",)
+    alpns = (Protocol.DOH3.transport.alpn,)
     no_error = H3ErrorCode.H3_NO_ERROR
 
     def __init__(self, server: Resolver, settings: ClientSettings, *, session: Session, early_data: bool) -> None:

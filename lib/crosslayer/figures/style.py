@@ -30,21 +30,13 @@ class Look:
     dash: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
-class Transport(Look):
-    """A transport of DNS."""
-
-    round_trips: int
-    """That a lookup takes on a new connection at least: TLS 1.3, without early data."""
-
-
 TRANSPORTS = {
-    "DoUDP": Transport(GREY, "diamond", CHAIN, 1),
-    "DoTCP": Transport(PURPLE, "square", WIDE, 2),
-    "DoT": Transport(BROWN, "triangle-up", DOUBLE, 3),
-    "DoH": Transport(RED, "triangle-down", LONG, 3),
-    "DoH3": Transport(GREEN, "cross", SHORT, 2),
-    "DoQ": Transport(BLUE, "circle", SOLID, 2),
+    "DoUDP": Look(GREY, "diamond", CHAIN),
+    "DoTCP": Look(PURPLE, "square", WIDE),
+    "DoT": Look(BROWN, "triangle-up", DOUBLE),
+    "DoH": Look(RED, "triangle-down", LONG),
+    "DoH3": Look(GREEN, "cross", SHORT),
+    "DoQ": Look(BLUE, "circle", SOLID),
 }
 """Every transport by name: one colour, one shape and one dash in all figures."""
 

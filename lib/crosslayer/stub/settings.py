@@ -9,18 +9,6 @@ from typing import Any, Literal, Self
 from crosslayer.dns import Protocol, Resolver, Resumption
 from crosslayer.words import Sharing
 
-SCHEMES = {
-    Protocol.DOUDP: "udp",
-    Protocol.DOTCP: "tcp",
-    Protocol.DOT: "tls",
-    Protocol.DOH: "https",
-    Protocol.DOH3: "h3",
-    Protocol.DOQ: "quic",
-}
-"""How a transport is named in an upstream's URL; `doh3` is taken for `h3` too."""
-
-_WITH_PATH = (Protocol.DOH, Protocol.DOH3)
-
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
@@ -48,7 +36,7 @@ class StubSettings:
     """Settings of a stub."""
 
     upstream: str
-    """URL of the server asked: a scheme of `SCHEMES`, host, port unless it is the usual one, path for DoH and DoH3."""
+    """URL of the upstream server: `Transport.url_scheme`, host, port unless it is the default, path of DoH and DoH3."""
     listen: str = "127.0.0.1:53"
     """Address and port it answers on, UDP and TCP."""
     ca_file: Path | None = None
@@ -77,8 +65,8 @@ class StubSettings:
     def towards(cls, server: Resolver, protocol: Protocol, resumption: Resumption | None = None, **others: Any) -> Self:
         """Settings for a server of `crosslayer.dns` over one transport; `others` are further fields."""
         host = f"[{server.address}]" if ":" in server.address else server.address
-        path = server.path if protocol in _WITH_PATH else ""
-        url = f"{SCHEMES[protocol]}://{host}:{server.ports[protocol]}{path}"
+        path = server.path if protocol.transport.over_http else ""
+        url = f"{protocol.transport.url_scheme}://{host}:{server.ports[protocol]}{path}"
         return cls(url, ca_file=server.ca_file, server_name=server.server_name, resumption=resumption, **others)
 
     def words(self) -> list[str]:

@@ -16,8 +16,8 @@ from crosslayer import places
 from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates
 from crosslayer.testbed.errors import TestbedError
+from crosslayer.words import Protocol
 
-_SCHEMES = {"DoUDP": "udp", "DoTCP": "tcp", "DoT": "tls", "DoH": "https", "DoH3": "h3", "DoQ": "quic"}
 _DNS_PORT = 53
 _TCP_LISTEN = "0A"
 
@@ -51,10 +51,10 @@ def far_end(address: str, upstream: tuple[str, int], certificates: Certificates)
     return [f"--listen={address}", *ports, *keys, f"--upstream={upstream[0]}:{upstream[1]}"]
 
 
-def near_end(listen: str, protocol: str, far_address: str) -> list[str]:
-    """Arguments of a dnsproxy that forwards queries to port 53 of `listen` over one transport, e.g. `DoQ`."""
-    path = "/dns-query" if protocol in ("DoH", "DoH3") else ""
-    return [f"--listen={listen}", "--port=53", f"--upstream={_SCHEMES[protocol]}://{far_address}{path}"]
+def near_end(listen: str, protocol: Protocol, far_address: str) -> list[str]:
+    """Arguments of a dnsproxy that forwards queries to port 53 of `listen` over one transport."""
+    path = "/dns-query" if protocol.transport.over_http else ""
+    return [f"--listen={listen}", "--port=53", f"--upstream={protocol.transport.url_scheme}://{far_address}{path}"]
 
 
 class Dnsproxy(Process):

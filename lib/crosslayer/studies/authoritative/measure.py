@@ -37,6 +37,7 @@ from crosslayer.campaign.tables import PacedQueries
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.process import Process, Spawn
 from crosslayer.stub import QueryMetrics, Stub, StubSettings
+from crosslayer.study import SIX_TRANSPORTS
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.bind import LOCAL, Bind, bind_version
 from crosslayer.testbed.certificates import make_certificates
@@ -87,9 +88,9 @@ class Stream:
 
 
 STREAMS = (
-    *(Stream(protocol, "kept") for protocol in Protocol),
-    *(Stream(protocol, "new") for protocol in Protocol if protocol is not Protocol.DOUDP),
-    *(Stream(protocol, "0-rtt") for protocol in (Protocol.DOH3, Protocol.DOQ)),
+    *(Stream(protocol, "kept") for protocol in SIX_TRANSPORTS),
+    *(Stream(protocol, "new") for protocol in SIX_TRANSPORTS if protocol is not Protocol.DOUDP),
+    *(Stream(protocol, "0-rtt") for protocol in SIX_TRANSPORTS if protocol.transport.over_quic),
 )
 
 
@@ -216,7 +217,7 @@ class Authoritative(Measurer):
         certificates = make_certificates(folder, ["localhost"], [address])
         far = enter(Dnsproxy.start(spawn, far_end(address, LOCAL, certificates), folder / "dnsproxy-far.log"))
         for number, stream in enumerate(self._streams):
-            words = near_end(_near(number), stream.protocol.value, address)
+            words = near_end(_near(number), stream.protocol, address)
             log, ca_file = folder / f"dnsproxy-{stream.protocol.value}.log", certificates.ca_file
             self._proxies.append(enter(Dnsproxy.start(subprocess.Popen, words, log, ca_file=ca_file)))
         self._programs += [far, *self._proxies]

@@ -183,7 +183,7 @@ class Certificates(Measurer):
         result = dns.exchange(*asked, kind.resumption, sessions=sessions, capture=self._capture, token=token)
         found = exchange_columns(result, server.events())
         expected = {"certificate_bytes": 0 if kind.brought is Brought.TICKET else size}
-        if kind.protocol in _ON_QUIC:
+        if kind.protocol.transport.over_quic:
             expected["address_validated"] = token
         found["error"] = found["error"] or mismatch(found, expected)
         return found

@@ -43,6 +43,7 @@ from crosslayer.studies.combinations.metrics import (
     combined,
     costs,
 )
+from crosslayer.study import SIX_TRANSPORTS
 from crosslayer.words import Protocol
 
 BASELINE = combination("DoUDP", FULL)
@@ -273,7 +274,7 @@ def like_with_like_verdict(frame: pl.DataFrame) -> str:
 # First and returning visit
 
 
-_ENCRYPTED = tuple(protocol for protocol in Protocol if protocol is not Protocol.DOUDP)
+_ENCRYPTED = tuple(protocol for protocol in SIX_TRANSPORTS if protocol is not Protocol.DOUDP)
 _VISITS = {
     "first visit": {protocol: Pair(combination(protocol, FULL), combination("DoUDP", FULL)) for protocol in _ENCRYPTED},
     "returning visit": {

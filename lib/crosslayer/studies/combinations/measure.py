@@ -3,12 +3,12 @@
 Exchanges by quic-go show what our own client adds; one has a hello as large as the browser's.
 """
 
-from crosslayer import dns
 from crosslayer.campaign.conditions import Exchange, Load, StubExchange, measuring
 from crosslayer.dns import Protocol
+from crosslayer.study import SIX_TRANSPORTS
 
 CONDITIONS = {
-    **{f"{p}, {r}": Exchange(p, r) for p, resumptions in dns.RESUMPTIONS.items() for r in resumptions},
+    **{f"{p}, {r}": Exchange(p, r) for p in SIX_TRANSPORTS for r in p.transport.resumptions},
     "DoQ by quic-go": StubExchange(Protocol.DOQ, "quic-go"),
     "DoQ by quic-go, the browser's key share": StubExchange(Protocol.DOQ, "quic-go-x25519mlkem768", post_quantum=True),
     "H3 1-RTT": Load("1-rtt", primed_alias=0),

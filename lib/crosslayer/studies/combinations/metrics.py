@@ -7,11 +7,10 @@ from itertools import product
 import polars as pl
 
 from crosslayer import metrics
+from crosslayer.study import SIX_TRANSPORTS
 from crosslayer.words import Protocol, Resumption
 
 _STATES = {Resumption.NONE: "", Resumption.TICKET: " resumed", Resumption.EARLY_DATA: " 0-RTT"}
-_TLS = (Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)
-_OF_QUIC = (Protocol.DOH3, Protocol.DOQ)
 
 FULL, WITH, WITHOUT = "H3 1-RTT", "H3 0-RTT with token", "H3 0-RTT without token"
 LOADS = (FULL, WITHOUT, WITH)
@@ -23,20 +22,15 @@ def named(protocol: Protocol, resumption: Resumption = Resumption.NONE) -> str:
     return f"{protocol}{_STATES[resumption]}"
 
 
-EXCHANGES = (
-    *(named(protocol) for protocol in Protocol),
-    *(named(protocol, Resumption.TICKET) for protocol in _TLS),
-    *(named(protocol, Resumption.EARLY_DATA) for protocol in _OF_QUIC),
+EXCHANGES = tuple(
+    named(protocol, resumption)
+    for resumption in Resumption
+    for protocol in SIX_TRANSPORTS
+    if resumption in protocol.transport.resumptions
 )
 """States of DNS: all full handshakes, then what resumes a session, then early data."""
 
-BEST = {
-    protocol: named(
-        protocol,
-        Resumption.EARLY_DATA if protocol in _OF_QUIC else Resumption.TICKET if protocol in _TLS else Resumption.NONE,
-    )
-    for protocol in Protocol
-}
+BEST = {protocol: named(protocol, protocol.transport.resumptions[-1]) for protocol in SIX_TRANSPORTS}
 """What each transport does for a visitor who was here before."""
 
 

@@ -23,7 +23,7 @@ _COUPLED = {f"{protocol}, coupled": protocol for protocol in PROTOCOLS}
 _EXCHANGES = {
     f"{protocol}, exchange": Exchange(
         protocol,
-        dns.Resumption.TICKET if dns.Resumption.TICKET in dns.RESUMPTIONS[protocol] else dns.Resumption.NONE,
+        dns.Resumption.TICKET if dns.Resumption.TICKET in protocol.transport.resumptions else dns.Resumption.NONE,
     )
     for protocol in PROTOCOLS
 }

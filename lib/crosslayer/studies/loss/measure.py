@@ -18,6 +18,7 @@ from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.dns.timing import PhaseName, collector_paused
 from crosslayer.studies.loss import KEPT
+from crosslayer.study import SIX_TRANSPORTS
 from crosslayer.testbed import network
 
 SETTINGS = dns.ClientSettings(udp_retransmit_s=1.0, timeout_s=60.0)
@@ -34,7 +35,7 @@ class Condition:
 
 
 CONDITIONS = {
-    **{str(protocol): Condition(protocol) for protocol in Protocol},
+    **{str(protocol): Condition(protocol) for protocol in SIX_TRANSPORTS},
     "DoQ 0-RTT": Condition(Protocol.DOQ, Resumption.EARLY_DATA),
     "DoH3 0-RTT": Condition(Protocol.DOH3, Resumption.EARLY_DATA),
     "DoT kept": Condition(Protocol.DOT, variant=KEPT),

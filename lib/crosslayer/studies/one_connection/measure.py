@@ -109,7 +109,7 @@ def told(events: Sequence[Event], mode: Mode, page: PageSpec, ports: tuple[int |
             f"{len(requests)} of the page instead of 1, 1 and {len(page.resources)}"
         }
     query, document = queries[0], documents[0]
-    over_quic = mode.protocol in (dns.Protocol.DOQ, dns.Protocol.DOH3)
+    over_quic = mode.protocol.transport.over_quic
     expected = 1 if mode.connections is Sharing.SHARED else 1 + over_quic
     over = (
         {query.remote, *(request.remote for request in requests)}

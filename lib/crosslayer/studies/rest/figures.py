@@ -151,7 +151,7 @@ def rest_verdict(frame: pl.DataFrame) -> str:
     verdict = ""
     if said:
         verdict = f"What 99 of 100 answers take beyond the wait for a sign of life, at most: {'; '.join(said)}. "
-    early = beyond.filter(pl.col("protocol").is_in([Protocol.DOQ, Protocol.DOH3]))
+    early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
     ends = [
         f"{'within' if float(most) <= _LIMIT_RTT else 'above'} them where {_WHERE[event]}"  # type: ignore[arg-type]
         for (event,), some in early.group_by(["mishap"], maintain_order=True)

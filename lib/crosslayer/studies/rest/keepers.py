@@ -149,7 +149,7 @@ class Library(Keeping):
         return Answer(_ASKS, sent_ns, error=error)
 
     def _connected(self) -> Client:
-        most = dns.RESUMPTIONS[self._protocol][-1]
+        most = self._protocol.transport.resumptions[-1]
         session = self._sessions.take(self._server, self._protocol)
         early = most is Resumption.EARLY_DATA and session.ticket is not None
         self._client = dns.client_for(self._protocol, self._server, self._settings, session=session, early_data=early)

@@ -170,7 +170,7 @@ class Rest(Measurer):
             with self._looking_up(chosen.protocol) as look_up:
                 yield Browsing(self._events, look_up, self._names.__next__, chosen.protocol)
         else:
-            words = near_end(_NEAR, chosen.protocol.value, self._address)
+            words = near_end(_NEAR, chosen.protocol, self._address)
             log = self.bench.folder / "rest-dnsproxy.log"
             with (
                 Dnsproxy.start(subprocess.Popen, words, log, ca_file=self._server.ca_file) as proxy,
@@ -182,7 +182,7 @@ class Rest(Measurer):
     def _started(self, chosen: Condition) -> tuple[dns.Asker, Stub]:
         near = f"127.0.0.{len(self._stubs) + 3}"
         doubts = {} if chosen.keeper is Keeper.STUB else {"rested_after_s": 0.0}
-        most = dns.RESUMPTIONS[chosen.protocol][-1]
+        most = chosen.protocol.transport.resumptions[-1]
         settings = StubSettings.towards(self._far, chosen.protocol, most, listen=f"{near}:53", **doubts)
         enter, folder = self._stack.enter_context, self.bench.folder / f"rest-{near}"
         stub = enter(Stub.start(subprocess.Popen, settings, folder))

@@ -13,12 +13,13 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, cdf, marks
-from crosslayer.figures.style import TEXT_WIDTH, TRANSPORTS, AnyChart, link_title, with_titles
+from crosslayer.figures.style import TEXT_WIDTH, AnyChart, link_title, with_titles
 from crosslayer.studies.web.claims import LOSSY
+from crosslayer.words import Protocol
 
 BASELINE = "DoUDP"
 PROTOCOLS = ("DoTCP", "DoT", "DoH", "DoH3", "DoQ")
-ROUND_TRIPS = {name: transport.round_trips for name, transport in TRANSPORTS.items()}
+ROUND_TRIPS = {str(protocol): protocol.transport.round_trips for protocol in Protocol}
 """Of the first lookup on a new connection: the TLS session is resumed, without early data."""
 AGREES_MS = 2.0
 """The browser's own lookup time may differ from the stub's by this much."""

@@ -25,9 +25,9 @@ from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import Lookups
-from crosslayer.dns.model import ENCRYPTED
 from crosslayer.pages import PageSpec
 from crosslayer.stub import QueryMetrics, Stub, StubError, StubSettings
+from crosslayer.study import SIX_TRANSPORTS
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.server import Event, QueryEvent
 
@@ -60,7 +60,7 @@ class Web(Measurer):
 
     def conditions(self, cell: Cell) -> list[str]:
         """Every DNS transport of who asks."""
-        return [protocol.value for protocol in (_OF_BROWSERS if self._itself else dns.Protocol)]
+        return [protocol.value for protocol in (_OF_BROWSERS if self._itself else SIX_TRANSPORTS)]
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
@@ -165,7 +165,7 @@ def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.P
         if names:
             return f"{what} {', '.join(sorted(names))}"
     opened = [query for query in queries if query.new_connection]
-    if protocol in ENCRYPTED and not (opened and all(query.resumed for query in opened)):
+    if protocol.transport.encrypted and not (opened and all(query.resumed for query in opened)):
         return "the stub's connection did not resume the session of the cache-warming load"
     return None
 

@@ -10,7 +10,6 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.figures import Inputs, cdf
-from crosslayer.figures.style import TRANSPORTS
 from crosslayer.studies.coalescing.figures.common import (
     DOTTED,
     OURS,
@@ -21,10 +20,11 @@ from crosslayer.studies.coalescing.figures.common import (
     pooled,
     rtts_ms,
 )
+from crosslayer.words import Protocol
 
 SERIES = ("DoUDP", "DoQ", "DoH")
 _EXCHANGES = {name: f"{name} exchange" for name in SERIES}
-ROUND_TRIPS = {name: TRANSPORTS[name].round_trips for name in SERIES}
+ROUND_TRIPS = {name: Protocol(name).transport.round_trips for name in SERIES}
 """Round-trips an exchange needs at least (TNSM24 section IV-B)."""
 
 _TITLE = "DNS exchange (multiples of the RTT)"
