@@ -18,7 +18,7 @@ from crosslayer.errors import CrosslayerError
 from crosslayer.guest import find_kernel
 from tests.integration.conftest import run_here
 
-THINGS = {kind.name: kind.thing for kind in IMPLEMENTATIONS}
+THINGS = {kind.name: kind.resource for kind in IMPLEMENTATIONS}
 DO53 = {"DoUDP", "DoTCP"}
 OVER_TCP = {"DoT", "DoH"}
 QUIC = {"DoH3", "DoQ"}
