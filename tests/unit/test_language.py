@@ -16,13 +16,18 @@ LIBRARY = Path(crosslayer.__file__).parent
 GLOSSARY = LIBRARY.parents[1] / "docs" / "reference" / "glossary.md"
 
 PACKAGES = (
+    "__init__.py",
+    "__main__.py",
     "browser",
     "checked.py",
+    "cli.py",
     "discover",
+    "errors.py",
     "guest",
     "h3",
     "machine.py",
     "packets",
+    "published.py",
     "sockets.py",
     "testbed",
 )
