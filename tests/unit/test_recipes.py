@@ -1,57 +1,29 @@
-"""The recipes of CONTRIBUTING.md, performed on a copy of the tree: each touches what it says and nothing else."""
+"""The recipes of CONTRIBUTING.md for link, page, figure and transport, performed on a copy of the tree."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-RECIPES = Path(__file__).parent / "recipes"
+from tree_copy import ROOT, Run, copied, runner
+
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 
 pytestmark = pytest.mark.skipif(not CONTRIBUTING.is_file(), reason="the tests are not in a checkout")
-
-Run = Callable[..., str]
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """What the recipes touch, and what reads it."""
-    copy = tmp_path / "tree"
-    for part in ("lib", "sites", "data/published", "data/raw/key-share", "notebooks"):
-        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "emulation" / "traces", copy / "emulation" / "traces")
-    shutil.copy(ROOT / "emulation" / "profiles.toml", copy / "emulation")
-    return copy
+    return copied(tmp_path / "tree", "data/raw/key-share")
 
 
 @pytest.fixture
 def run(tree: Path) -> Run:
     """Run Python on the library of the copy."""
-
-    def call(*words: str) -> str:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLAYER_")}
-        done = subprocess.run(
-            [sys.executable, *words],
-            cwd=tree,
-            env=kept | {"PYTHONPATH": str(tree / "lib")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return call
+    return runner(tree)
 
 
 def recipe(heading: str, language: str) -> str:
@@ -100,33 +72,6 @@ def test_a_figure(tree: Path, run: Run) -> None:
     run("-m", "crosslayer", "figures", "data/raw/key-share", "--out", "out")
     assert (tree / "out" / "key-share" / "slowest.png").stat().st_size > 1000
     assert 'id="slowest"' in (tree / "out" / "index.html").read_text(encoding="utf-8")
-
-
-def test_a_study_is_a_folder_a_line_and_a_notebook(tree: Path, run: Run) -> None:
-    shutil.copytree(RECIPES / "toy", tree / "lib" / "crosslayer" / "studies" / "toy")
-    registry = tree / "lib" / "crosslayer" / "studies" / "__init__.py"
-    registry.write_text(registry.read_text(encoding="utf-8").replace('    "web",\n', '    "web",\n    "toy",\n'))
-    notebook = json.loads((tree / "notebooks" / "question_key_share.ipynb").read_text(encoding="utf-8"))
-    (tree / "notebooks" / "toy.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-
-    run(str(RECIPES / "measure_toy.py"), "data/raw/toy")
-    exchanges = pl.read_parquet(tree / "data" / "raw" / "toy" / "dns_exchanges" / "**" / "*.parquet")
-    assert exchanges.height == 8
-    assert exchanges["study"].unique().to_list() == ["toy"]
-
-    run("-m", "crosslayer", "report", "data/raw/toy", "--out", "out")
-    assert (tree / "out" / "toy" / "toy-exchange.svg").is_file()
-    verdicts = pl.read_parquet(tree / "out" / "toy" / "claims.parquet").filter(claim_id="TOY1")
-    assert verdicts["verdict"].to_list() == ["reproduced"]
-    page = (tree / "out" / "index.html").read_text(encoding="utf-8")
-    for part in (
-        'id="toy-exchange"',
-        'id="TOY1"',
-        "How long does it take?",
-        "A toy takes one round-trip",
-    ):
-        assert part in page
-    assert "toy" in run("-m", "crosslayer", "measure", "--help")
 
 
 _CONDITIONS = """

@@ -1,0 +1,14 @@
+"""A study as CONTRIBUTING.md tells to add one: what one transport takes on one link."""
+
+from crosslayer.study import question
+
+STUDY = question(
+    __name__,
+    asks="How long does it take?",
+    heading="A toy",
+    lead="What one transport takes on one link.",
+    notebook="toy",
+    links=("fiber",),
+    pages=("example.org",),
+    rounds=(3, 8, 100),
+)
