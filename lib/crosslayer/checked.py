@@ -13,7 +13,7 @@ import re
 import reprlib
 import sys
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +32,12 @@ _KINDS = {
     "bool": ("true or false", "Write true or false, without quotes."),
     "array": ("a list", "Put it in [square brackets]."),
     "object": ("a table", "Write it as keys and values."),
+}
+"""Types of values in TOML: what each is called, and what to do where it is missing."""
+_JSON_KINDS = _KINDS | {
+    "str": ("a string", "Put it in double quotes."),
+    "array": ("an array", "JSON arrays are in square brackets."),
+    "object": ("an object", "JSON objects are in braces."),
 }
 _BOUNDS = {
     "of length >=": "have a length of at least",
@@ -61,6 +67,7 @@ def checked(
     error: type[CrosslayerError],
     next_step: str = "Correct the file.",
     foreign_keys: bool = False,
+    json_file: bool = False,
 ) -> T:
     """Convert plain values to a dataclass or Struct. Conversion is strict: no text for a number, no unknown key.
 
@@ -78,6 +85,8 @@ def checked(
         Next step for a missing key and for faults without a more specific next step.
     foreign_keys
         Ignore keys that the type does not have, because the format is defined elsewhere.
+    json_file
+        The values are from JSON; errors use its terms.
 
     Raises
     ------
@@ -90,7 +99,7 @@ def checked(
     except FieldError as fault:
         field_error = fault
     except msgspec.ValidationError as fault:
-        field_error = _as_field_error(fault, values)
+        field_error = _as_field_error(fault, values, _JSON_KINDS if json_file else _KINDS)
     raise error(
         field_error.what,
         where=f"{where}, key '{field_error.key}'" if field_error.key else where,
@@ -161,7 +170,7 @@ def _joined(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
 
 
-def _as_field_error(error: msgspec.ValidationError, values: object) -> FieldError:
+def _as_field_error(error: msgspec.ValidationError, values: object, terms: Mapping[str, tuple[str, str]]) -> FieldError:
     """Convert a msgspec error, such as "Expected `float`, got `str` - at `$.links[0].rtt_ms`", to a `FieldError`."""
     text, _, path = str(error).rpartition(" - at `") if " - at `$" in str(error) else (str(error), "", "$")
     key = path.strip("`").removeprefix("$").removeprefix(".").replace("[...]", "")
@@ -182,7 +191,7 @@ def _as_field_error(error: msgspec.ValidationError, values: object) -> FieldErro
             return FieldError(f"must not be negative, is {shown}", key=key, next_step="Give it as a positive number.")
         return FieldError(f"must {_BOUNDS[bound[1]]} {bound[2]}, is {shown}", key=key)
     if kinds := re.match(r"Expected `([^`]*)`", text):
-        named = [_KINDS.get(kind, (kind, "")) for kind in kinds[1].split(" | ") if kind != "null"]
+        named = [terms.get(kind, (kind, "")) for kind in kinds[1].split(" | ") if kind != "null"]
         return FieldError(
             f"must be {' or '.join(name for name, _ in named)}, is {shown}", key=key, next_step=named[0][1]
         )

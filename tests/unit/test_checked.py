@@ -126,3 +126,14 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, read: Any, text: str) -> Non
         read(file, RoomError)
     file.write_text("a = 1" if read is read_toml else '{"a": 1}')
     assert read(file, RoomError) == {"a": 1}
+
+
+def test_json_is_refused_in_terms_of_json() -> None:
+    for value, type_, what, next_step in (
+        (3, Part, "must be an object, is 3", "JSON objects are in braces."),
+        ({"name": 3}, Part, "must be a string, is 3", "Put it in double quotes."),
+        ("a", list[int], "must be an array, is 'a'", "JSON arrays are in square brackets."),
+    ):
+        with pytest.raises(RoomError) as caught:
+            checked(value, type_, where="x.json", error=RoomError, json_file=True)
+        assert (caught.value.what, caught.value.next_step) == (what, next_step)

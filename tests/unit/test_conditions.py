@@ -14,7 +14,7 @@ import pytest
 from crosslayer import dns
 from crosslayer.browser import Browser, BrowserError, PageLoad
 from crosslayer.campaign.conditions import FULL_HANDSHAKE, REFUSED, Condition, ConditionsMeasurer, Load, measuring
-from crosslayer.campaign.evidence import exchange_columns, keeps_token, load_evidence, mismatch
+from crosslayer.campaign.evidence import exchange_columns, incomplete, keeps_token, load_evidence, mismatch
 from crosslayer.campaign.instruments import Loads, resource_rows
 from crosslayer.campaign.measurer import Bench
 from crosslayer.campaign.plan import Cell
@@ -278,3 +278,51 @@ def test_conditions_that_share_an_instrument_open_it_once_and_it_is_closed() -> 
         [row] = measurer.measure("b", cell, 3, 1)["tcp_rtts"]
         assert (row["round"], row["page"], row["position"], row["study"]) == (3, PAGE.name, 1, "serialisation")
     assert done == ["open one for 2", "open two for 1", "close two", "close one"]
+
+
+def requests_of(*left_out: str, status: int = 200) -> list[RequestEvent]:
+    """The server's events on a load of the page; the resources named are not requested, or fail with a status."""
+    paths = [resource.path for resource in PAGE.resources]
+    events = [replace(LOAD, path=path, time_ns=LOAD.time_ns + number) for number, path in enumerate(paths)]
+    if status != 200:
+        return [replace(event, status=status) if event.path in left_out else event for event in events]
+    return [event for event in events if event.path not in left_out]
+
+
+def browser_load(*entries: dict[str, object]) -> PageLoad:
+    return PageLoad(0.0, 0.0, True, {}, {}, entries, "")
+
+
+def test_a_load_with_all_its_resources_is_complete() -> None:
+    priming = [
+        replace(LOAD, path="/robots.txt", time_ns=5, status=404),
+        *requests_of(*[r.path for r in PAGE.resources[1:]]),
+    ]
+    icon = replace(LOAD, path="/favicon.ico", time_ns=LOAD.time_ns + 99, status=404)
+    elsewhere = replace(LOAD, host="www.warmup.example", path="/x", time_ns=LOAD.time_ns + 99, status=404)
+    again = [replace(event, time_ns=event.time_ns + 50) for event in requests_of()]
+    assert incomplete([*priming, *again, icon, elsewhere], PAGE, browser_load()) == {}
+    first = PAGE.resources[1].path
+    too_early = replace(LOAD, path=first, time_ns=LOAD.time_ns + 50, status=425)
+    assert incomplete([too_early, *again], PAGE, browser_load()) == {}
+
+
+def test_a_load_in_which_a_resource_fails_is_an_error_with_the_reason() -> None:
+    last = PAGE.resources[-1].path
+    error = incomplete(requests_of(last, status=404), PAGE, browser_load())["error"]
+    assert error == f"1 resource failed, the first is https://{HOST}{last} (404)"
+    gone = replace(LOAD, path="/gone.png", time_ns=LOAD.time_ns + 99, status=404)
+    error = incomplete([*requests_of(), gone], PAGE, browser_load())["error"]
+    assert error == f"1 resource failed, the first is https://{HOST}/gone.png (404)"
+    seen = {"name": f"https://{HOST}/x%2fy.png?z=1", "responseStatus": 503}
+    error = incomplete(requests_of(), PAGE, browser_load(seen))["error"]
+    assert error == f"1 resource failed, the first is https://{HOST}/x%2Fy.png (503)"
+
+
+def test_a_load_that_lacks_a_resource_is_an_error_with_the_reason() -> None:
+    lacking = [resource.path for resource in PAGE.resources[-2:]]
+    error = incomplete(requests_of(*lacking), PAGE, browser_load())["error"]
+    assert error == f"2 resources not requested, the first is https://{HOST}{lacking[0]}"
+    # Requests of the priming load do not count.
+    later = [replace(event, time_ns=event.time_ns + 50) for event in requests_of(*lacking)]
+    assert incomplete([*requests_of(), *later], PAGE, browser_load())["error"] == error

@@ -134,7 +134,7 @@ def test_missing_campaign_file(folder: Path) -> None:
         ('{"schema_version": 99}', "schema version 99"),
         ('{"schema_version": 1, "plan": {}, "campaign": "x"}', "key 'study': is missing"),
         (json.dumps({"schema_version": 2, "plan": PLAN}), "key 'campaign': is missing"),
-        ('{"schema_version": 1, "plan": 3, "host": {}, "campaign": "x"}', "key 'plan': must be a table"),
+        ('{"schema_version": 1, "plan": 3, "host": {}, "campaign": "x"}', "key 'plan': must be an object"),
     ],
 )
 def test_broken_campaign_file(folder: Path, text: str, message: str) -> None:
@@ -146,13 +146,13 @@ def test_broken_campaign_file(folder: Path, text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"plan": PLAN | {"links": "fiber"}}, r"key 'links': must be a list"),
-        ({"plan": PLAN | {"pages": [1]}}, r"key 'pages\[0\]': must be text"),
+        ({"plan": PLAN | {"links": "fiber"}}, r"key 'links': must be an array"),
+        ({"plan": PLAN | {"pages": [1]}}, r"key 'pages\[0\]': must be a string"),
         ({"plan": PLAN | {"rounds": "many"}}, "key 'rounds': must be a whole number"),
-        ({"host": "here"}, "key 'host': must be a table"),
-        ({"notes": "one"}, "key 'notes': must be a list"),
-        ({"versions": "3.11"}, "key 'versions': must be a table"),
-        ({"git": "main"}, "key 'git': must be a table"),
+        ({"host": "here"}, "key 'host': must be an object"),
+        ({"notes": "one"}, "key 'notes': must be an array"),
+        ({"versions": "3.11"}, "key 'versions': must be an object"),
+        ({"git": "main"}, "key 'git': must be an object"),
     ],
 )
 @pytest.mark.parametrize("version", [1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,18 @@ def request(path: str, ms: float, size: int) -> RequestEvent:
         time_ns=int(ms * 1e6), done_ns=0, listener="h3", remote="", server_name="", host="a.example", method="GET",
         path=path, status=200, bytes=size, handshake_complete=True, resumed=False, address_validated=True,
     )  # fmt: skip
+
+
+def test_a_failed_request_is_no_likeness() -> None:
+    recorded = PageRecording(
+        (RecordedRequest("https://a.example/", 0.0, 600), RecordedRequest("https://a.example/a%20b", 1.0, 10))
+    )
+    events = [request("/", 0, 600), request("/a%20b", 1, 10)]
+    assert likeness(recorded, events, 9.0).like
+    failed = likeness(recorded, [events[0], replace(events[1], status=404)], 9.0)
+    assert not failed.like
+    assert failed.failed == ("https://a.example/a%20b (404)",)
+    assert "failed   https://a.example/a%20b (404)" in str(failed)
 
 
 def test_a_page_is_told_from_its_recording() -> None:

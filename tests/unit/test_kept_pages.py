@@ -121,6 +121,60 @@ def test_a_saved_folder_has_a_host_by_somebodys_word(tmp_path: Path) -> None:
     assert pages.load_pages(tmp_path / "pages")["a"].host == "my.example"
 
 
+def test_an_archive_in_one_gzip_member_is_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "one.warc.gz"
+    file.write_bytes(gzip.compress(archive(tmp_path, name="site.warc").read_bytes()))
+    assert from_warc(file, tmp_path / "shop").resources == 4
+
+
+def test_an_archive_that_was_cut_is_truncated(tmp_path: Path) -> None:
+    for name, lost in (("site.warc", 30), ("site.warc.gz", 10)):
+        file = archive(tmp_path, name=name)
+        file.write_bytes(file.read_bytes()[:-lost])
+        with pytest.raises(PageError, match="is truncated"):
+            from_warc(file, tmp_path / f"page-{name}")
+
+
+def test_an_arc_is_called_one(tmp_path: Path) -> None:
+    file = tmp_path / "old.arc"
+    file.write_bytes(b"filedesc://old.arc 0.0.0.0 20260101000000 text/plain 76\n1 0 Example\n")
+    with pytest.raises(PageError, match="is an ARC, the format before WARC"):
+        from_warc(file, tmp_path / "page")
+
+
+def test_what_is_no_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<p>")
+    for path, reason in ((tmp_path / "page.html", "is a file, not a folder"), (tmp_path / "none", "is not there")):
+        with pytest.raises(PageError, match=reason):
+            from_folder(path, tmp_path / "page", host="www.shop.example")
+
+
+def test_files_of_a_saved_page_are_found_whatever_their_names(tmp_path: Path) -> None:
+    page = tmp_path / "saved"
+    (page / "Schöne Seite_files").mkdir(parents=True)
+    files = page / "Schöne Seite_files"
+    (page / "index.html").write_text(
+        '<base href="./Sch%C3%B6ne%20Seite_files/"><link rel=stylesheet href="main.css">'
+        '<img src="a b.png"><img srcset="big.png 2x, small.png 1x"><script src="app.js.download"></script>',
+        encoding="utf-8",
+    )
+    (files / "main.css").write_text('@import "more.css"; p { background: url( Größe.png ) }', encoding="utf-8")
+    (files / "more.css").write_text("p { background: url('(1).png') }")
+    (files / "app.js.download").write_text('new Image().src = "late.png"')
+    for name in ("a b.png", "big.png", "small.png", "Größe.png", "(1).png", "late.png"):
+        (files / name).write_bytes(b"\x89PNG" + bytes(90))
+    done = from_folder(page, tmp_path / "sites" / "shop", host="www.shop.example")
+    assert done.left_out == {}
+    spec = pages.load_pages(tmp_path / "sites")["shop"]
+    folder = "/Sch%C3%B6ne%20Seite_files/"
+    after = {resource.path.removeprefix(folder): resource.after.removeprefix(folder) for resource in spec.resources}
+    assert after == {
+        "/": "", "main.css": "/", "a%20b.png": "/", "big.png": "/", "small.png": "/", "app.js.download": "/",
+        "more.css": "main.css", "Gr%C3%B6%C3%9Fe.png": "main.css", "%281%29.png": "more.css",
+        "late.png": "app.js.download",
+    }  # fmt: skip
+
+
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     whole = archive(tmp_path)
     for name, content in (

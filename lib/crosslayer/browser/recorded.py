@@ -14,7 +14,7 @@ from crosslayer.browser.chromium import Chromium
 from crosslayer.browser.programs import find_browser
 from crosslayer.checked import checked, read_json
 from crosslayer.links import Profile
-from crosslayer.pages import RECORDED, PageError
+from crosslayer.pages import RECORDED, PageError, normal_url
 from crosslayer.testbed import Testbed
 from crosslayer.testbed.server import RequestEvent
 
@@ -53,6 +53,8 @@ class Likeness:
     """URLs that were recorded but not requested."""
     extra: tuple[str, ...]
     """URLs that were requested but not recorded."""
+    failed: tuple[str, ...]
+    """URLs that were not answered with 200, and the status."""
     recorded_bytes: int
     bytes: int
     """Bytes of the bodies that the server sent."""
@@ -65,12 +67,14 @@ class Likeness:
 
     @property
     def like(self) -> bool:
-        """Whether the requests are the same and the bytes are within `BYTES_TOLERANCE`."""
+        """Whether the requests are the same, none failed, and the bytes are within `BYTES_TOLERANCE`."""
         off = abs(self.bytes - self.recorded_bytes)
-        return not self.missing and not self.extra and off <= BYTES_TOLERANCE * self.recorded_bytes
+        same = not self.missing and not self.extra and not self.failed
+        return same and off <= BYTES_TOLERANCE * self.recorded_bytes
 
     def __str__(self) -> str:
         requests = "the same" if not self.missing and not self.extra else "not the same"
+        share = f" ({self.bytes / self.recorded_bytes - 1:+.2%})" if self.recorded_bytes else ""
         before = "" if self.recorded_ms is None else f", recorded {self.recorded_ms:.0f} ms"
         order, apart = "the recording has no times", ""
         if self.swapped is not None and self.apart_ms is not None:
@@ -83,7 +87,8 @@ class Likeness:
                 f"requests   {requests}",
                 *(f"  missing  {url}" for url in self.missing),
                 *(f"  extra    {url}" for url in self.extra),
-                f"bytes      {self.bytes:,} of {self.recorded_bytes:,} ({self.bytes / self.recorded_bytes - 1:+.2%})",
+                *(f"  failed   {url}" for url in self.failed),
+                f"bytes      {self.bytes:,} of {self.recorded_bytes:,}{share}",
                 f"order      {order}",
                 f"waterfall  {apart}load event {self.load_ms:.0f} ms{before}",
             ]
@@ -98,6 +103,7 @@ def read_recorded(folder: Path) -> PageRecording:
         PageRecording,
         where=str(file),
         error=PageError,
+        json_file=True,
     )
 
 
@@ -140,6 +146,9 @@ def likeness(recorded: PageRecording, events: Sequence[RequestEvent], load_ms: f
     """Compare a load of a page, as logged by the server, with the page's recording; `load_ms` is its load event."""
     urls = {request.url for request in recorded.requests}
     requested = {f"https://{event.host}{event.path}": event for event in reversed(events)}
+    # The server reports paths in normal form; a page written by hand may have others.
+    others = {normal_url(url): url for url in urls}
+    requested = {others.get(url, url): event for url, event in requested.items()}
     # The browser requests an icon by itself if the document names none; recordings omit that request.
     requested = {url: event for url, event in requested.items() if url in urls or event.path != _ICON}
     begin_ns = min((event.time_ns for event in events), default=0)
@@ -154,6 +163,7 @@ def likeness(recorded: PageRecording, events: Sequence[RequestEvent], load_ms: f
     return Likeness(
         missing=tuple(request.url for request in recorded.requests if request.url not in requested),
         extra=tuple(url for url in requested if url not in urls),
+        failed=tuple(f"{url} ({event.status})" for url, event in requested.items() if event.status != 200),
         recorded_bytes=sum(request.wire_bytes for request in recorded.requests),
         bytes=sum(event.bytes for event in requested.values()),
         swapped=sum(swapped) / max(len(swapped), 1) if starts_ms else None,

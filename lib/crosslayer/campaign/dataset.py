@@ -152,9 +152,16 @@ class Campaign:
             )
         known = {key: value for key, value in raw.items() if value is not None}
         plan = known.pop("plan", {})
-        checked(plan, dict[str, Any], where=f"{path}, key 'plan'", error=DatasetError, next_step=_MEASURE_AGAIN)
+        checked(
+            plan,
+            dict[str, Any],
+            where=f"{path}, key 'plan'",
+            error=DatasetError,
+            next_step=_MEASURE_AGAIN,
+            json_file=True,
+        )
         known |= _as_version_2(plan) if version == 1 else plan
-        return checked(known, cls, where=str(path), error=DatasetError, next_step=_MEASURE_AGAIN)
+        return checked(known, cls, where=str(path), error=DatasetError, next_step=_MEASURE_AGAIN, json_file=True)
 
     @property
     def plan(self) -> dict[str, Any]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 from crosslayer import dns
+from crosslayer.browser import PageLoad
 from crosslayer.campaign import tables
 from crosslayer.campaign.tables import DnsExchanges
-from crosslayer.pages import PageSpec
+from crosslayer.pages import PageSpec, normal_path
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server, TokenEvent
+
+_ICON = "/favicon.ico"
+"""A browser requests it by itself; few pages have it."""
 
 
 def mismatch(evidence: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
@@ -143,3 +149,47 @@ def exchange_columns(result: dns.Exchange, events: Iterable[Event]) -> dict[str,
     expected = {"early_data_accepted": result.resumption is dns.Resumption.EARLY_DATA}
     columns["error"] = result.error or mismatch(columns, expected)
     return columns
+
+
+def incomplete(events: Iterable[Event], page: PageSpec, load: PageLoad) -> dict[str, str]:
+    """The column `error` of `page_loads` where a resource of the measured load failed or was not requested; else empty.
+
+    Parameters
+    ----------
+    events
+        What the server reported since before the load; its log counts from the last request for the document on.
+    page
+        What was loaded.
+    load
+        What the browser reports; it knows the status of each response.
+    """
+    requests = [event for event in events if isinstance(event, RequestEvent) and event.host in page.looked_up]
+    begins = [event.time_ns for event in requests if event.path == "/" and event.host == page.host]
+    if not begins:
+        return {}  # that the server saw no load at all is another error
+    measured = [event for event in requests if event.time_ns >= begins[-1] and event.path != _ICON]
+    answered = {(event.host, event.path) for event in measured if event.status == HTTPStatus.OK}
+    failed = {
+        f"https://{event.host}{event.path}": event.status
+        for event in measured
+        if (event.host, event.path) not in answered
+    }
+    for entry in load.resources:
+        url, status = urlsplit(str(entry.get("name", ""))), entry.get("responseStatus") or 0
+        if url.hostname in page.looked_up and status >= HTTPStatus.BAD_REQUEST and url.path != _ICON:
+            failed.setdefault(f"https://{url.hostname}{normal_path(url.path)}", status)
+    if failed:
+        first = next(iter(failed))
+        return {"error": f"{_counted(len(failed), 'resource')} failed, the first is {first} ({failed[first]})"}
+    missing = [
+        f"https://{host}{path}"
+        for resource in page.resources
+        if (host := resource.origin or page.host, path := normal_path(resource.path)) not in answered
+    ]
+    if missing:
+        return {"error": f"{_counted(len(missing), 'resource')} not requested, the first is {missing[0]}"}
+    return {}
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -20,13 +20,20 @@ from crosslayer.browser import (
     launch,
 )
 from crosslayer.campaign import tables
-from crosslayer.campaign.evidence import TokenWatch, exchange_columns, load_evidence, mismatch, server_ms
+from crosslayer.campaign.evidence import (
+    TokenWatch,
+    exchange_columns,
+    incomplete,
+    load_evidence,
+    mismatch,
+    server_ms,
+)
 from crosslayer.campaign.measurer import Bench
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import PageLoads, Resources
 from crosslayer.dns.capture import measure
 from crosslayer.dns.exchange import CLIENTS
-from crosslayer.pages import PageSpec
+from crosslayer.pages import PageSpec, normal_path
 from crosslayer.stub import Stub, StubSettings
 from crosslayer.testbed import network
 from crosslayer.testbed.server import Event, RequestEvent
@@ -283,7 +290,7 @@ class Loads:
             resumed=condition.resumed,
             validated=condition.validated,
         )
-        row = row | load_columns(load) | evidence
+        row = row | load_columns(load) | incomplete(events, page, load) | evidence
         return {"page_loads": [row], "resources": resource_rows(row, load, events)}
 
     def _load(self, browser: Browser, page: PageSpec, condition: Load) -> PageLoad:
@@ -353,5 +360,5 @@ def resource_rows(row: Mapping[str, Any], load: PageLoad, events: Iterable[Event
     for entry in load.resources:
         taken = Resources.taken(tables.RESOURCE, entry)
         url = urlsplit(taken["url"])
-        rows.append(Resources.place(row) | taken | {"server_ms": served.get((url.netloc, url.path))})
+        rows.append(Resources.place(row) | taken | {"server_ms": served.get((url.netloc, normal_path(url.path)))})
     return rows

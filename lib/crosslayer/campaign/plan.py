@@ -186,8 +186,7 @@ def check_names(
         )
     if plan.browser != "chromium" and "netlog" in plan.capture:
         raise CampaignError("only Chromium has a netlog", where="plan, key 'capture'", next_step="Leave it out.")
-    # Nor would priming an alias of a page of several origins make its load 1-RTT: the other origins have tickets then.
-    fit = [name for name, page in pages.items() if len(page.aliases) >= _ALIASES and page.lookups == 1]
+    fit = [name for name, page in pages.items() if not unprimed(page)]
     for name in plan.pages if primes_alias else ():
         if name not in fit:
             raise CampaignError(
@@ -196,3 +195,13 @@ def check_names(
                 where="plan",
                 next_step=f"Choose from: {', '.join(sorted(fit))}.",
             )
+
+
+def unprimed(page: PageSpec) -> str:
+    """Why a load of a page cannot be primed by an alias of its host; empty where it can."""
+    if page.lookups > 1:
+        return (
+            f"it has {page.lookups} host names; priming an alias would leave session tickets of the other hosts, so "
+            "that their connections of a 1-RTT load were resumed"
+        )
+    return "" if len(page.aliases) >= _ALIASES else f"it has fewer than {_ALIASES} aliases"

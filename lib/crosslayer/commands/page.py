@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +16,9 @@ from crosslayer.commands.common import BACKEND, CLOCK, enter
 
 if TYPE_CHECKING:
     from crosslayer.pages import FromHar
+
+_CANNOT_MEASURE = 3
+"""Exit status of `page check` where there is no testbed."""
 
 
 @click.group("page")
@@ -31,31 +39,40 @@ _OUT = click.option(
 _MADE = click.option(
     "--made", is_flag=True, help="Make documents, style sheets and scripts anew, also where they are there."
 )
+_CHECK = click.option(
+    "--check/--no-check",
+    "checked",
+    default=True,
+    help="Load the page as `page check` does, and keep it only if it passes.  [default: --check]",
+)
 
 
 @command.command("from-har")
 @click.argument("har", type=click.Path(path_type=Path))
 @_OUT
 @_MADE
-def from_har(har: Path, out: Path, made: bool) -> None:
-    """Make a page from HAR, a recording that a browser exported.
+@_CHECK
+@click.option("--page", default=1, show_default=True, help="Which page of the recording, by its start.")
+def from_har(har: Path, out: Path, made: bool, checked: bool, page: int) -> None:
+    """Make a page from HAR, a recording that a browser, a proxy or a test tool exported.
 
     The page asks for the same resources from the same hosts in the same order of discovery with the same bytes. Bodies
     are the HAR's where it has them, else made of the right type and weight. Cookies, credentials and the values in
-    URLs are left out; what else is left out is said.
+    URLs are left out; what else is left out is reported, and which studies can use the page.
 
     In Chromium: developer tools, Network, "Export HAR". Record with an empty cache.
     """
     from crosslayer import pages
 
-    _say(pages.from_har(har, out, made=made))
+    _make(lambda anew: pages.from_har(har, out, made=anew, page=page), made, checked)
 
 
 @command.command("from-warc")
 @click.argument("warc", type=click.Path(path_type=Path))
 @_OUT
 @_MADE
-def from_warc(warc: Path, out: Path, made: bool) -> None:
+@_CHECK
+def from_warc(warc: Path, out: Path, made: bool, checked: bool) -> None:
     """Make a page from WARC, a web archive of one page.
 
     As from-har. An archive says what was fetched, from where and on whose account, but not when a browser would have
@@ -63,15 +80,16 @@ def from_warc(warc: Path, out: Path, made: bool) -> None:
     """
     from crosslayer import pages
 
-    _say(pages.from_warc(warc, out, made=made))
+    _make(lambda anew: pages.from_warc(warc, out, made=anew), made, checked)
 
 
 @command.command("from-folder")
 @click.argument("saved", type=click.Path(path_type=Path))
 @_OUT
 @_MADE
+@_CHECK
 @click.option("--host", default="", metavar="NAME", help="The page's host, where the document does not say it.")
-def from_folder(saved: Path, out: Path, made: bool, host: str) -> None:
+def from_folder(saved: Path, out: Path, made: bool, checked: bool, host: str) -> None:
     """Make a page from SAVED, a folder in which a browser saved one with all its files.
 
     As from-har, but all from one host and uncompressed: what was saved does not say what went over the network. Save
@@ -79,12 +97,52 @@ def from_folder(saved: Path, out: Path, made: bool, host: str) -> None:
     """
     from crosslayer import pages
 
-    _say(pages.from_folder(saved, out, host=host, made=made))
+    _make(lambda anew: pages.from_folder(saved, out, host=host, made=anew), made, checked)
 
 
-def _say(what: FromHar) -> None:
-    click.echo(str(what))
-    click.echo(f"How like the recorded page it is: crosslayer page check {what.folder}", err=True)
+def _make(make: Callable[[bool], FromHar], made: bool, checked: bool) -> None:
+    """Make a page, read it back, and report it; a page that does not load as recorded is not kept.
+
+    Where the recorded code does not load as it did, all code is made anew.
+    """
+    from crosslayer.pages import PageError, find_spec_dir, load_pages
+    from crosslayer.studies import refusals
+
+    page = make(made)
+    try:
+        inside = page.folder.resolve().parent == find_spec_dir().resolve()
+        spec = load_pages(find_spec_dir(), *(() if inside else (page.folder,)))[page.folder.name]
+        status, likeness = _load(page.folder) if checked else (_CANNOT_MEASURE, "not asked for")
+        if status not in (0, _CANNOT_MEASURE) and not page.made:
+            click.echo(f"The recorded code does not load as recorded, so it is made anew:\n{likeness}", err=True)
+            shutil.rmtree(page.folder)
+            page = replace(make(True), code="made anew, since the recorded code does not load as recorded")
+            status, likeness = _load(page.folder)
+        if status not in (0, _CANNOT_MEASURE):
+            raise PageError(
+                f"the page does not load as recorded, so it is not kept:\n{likeness}",
+                where=str(page.folder),
+                next_step="Record it again with an empty cache, or keep it all the same with --no-check.",
+            )
+    except BaseException:
+        shutil.rmtree(page.folder, ignore_errors=True)
+        raise
+    click.echo(str(page))
+    fits, unfit = refusals(spec)
+    click.echo(f"  studies that can use it: {', '.join(fits)}")
+    for reason, names in unfit.items():
+        click.echo(f"  not {', '.join(names)}: {reason}")
+    if status == 0:
+        click.echo(likeness)
+    else:
+        click.echo(f"Not loaded here ({likeness}). Compare it with its recording: crosslayer page check {page.folder}")
+
+
+def _load(folder: Path) -> tuple[int, str]:
+    """Exit status of `page check` and what it reports."""
+    command = [sys.executable, "-m", "crosslayer", "page", "check", str(folder)]
+    check = subprocess.run(command, capture_output=True, text=True, check=False)
+    return check.returncode, (check.stdout or check.stderr).strip()
 
 
 @command.command("check")
@@ -93,9 +151,10 @@ def _say(what: FromHar) -> None:
 @CLOCK
 @BACKEND
 def check(folder: Path, profile: str, clock: str, backend: str) -> None:
-    """Load the page of FOLDER in Chromium and say how far its requests, bytes and waterfall are from the recorded ones.
+    """Load the page of FOLDER in Chromium and report how its requests, bytes and waterfall differ from the recording.
 
-    Exit status 1 where it asks for other things than were recorded, or weighs other than within 1 percent.
+    Exit status 1 where it requests other things than were recorded, a request fails, or the bytes differ by more than
+    1 percent.
     """
     from crosslayer.browser.recorded import compare, read_recorded
     from crosslayer.links import choose, load_profiles

@@ -76,7 +76,9 @@ def read_about(file: Path) -> About | None:
     description = file.with_name(file.name.removesuffix(PACKETS) + ABOUT)
     if not description.exists():
         return None
-    return checked(read_json(description, PacketsError), About, where=str(description), error=PacketsError)
+    return checked(
+        read_json(description, PacketsError), About, where=str(description), error=PacketsError, json_file=True
+    )
 
 
 def of_lines(lines: str) -> list[dict[str, Any]]:

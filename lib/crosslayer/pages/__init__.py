@@ -11,6 +11,7 @@ from crosslayer.pages._errors import PageError
 from crosslayer.pages._har import RECORDED, FromHar, from_har
 from crosslayer.pages._kept import from_folder, from_warc
 from crosslayer.pages._spec import SPEC_FILE, WARMUP, PageSpec, ResourceSpec, find_spec_dir, load_pages, own_pages
+from crosslayer.pages._urls import normal_path, normal_url
 from crosslayer.pages._wire import fitted
 
 __all__ = [
@@ -30,5 +31,7 @@ __all__ = [
     "from_har",
     "from_warc",
     "load_pages",
+    "normal_path",
+    "normal_url",
     "own_pages",
 ]

@@ -30,6 +30,8 @@ _TYPES = {
     "script": "text/javascript; charset=utf-8",
     "drawing": "image/svg+xml",
 }
+_NOTED_SHARE = 0.005
+"""A difference of weights above this share is reported."""
 _WORKER = re.compile(rb"serviceWorker[\s\S]{0,200}?\bregister\s*\(")
 
 
@@ -44,11 +46,12 @@ def write_bodies(page: Fetches, load: ColdLoad, *, made: bool) -> str:
     for fetch in page.fetches:
         if fetch.kind not in CODE:
             _leaf(fetch)
-    heavier = [fetch for fetch in page.fetches if fetch.wire_bytes != fetch.recorded_bytes]
-    if heavier:
-        more = sum(fetch.wire_bytes - fetch.recorded_bytes for fetch in heavier)
+    more = sum(fetch.wire_bytes - fetch.recorded_bytes for fetch in page.fetches)
+    total = sum(fetch.recorded_bytes for fetch in page.fetches)
+    if abs(more) > _NOTED_SHARE * total:
         page.notes.append(
-            f"{len(heavier)} bodies weigh {more:+,} bytes against the recording, since they cannot have its weight"
+            f"the page weighs {total + more:,} bytes, recorded {total:,}: its references alone are that long, or a "
+            "body is larger than stated"
         )
     return reason or AS_RECORDED
 
@@ -136,11 +139,10 @@ def _make_code(fetch: Fetch, document_hosts: set[str]) -> None:
         "style": _made_css,
         "script": _made_js,
     }
-    unknown = fetch.recorded_bytes == 0 and fetch.kind == "document"
     text = write[fetch.kind](fetch, own) if fetch.children or fetch.kind == "document" else ""
     begin, end = _COMMENTS[fetch.kind]
     _weigh(fetch, text, begin, end)
-    if unknown:
+    if fetch.kind == "document" and not fetch.recorded_bytes:
         fetch.recorded_bytes = fetch.wire_bytes
     fetch.content_type = _TYPES[fetch.kind]
 

@@ -115,7 +115,7 @@ def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
         left_out["pages without a document"] += empty
     until = _load_event(navigation, document)
     resources: dict[str, Resource] = {}
-    absent: set[str] = set()
+    absent = {str(url) for text in recording.unreadable_urls if (url := parse(text)) is not None}
     redirections: dict[str, Url] = {}
     for entry in navigation.entries:
         url = parse(entry.url)
@@ -190,14 +190,39 @@ def _navigations(recording: Recording) -> list[_Navigation]:
 
 
 def _document(navigation: _Navigation) -> Entry | None:
-    """The document of a page: the first HTML that the recording calls one, else the first HTML."""
+    """The document of a page.
+
+    It is the HTML that the page's title names, else the first that the recording calls a document, else the first that
+    caused another request, else the first.
+    """
     found = [
         entry
         for entry in navigation.entries
         if not _unfit(entry, url := parse(entry.url), None) and kind_of(entry, url) == "document"
     ]
-    called = [entry for entry in found if entry.resource_type == "document"]
-    return next(iter(called or found), None)
+    if len(found) < 2:
+        return next(iter(found), None)
+    titled = parse(navigation.page.title)
+    for fits in (
+        lambda entry: titled is not None and parse(entry.url) == titled,
+        lambda entry: entry.resource_type == "document",
+        lambda entry: _causes_others(entry, navigation.entries),
+    ):
+        if (first := next(filter(fits, found), None)) is not None:
+            return first
+    return found[0]
+
+
+def _causes_others(document: Entry, entries: list[Entry]) -> bool:
+    """Whether another request has the document as its initiator, or is named in its body."""
+    url, body = parse(document.url), document.body or b""
+    for entry in entries:
+        other = parse(entry.url)
+        if other is None or other == url:
+            continue
+        if parse(entry.initiator) == url or (len(other.path) > 1 and other.path.encode() in body):
+            return True
+    return False
 
 
 def _load_event(navigation: _Navigation, document: Entry) -> float | None:

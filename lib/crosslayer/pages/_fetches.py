@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 
 from crosslayer.pages._cold_load import ColdLoad, Resource
@@ -34,11 +33,11 @@ class Fetch:
     """Host name in the copy."""
     path: str
     wire_bytes: int
-    """Of the body on the wire."""
+    """Of the body on the wire; an empty one becomes a byte."""
     encoding: str
     """`gzip` where it is compressed, by whatever; else `identity`."""
     recorded_bytes: int
-    """Of the body on the wire, as the recording says; where it does not, as `wire_bytes`."""
+    """Of the body on the wire, as the recording says; 0 where it was empty or is not known."""
     initiator: Fetch | None = None
     children: list[Fetch] = field(default_factory=list)
     body: bytes = b""
@@ -96,7 +95,7 @@ def fetches_of(load: ColdLoad, where: str) -> Fetches:
         path = _path(resource.url, taken, host) if fetches else "/"
         taken.add((host, path))
         wire_bytes, encoding = _weight(resource)
-        fetches.append(Fetch(resource, len(fetches), host, path, wire_bytes, encoding, wire_bytes))
+        fetches.append(Fetch(resource, len(fetches), host, path, max(wire_bytes, 1), encoding, wire_bytes))
     _set_initiators(fetches)
     _note_caches(load, notes)
     return Fetches(fetches, notes)
@@ -178,9 +177,9 @@ def _script_before(fetch: Fetch, fetches: list[Fetch]) -> Fetch:
 def _weight(resource: Resource) -> tuple[int, str]:
     """Bytes of a body on the wire and its encoding, as well as the recording knows them.
 
-    Browsers differ in what they say of HTTP/2 and later: where header and body are counted together, that is the weight.
-    What came from a cache has the weight of its decoded body, compressed where the response says so. A text whose weight
-    is below its size was compressed, whatever its header says.
+    Browsers differ in what they report of HTTP/2 and later: where header and body are counted together, that is the
+    weight. What came from a cache has the weight of its decoded body, compressed where the response says so. A text
+    whose weight is below its size was compressed, whatever its header says.
     """
     entry = resource.entry
     compressed = entry.received.get("content-encoding", "").lower() not in ("", "identity")
@@ -203,6 +202,6 @@ def _note_caches(load: ColdLoad, notes: list[str]) -> None:
             f"{cached} of {len(load.resources)} responses recorded with a warm cache; their weight is that of the "
             "decoded body"
         )
-    cut = Counter(resource.entry.cut for resource in load.resources)[True]
+    cut = sum(resource.entry.cut for resource in load.resources)
     if cut:
-        notes.append(f"{cut} bodies cut by the recorder, made to their weight")
+        notes.append(f"{cut} cut by the recorder: bodies made to their weight")

@@ -1,9 +1,9 @@
 """A recording of page loads as HAR 1.2, read from what many programs write.
 
-Required is what a page needs: a list of entries, and of an entry its start, method, URL and status. Everything else is a
+Required is what a page needs: a list of entries, and of an entry its start, URL and response. Everything else is a
 hint: a hint of another type counts as absent. An entry without what is required is left out and counted.
 
-haralyzer and har2tree refuse or misread the same files (no `pageTimings`, `null`, UTF-16, gzip), so neither is used.
+No library is used: haralyzer 2.4 raises exceptions for most of `tests/data/har`, har2tree 1.43 for a quarter.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Any
 
 from crosslayer.pages._errors import PageError
 
 _EXPORT_AGAIN = "Export the recording again as HAR."
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _MOST_BYTES = 1 << 30
 """Of a recording that is compressed: more than any browser exports."""
@@ -92,6 +92,8 @@ class RecordedPage:
     started_ms: float | None
     load_ms: float | None
     """The load event, after the start; None where the recording does not say."""
+    title: str = ""
+    """Chromium writes the URL of the document."""
 
 
 @dataclass(slots=True)
@@ -102,6 +104,8 @@ class Recording:
     pages: list[RecordedPage] = field(default_factory=list)
     unreadable: Counter[str] = field(default_factory=Counter)
     """Entries without what is required, by what they lack."""
+    unreadable_urls: list[str] = field(default_factory=list)
+    """URLs of those entries, as far as they have one."""
 
 
 def read_recording(file: Path) -> Recording:
@@ -148,6 +152,7 @@ def recording_of(value: Any, where: str) -> Recording:
     entries = _required(log, "entries", list, where, "log.")
     zone = _zone(log)
     unreadable: Counter[str] = Counter()
+    urls = []
     read = []
     for entry in entries:
         entry = _object(entry)
@@ -158,28 +163,30 @@ def recording_of(value: Any, where: str) -> Recording:
             unreadable[f"without a readable {lacks}"] += 1
         elif _time(entry.get("startedDateTime"), zone) is None:
             unreadable["without a readable startedDateTime"] += 1
+            urls.append(request["url"])
         elif not response:
             unreadable["without a response"] += 1
+            urls.append(request["url"])
         else:
             read.append(_entry(entry, request, response, zone))
     pages = [_page(_object(page), zone) for page in _list(log.get("pages"))]
     read.sort(key=lambda entry: entry.started_ms)
     pages.sort(key=lambda page: math.inf if page.started_ms is None else page.started_ms)
-    return Recording(read, pages, unreadable)
+    return Recording(read, pages, unreadable, urls)
 
 
 def _required(value: Any, key: str, kind: type, where: str, above: str = "") -> Any:
-    names = {dict: "an object", list: "an array"}
     if not isinstance(value, dict):
         raise PageError("must be a JSON object with the key 'log'", where=where, next_step=_EXPORT_AGAIN)
     if key not in value:
         raise PageError(f"has no key '{above}{key}', so it is no HAR", where=where, next_step=_EXPORT_AGAIN)
     if not isinstance(value[key], kind):
-        raise PageError("must be " + names[kind], where=f"{where}, key '{above}{key}'", next_step=_EXPORT_AGAIN)
+        names = "an object" if kind is dict else "an array"
+        raise PageError(f"must be {names}", where=f"{where}, key '{above}{key}'", next_step=_EXPORT_AGAIN)
     return value[key]
 
 
-def _entry(entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any], zone: timezone) -> Entry:
+def _entry(entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any], zone: tzinfo) -> Entry:
     content = _object(response.get("content"))
     received = _fields(response.get("headers"))
     content_type, full = _text(content.get("mimeType")), received.get("content-type", "")
@@ -276,22 +283,23 @@ def _initiator(value: Any) -> str:
     return _text(value.get("url"))
 
 
-def _page(page: dict[str, Any], zone: timezone) -> RecordedPage:
+def _page(page: dict[str, Any], zone: tzinfo) -> RecordedPage:
     load_ms = _number(_object(page.get("pageTimings")).get("onLoad"))
     return RecordedPage(
         _identifier(page.get("id")),
         _time(page.get("startedDateTime"), zone),
         load_ms if load_ms and 0 < load_ms < _MOST_MS else None,
+        _text(page.get("title")),
     )
 
 
-def _zone(log: dict[str, Any]) -> timezone:
+def _zone(log: dict[str, Any]) -> tzinfo:
     """The zone of times that state none: that of the first time that states one, else UTC."""
     for item in (*_list(log.get("entries")), *_list(log.get("pages"))):
         moment = _moment(_object(item).get("startedDateTime"))
         if moment is not None and (offset := moment.utcoffset()) is not None:
             return timezone(offset)
-    return timezone.utc
+    return UTC
 
 
 def _moment(value: Any) -> datetime | None:
@@ -301,7 +309,7 @@ def _moment(value: Any) -> datetime | None:
         return None
 
 
-def _time(value: Any, zone: timezone) -> float | None:
+def _time(value: Any, zone: tzinfo) -> float | None:
     """Of a time in ISO 8601: ms since the Unix epoch."""
     moment = _moment(value)
     if moment is None:

@@ -17,14 +17,27 @@ from crosslayer.pages._urls import Url, parse
 _NOTHING = "data:,"
 _WORD = r"""[^"'()<>\s=,](?:[^"'()<>\s]*[^"'()<>\s,])?"""
 _REFERENCE = re.compile(
-    r"""(?P<name>\b(?:src|href|srcset|imagesrcset|data-src|data|poster|action|background)\s*=\s*)"""
+    r"""(?P<name>\b(?:src|href|srcset|imagesrcset|data|poster|action|background)\s*=\s*|\burl\(\s*|@import\s+)"""
     r"""(?:"(?P<double>[^"<>]*)"|'(?P<single>[^'<>]*)')"""
     rf"""|(?<=["'(=])\s*(?P<word>{_WORD})\s*(?=["')>\s,])""",
     re.IGNORECASE,
 )
 _CANDIDATE = re.compile(rf"(?:(?<=^)|(?<=[\s,])){_WORD}(?=[\s,]|$)")
 """Of a `srcset`: a URL, or the descriptor after it."""
-_TAG = re.compile(r"""<(?:script|link)\b(?:[^>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE)
+_TAG = re.compile(
+    r"""<(?:script|link|img|iframe|frame|source|embed|input|track)\b(?:[^>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE
+)
+"""A tag for which a browser requests what its attributes name."""
+_LOADED = re.compile(
+    r"""(?<![\w-])(?P<name>src|href|srcset|imagesrcset)(?P<equals>\s*=\s*)"""
+    r"""(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'>]+))""",
+    re.IGNORECASE,
+)
+_LINKED = re.compile(
+    r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*\b(?:stylesheet|icon|preload|modulepreload|manifest|prefetch)\b""",
+    re.IGNORECASE,
+)
+_DESCRIPTOR = re.compile(r"\d+(\.\d+)?[wxh]")
 _INTEGRITY = re.compile(r"""\sintegrity\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE)
 _TARGET = re.compile(r"""\b(?:src|href)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
 _BASE = re.compile(r"""(<base\b[^>]*?\bhref\s*=\s*)(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
@@ -56,7 +69,7 @@ class References:
             hosts = {other.host for other in self.targets.values() if other.kind == "document"}
             reference_host = hosts.pop() if len(hosts) == 1 else None
         if fetch.kind == "document":
-            text = _TAG.sub(lambda match: self._without_integrity(match[0], bases, fetch), text)
+            text = _TAG.sub(lambda match: self._tag(match[0], bases, fetch), text)
 
         def word(reference: str, *, named: bool) -> str:
             new = self._new(reference, bases, reference_host, fetch, named=named)
@@ -117,12 +130,41 @@ class References:
                 return _NOTHING
         return None
 
+    def _tag(self, tag: str, bases: list[tuple[Url, Url]], fetch: Fetch) -> str:
+        """A tag that makes a browser request only what the recorded load requested, whatever the size of the screen."""
+        tag = self._without_integrity(tag, bases, fetch)
+
+        def attribute(match: re.Match[str]) -> str:
+            name, value = match["name"].lower(), match["double"] or match["single"] or match["bare"] or ""
+            if name == "href" and not _LINKED.match(tag):
+                return match[0]
+            if "srcset" in name:
+                named = [found[0] for found in _CANDIDATE.finditer(value) if not _DESCRIPTOR.fullmatch(found[0])]
+                recorded = [one for one in named if self._target(one, bases, fetch) is not None]
+                for one in set(named) - set(recorded):
+                    value = value.replace(one, recorded[0] if recorded else _NOTHING)
+            elif self._is_missing(value, bases, fetch):
+                value = _NOTHING
+            quote = "'" if match["single"] is not None else '"'
+            return f"{match['name']}{match['equals']}{quote}{value}{quote}" if value not in match[0] else match[0]
+
+        return _LOADED.sub(attribute, tag)
+
+    def _is_missing(self, reference: str, bases: list[tuple[Url, Url]], fetch: Fetch) -> bool:
+        """Whether a reference is to something on a server that is not in the copy."""
+        url = parse(html.unescape(_decoded(reference, fetch)), bases[0][0])
+        if url is None or url.scheme not in ("http", "https") or reference.strip().startswith("#") or not reference:
+            return False
+        return str(url) not in self.targets
+
+    def _target(self, reference: str, bases: list[tuple[Url, Url]], fetch: Fetch) -> Fetch | None:
+        """The resource of the copy that a reference leads to."""
+        return self.targets.get(str(parse(html.unescape(_decoded(reference, fetch)), bases[0][0])))
+
     def _without_integrity(self, tag: str, bases: list[tuple[Url, Url]], fetch: Fetch) -> str:
         if not (signed := _INTEGRITY.search(tag)) or not (named := _TARGET.search(tag)):
             return tag
-        text = html.unescape(_decoded(next(filter(None, named.groups()), ""), fetch))
-        url = parse(text, bases[0][0])
-        target = self.targets.get(str(url))
+        target = self._target(next(filter(None, named.groups()), ""), bases, fetch)
         if target is None or target.number not in self.changed:
             return tag
         self.unsigned += 1

@@ -14,6 +14,7 @@ from msgspec import Meta
 from crosslayer import places
 from crosslayer.checked import FieldError, checked, read_toml
 from crosslayer.pages._errors import PageError
+from crosslayer.pages._urls import normal_path
 
 SPEC_FILE = "page.toml"
 WARMUP = "warmup"
@@ -41,7 +42,7 @@ _README = "sites/README.md explains every key."
 HOSTS_MOST = 200
 """Host names that a page may have: the testbed has 254 addresses, and other pages need some of them."""
 
-Bytes = Annotated[int, Meta(ge=0)]
+Bytes = Annotated[int, Meta(ge=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,9 +304,12 @@ def _load_resource(entry: dict[str, Any], number: int, folder: Path, origins: Co
 def _in_order(resources: list[ResourceSpec], where: str) -> tuple[ResourceSpec, ...]:
     """Sort so that the document is first and each resource stands behind the one it comes after."""
     by_key: dict[str, ResourceSpec] = {}
+    normal: set[tuple[str, str]] = set()
     for resource in resources:
-        if resource.key in by_key:
+        served = (resource.origin, normal_path(resource.path))
+        if served in normal:
             raise PageError(f"two resources are {resource.key}", where=where, next_step="Give each a path of its own")
+        normal.add(served)
         by_key[resource.key] = resource
     if "/" not in by_key:
         raise PageError("no resource has the path '/'", where=where, next_step="Add the page's document")

@@ -2,8 +2,8 @@
 
 RFC 3986, section 6.2.2, with what browsers do before a request (WHATWG URL): scheme and host in lower case, host names
 in ASCII (IDNA) and without a final dot, no default port, no user name, no fragment, no dot segments. An escape of an
-unreserved character is decoded; every other escape is in upper case; every character that a path cannot hold is escaped;
-so are quotes, parentheses and &, which mean something in documents, style sheets and scripts.
+unreserved character is decoded, every other escape is in upper case, and every character that a path cannot hold is
+escaped; so are quotes, parentheses and &, which mean something in documents, style sheets and scripts.
 The server applies the same rule to the path of a request (`emulation/plugin/coalesce/pages.go`, `normalPath`).
 """
 
@@ -68,6 +68,12 @@ def normal_path(path: str) -> str:
     """The normal form of a URL's path."""
     escaped = b"".join(_escaped(*match.groups()) for match in _ESCAPE.finditer(_utf8(path))).decode("ascii")
     return _without_dots(escaped) or "/"
+
+
+def normal_url(text: str) -> str:
+    """The normal form of a URL; the text itself where it is none."""
+    url = parse(text)
+    return text if url is None else str(url)
 
 
 def is_address(host: str) -> bool:

@@ -6,8 +6,9 @@ from importlib import import_module
 from pathlib import Path
 
 from crosslayer.campaign import CampaignError, Plan
-from crosslayer.campaign.plan import changed
+from crosslayer.campaign.plan import changed, unprimed
 from crosslayer.checked import read_toml
+from crosslayer.pages import PageSpec
 from crosslayer.study import SIZES, Study
 
 _ROOMS = (
@@ -37,6 +38,18 @@ STUDIES: dict[str, Study] = {
 """By name; the first is the one that is measured unless another is asked for."""
 
 DEFAULT = next(iter(STUDIES))
+
+
+def refusals(page: PageSpec) -> tuple[list[str], dict[str, list[str]]]:
+    """Names of the studies that can measure a page, and of those that cannot, by reason."""
+    fit: list[str] = []
+    unfit: dict[str, list[str]] = {}
+    for study in STUDIES.values():
+        if study.primes_alias and (reason := unprimed(page)):
+            unfit.setdefault(reason, []).append(study.name)
+        else:
+            fit.append(study.name)
+    return fit, unfit
 
 
 def sized(study: str, size: str) -> Plan:

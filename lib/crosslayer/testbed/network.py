@@ -160,6 +160,11 @@ def add_hosts(names: list[str]) -> dict[str, str]:
     Chromium pools connections of hosts that share an address and a certificate. With separate addresses every host has
     its own connection.
     """
+    if len(names) > _HOSTS.num_addresses - 2:
+        raise TestbedError(
+            f"the pages have {len(names)} host names, the testbed has {_HOSTS.num_addresses - 2} addresses",
+            next_step="Measure fewer pages at once.",
+        )
     addresses = {name: str(_HOSTS[1 + i]) for i, name in enumerate(names)}
     with NetNS(SERVER) as inside:
         loopback = index(inside, "lo")

@@ -16,7 +16,7 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.browser import Browser, BrowserError, PageLoad
-from crosslayer.campaign.evidence import load_evidence, mismatch
+from crosslayer.campaign.evidence import incomplete, load_evidence, mismatch
 from crosslayer.campaign.instruments import KeptBrowser, load_columns, resolving, resource_rows
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell
@@ -68,7 +68,8 @@ class Gateways(Measurer):
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
         events = self.bench.server.events()
         evidence = told(events, kind, page, {query.local_port for query in queries}, carried)
-        row = row | load_columns(load) | {"lookup_count": len({query.name for query in queries})} | evidence
+        row = row | load_columns(load) | {"lookup_count": len({query.name for query in queries})}
+        row = row | incomplete(events, page, load) | evidence
         return {"page_loads": [row], "resources": resource_rows(row, load, events)}
 
     def _load(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from crosslayer.browser import Browser, BrowserError, PageLoad
-from crosslayer.campaign.evidence import TokenWatch, document_columns
+from crosslayer.campaign.evidence import TokenWatch, document_columns, incomplete
 from crosslayer.campaign.instruments import KeptBrowser, load_columns, resource_rows
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell
@@ -70,7 +70,7 @@ class HttpsRecords(Measurer):
             self.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
         events = self.bench.server.events()
-        row = row | load_columns(load) | evidence(events, page)
+        row = row | load_columns(load) | incomplete(events, page, load) | evidence(events, page)
         return {"page_loads": [row], "resources": resource_rows(row, load, events)}
 
     def _load(self, browser: Browser, page: PageSpec, kind: Kind) -> PageLoad:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from crosslayer import dns
 from crosslayer.browser import WARM_UP_HOST, Browser, BrowserError, PageLoad, SecureDns
 from crosslayer.campaign import tables
-from crosslayer.campaign.evidence import load_evidence
+from crosslayer.campaign.evidence import incomplete, load_evidence
 from crosslayer.campaign.instruments import KeptBrowser, load_columns, resolving, resource_rows
 from crosslayer.campaign.measurer import Bench, Measurer
 from crosslayer.campaign.plan import Cell, Plan
@@ -88,7 +88,8 @@ class Web(Measurer):
         fault = unproved(events, page, protocol) if self._itself else unaccounted(queries, page, protocol)
         asked = {event.name for event in of_page(events, page)}
         summary = {"lookup_count": len(asked)} if self._itself else lookup_summary(queries, page)
-        row = row | load_columns(load) | summary | ({"error": fault} if fault else {}) | evidence
+        lacking = incomplete(events, page, load)
+        row = row | load_columns(load) | summary | lacking | ({"error": fault} if fault else {}) | evidence
         return {
             "page_loads": [row],
             "resources": resource_rows(row, load, events),

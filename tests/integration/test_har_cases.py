@@ -1,0 +1,86 @@
+"""Pages made from small recordings load in Chromium as recorded: the same requests, none failed, the same bytes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from crosslayer.campaign.dataset import Dataset
+from tests.har_cases import HARS, PAGES
+from tests.integration.conftest import CROSSLAYER
+
+CASES = (
+    "pct_one.har", "pct_slash.har", "path_space_quote.har", "css_other_host.har", "css_other_host_nobody.har",
+    "frame_other_host.har", "frame_other_host_nobody.har", "empty_js.har", "empty_doc_body.har", "gz_tiny.har",
+    "truncated_text.har", "memory_cache.har", "ports.har", "scheme.har", "localhost.har", "xhtml.har", "sjis_b64.har",
+    "sri_rewritten.har", "srcset_other.har", "jsonp_relative_base.har", "no_response.har",
+)  # fmt: skip
+"""One or two of each kind; `setup/test-long recordings` loads them all."""
+
+
+def loaded(folder: Path, names: tuple[str, ...]) -> dict[str, dict[str, object]]:
+    """How the page of each recording compares with it."""
+    result = folder / "result.json"
+    command = [sys.executable, "-m", "tests.integration.load_cases", str(result), *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcomes: dict[str, dict[str, object]] = json.loads(result.read_text())
+    return outcomes
+
+
+def test_pages_load_as_recorded(browser_machine: None, tmp_path: Path) -> None:
+    assert set(CASES) <= PAGES.keys()
+    outcomes = loaded(tmp_path, CASES)
+    assert set(outcomes) == set(CASES)
+    unlike = {name: outcome["report"] for name, outcome in outcomes.items() if not outcome["like"]}
+    assert not unlike
+
+
+def from_har(name: str, page: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [*CROSSLAYER, "page", "from-har", str(HARS / name), "--out", str(page), *more]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+
+
+def test_a_page_is_loaded_before_it_is_kept(browser_machine: None, tmp_path: Path) -> None:
+    done = from_har("secret_in_path_and_body.har", tmp_path / "page")
+    assert done.returncode == 0, done.stderr
+    assert "made anew, since the recorded code does not load as recorded" in done.stdout
+    assert "missing  https://www.syn.test/reset/SECRETTOKEN/a.js" in done.stderr
+    assert "requests   the same" in done.stdout
+    assert "studies that can use it: coalescing" in done.stdout
+
+
+def test_the_studies_that_cannot_use_a_page_of_several_hosts_are_named(tmp_path: Path) -> None:
+    done = from_har("css_other_host.har", tmp_path / "page", "--no-check")
+    assert done.returncode == 0, done.stderr
+    can = next(line for line in done.stdout.splitlines() if "studies that can use it" in line)
+    cannot = next(line for line in done.stdout.splitlines() if line.startswith("  not "))
+    assert "web" in can
+    assert "browsers" not in can
+    assert "browsers" in cannot
+    assert "it has 2 host names" in cannot
+    names = "--study", "browsers", "--pages", str(tmp_path / "page"), "--out", str(tmp_path / "data")
+    refused = subprocess.run([*CROSSLAYER, "measure", *names], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "page 'page' cannot be loaded as the study 'browsers' does" in refused.stderr
+
+
+def test_a_load_with_a_missing_resource_is_a_failed_row(browser_machine: None, tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    assert from_har("pct_one.har", page, "--no-check").returncode == 0
+    document = page / "0.html"
+    document.write_text(document.read_text().replace("/a%20b.png", "/a%20c.png"))
+    names = "--study", "browsers", "--links", "local", "--rounds", "1", "--pages", str(page)
+    command = [*CROSSLAYER, "measure", *names, "--out", str(tmp_path / "data")]
+    subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    rows = Dataset.open(tmp_path / "data", every_round=True).table("page_loads").collect()
+    assert set(rows["error"]) == {"1 resource failed, the first is https://www.syn.test/a%20c.png (404)"}
+
+
+def test_a_page_with_the_name_of_another_is_not_kept(tmp_path: Path) -> None:
+    done = from_har("pct_one.har", tmp_path / "wikipedia.org", "--no-check")
+    assert done.returncode == 1
+    assert "is the name of another page" in done.stderr
+    assert not list(tmp_path.iterdir())
