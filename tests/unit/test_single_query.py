@@ -209,9 +209,7 @@ def test_published_bytes_are_reproduced_and_a_tenth_more_is_not(verdicts: pl.Dat
     assert found["verdict"].unique().to_list() == ["not reproduced"]
 
 
-@pytest.mark.parametrize(
-    "claim", ["I006", "I093", "I097", "I100", "I101", "I102", "I103", "I104", "I105", "I106"]
-)
+@pytest.mark.parametrize("claim", ["I006", "I093", "I097", "I100", "I101", "I102", "I103", "I104", "I105", "I106"])
 def test_round_trips_alone_reproduce_the_papers_comparisons(claim: str, verdicts: pl.DataFrame) -> None:
     row = verdicts.row(by_predicate=pl.col("claim_id") == claim, named=True)
     assert row["verdict"] == "reproduced", row["why"]
