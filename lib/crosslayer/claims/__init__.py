@@ -6,6 +6,8 @@ of `measures` and `checks`; `rules` has how close is close enough, `observed` th
 
 from crosslayer.claims.checks import Verdict
 from crosslayer.claims.compared import compared
+from crosslayer.claims.observed import NotMeasured
+from crosslayer.claims.rows import RowsOfClaim
 from crosslayer.claims.table import (
     COLUMNS,
     FOLLOWING,
@@ -17,6 +19,7 @@ from crosslayer.claims.table import (
     expected_errors,
     interval,
     ours,
+    rows_behind,
     to_markdown,
 )
 
@@ -25,6 +28,8 @@ __all__ = [
     "FOLLOWING",
     "OURS",
     "Claims",
+    "NotMeasured",
+    "RowsOfClaim",
     "Verdict",
     "check",
     "compared",
@@ -33,5 +38,6 @@ __all__ = [
     "expected_errors",
     "interval",
     "ours",
+    "rows_behind",
     "to_markdown",
 ]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+from statistics import NormalDist
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from crosslayer.claims.measures import Measure
 from crosslayer.claims.observed import NotMeasured, Observed
 from crosslayer.claims.rules import FACTOR, MOST_ROUNDS, OVERHEAD, ROUND_TRIP_SLACK, Tolerance
-from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Reals, interval
+from crosslayer.metrics.resampling import LEVEL, MIN_ROUNDS, Estimate, Reals, reach
 
 Margins = Mapping[str, Measure] | Callable[[Observed], Mapping[str, Measure]]
 """By name, what is claimed to be above 0; a function where the names depend on the campaign."""
@@ -215,7 +216,9 @@ class Check:
         ours = outcome.estimate
         if outcome.verdict is Verdict.INCONCLUSIVE and self.sample and ours and ours.enough and ours.draws is None:
             needed = math.ceil(ours.rounds * self.sample / ours.n)
-            text = f"{needed} rounds give as many observations as the published extreme is of ({self.sample}; {ours.n} here)"
+            text = (
+                f"{needed} rounds give as many observations as the published extreme has: {self.sample}, not {ours.n}"
+            )
             return replace(outcome, rounds_needed=needed, would_decide=text)
         return outcome
 
@@ -397,8 +400,7 @@ class Ordering:
             raise NotMeasured("this takes several links, and the campaign has one")
         count, enough = len(margins), self.enough or len(margins)
         floor = max(self.resolution, float(np.nextafter(0, 1)))
-        upward = [_Margin.of(margin, 1, floor) for margin in margins.values()]
-        downward = [_Margin.of(margin, -1, floor) for margin in margins.values()]
+        upward, downward = zip(*(_Margin.both_sides(margin, floor) for margin in margins.values()), strict=True)
         holds, refuted = _jointly(upward, enough), _jointly(downward, count - enough + 1)
         right = sum(margin.value > 0 for margin in margins.values())
         ranked = sorted(zip(upward, margins.items(), strict=True), key=lambda item: -item[0].strength)
@@ -407,7 +409,7 @@ class Ordering:
             text = f"{name}: {signed(deciding.value)}{spaced(self.unit)}"
             text += "" if holds or refuted else ", not beyond doubt"
         else:
-            sure, wrong = (sum(_jointly([margin], 1) for margin in side) for side in (upward, downward))
+            sure, wrong = (sum(margin.sure for margin in side) for side in (upward, downward))
             text = f"{right} of {count} comparisons as claimed, {sure} beyond doubt, {wrong} beyond doubt not"
             text += ", which jointly proves nothing" if wrong > count - enough and not refuted else ""
             which = "weakest" if enough == count else f"{enough} needed, that one"
@@ -424,52 +426,54 @@ class _Margin:
     """A margin towards one side, beyond what the clock resolves."""
 
     estimate: Estimate
-    side: int
+    end: float
+    """Of its interval: how far it is beyond 0 on this side at the least."""
     floor: float
     strength: float
     """Standard errors beyond the floor; without scatter infinite; -infinite where there are too few rounds."""
+    deviations: Reals | None
+    """How far each resample is on the weaker side of the value, standard errors; None without scatter."""
 
     @classmethod
-    def of(cls, estimate: Estimate, side: int, floor: float) -> _Margin:
+    def both_sides(cls, estimate: Estimate, floor: float) -> tuple[_Margin, _Margin]:
+        """Above 0, and below it."""
         low, high = estimate.interval or (estimate.value, estimate.value)
-        error = 0.0 if estimate.draws is None else float(np.nanstd(estimate.draws))
-        beyond = side * estimate.value - floor
-        if not estimate.enough:
-            strength = -math.inf
-        elif error > 0:
-            strength = beyond / error
-        else:
-            strength = math.copysign(math.inf, (low if side > 0 else -high) - floor)
-        return cls(estimate, side, floor, strength)
+        error = 0.0 if estimate.draws is None or not estimate.enough else float(np.nanstd(estimate.draws))
+        sides = []
+        for side, end in ((1, low), (-1, -high)):
+            deviations = None
+            strength = math.copysign(math.inf, end - floor) if estimate.enough else -math.inf
+            if error > 0 and estimate.draws is not None:
+                strength = (side * estimate.value - floor) / error
+                deviations = side * (estimate.value - estimate.draws) / error
+            sides.append(cls(estimate, end, floor, strength, deviations))
+        return sides[0], sides[1]
 
     @property
-    def deviations(self) -> Reals | None:
-        """How far each resample is on the weaker side of the value, standard errors."""
-        if self.estimate.draws is None or not math.isfinite(self.strength):
-            return None
-        deviations: Reals = self.side * (self.estimate.value - self.estimate.draws) / np.nanstd(self.estimate.draws)
-        return deviations
+    def sure(self) -> bool:
+        """Whether it is beyond the floor, with 97.5 %, on its own."""
+        return self.estimate.enough and self.end >= self.floor
 
 
 def _jointly(margins: Sequence[_Margin], needed: int) -> bool:
     """Whether at least so many margins are beyond the floor, with 97.5 %."""
     weakest = sorted(margins, key=lambda margin: -margin.strength)[needed - 1 :]
-    if len(weakest) == 1:
-        estimate = weakest[0].estimate
-        low, high = estimate.interval or (estimate.value, estimate.value)
-        return estimate.enough and (low if weakest[0].side > 0 else -high) >= weakest[0].floor
-    return weakest[0].strength > _critical(weakest)
+    return weakest[0].sure if len(weakest) == 1 else weakest[0].strength > _critical(weakest)
 
 
 def _critical(margins: Sequence[_Margin]) -> float:
-    """Standard errors that the greatest of some margins exceeds by chance with 2.5 %, from their resamples."""
-    deviations = [of_one for margin in margins if (of_one := margin.deviations) is not None]
+    """Standard errors that the greatest of some margins exceeds by chance with 2.5 %, from their resamples.
+
+    As far out as Student's t is, like every interval (`resampling.reach`).
+    """
+    deviations = [margin.deviations for margin in margins if margin.deviations is not None]
     if not deviations:
         return 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a resample without any of a sample's rounds
         greatest = np.nanmax(np.array(deviations), axis=0)
-    return interval(greatest, min(margin.estimate.rounds for margin in margins))[1]
+    normal = float(np.nanquantile(greatest, (1 + LEVEL) / 2))
+    return reach(min(margin.estimate.rounds for margin in margins), 2 * NormalDist().cdf(normal) - 1)
 
 
 def _rounds_of_ordering(margins: Sequence[_Margin], needed: int) -> int | None:

@@ -81,8 +81,14 @@ class Observed:
         self.weights: Counts | None = np.concatenate(drawings) if drawings else None
         self._with_rows = {link for _, link, _ in self._cells.cells}
         self._links = tuple(links or (link for link in rtts_ms if link in self._with_rows))
+        self._asked: dict[Series, tuple[str, ...]] = {}
         self._samples: dict[Series, Sample] = {}
         self._estimates: dict[tuple[Series, Statistic], Estimate] = {}
+
+    @property
+    def asked(self) -> list[tuple[Series, tuple[str, ...]]]:
+        """Every series that an estimate was made of, and the links that were pooled."""
+        return list(self._asked.items())
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -134,7 +140,9 @@ class Observed:
         factors = dict(series.terms)
         first = next(iter(factors))
         values, clusters, sizes = [], [], []
-        for link in series.links(self) if callable(series.links) else series.links or self.links:
+        links = tuple(series.links(self) if callable(series.links) else series.links or self.links)
+        self._asked[series] = links
+        for link in links:
             unit = self.rtt_ms(link) if series.in_rtts else 1.0
             parts = [self._cell(factors, link, page) for page in series.pages or self.pages(first, link)]
             if not parts:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import polars as pl
 
 from crosslayer.claims.checks import Cause, Check, Outcome, Verdict, number, spaced
 from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.rows import RowsOfClaim, Sources, rows_of
 from crosslayer.claims.rules import VERSION
 from crosslayer.metrics.resampling import LEVEL
 
@@ -77,6 +78,8 @@ class Claims:
     """Makes what the checks ask, from the tables by name."""
     tables: tuple[str, ...]
     """Which tables of a dataset it is made from."""
+    sources: Sources = field(default_factory=dict)
+    """Rows that each series is made of."""
 
 
 class Tables(Protocol):
@@ -129,6 +132,22 @@ def check(
         for chosen in [checks.get(claim["claim_id"])]
     ]
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")
+
+
+def rows_behind(dataset: Tables, claims: Claims, claim: str) -> list[RowsOfClaim]:
+    """The rows of a dataset that a claim of its study is judged by, table by table.
+
+    Raises
+    ------
+    NotMeasured
+        Where the campaign lacks what the claim needs, or the claim is not about series of rows.
+    """
+    chosen = claims.checks[claim]
+    observed = claims.observed(**{name: dataset.table(name) for name in claims.tables})
+    chosen.run(observed, 1.0)  # the value plays no part in what is asked
+    if not (rows := rows_of(observed.asked, claims.sources)):
+        raise NotMeasured("this claim is not judged by single rows")
+    return rows
 
 
 FOLLOWING = Verdict.FOLLOWS.value
@@ -204,9 +223,9 @@ def _filled(text: Cause | str, observed: Observed) -> str:
 
 
 def _remark(chosen: Check | None, observed: Observed | None) -> str:
-    if chosen is None or (observed is None and not isinstance(chosen.remark, str)):
-        return ""
-    return chosen.remark if isinstance(chosen.remark, str) or observed is None else chosen.remark.filled(observed)
+    if chosen is None or observed is None:
+        return chosen.remark if chosen and isinstance(chosen.remark, str) else ""
+    return _filled(chosen.remark, observed)
 
 
 def _follows_from(chosen: Check, outcome: Outcome) -> str:

@@ -12,6 +12,8 @@ from crosslayer.commands.common import DATASET, others
 if TYPE_CHECKING:
     import polars as pl
 
+    from crosslayer.campaign.dataset import Dataset
+
 
 @click.command("claims")
 @DATASET
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Another campaign, of the same plan or by the other clock: show only the verdicts that differ, and how many.",
 )
-def command(folder: Path, out: Path | None, against: Path | None) -> None:
-    """Hold every published result against the dataset in FOLDER, claim by claim.
+@click.option("--rows", metavar="CLAIM", help="Print the rows that this claim is judged by, and the filter for them.")
+def command(folder: Path, out: Path | None, against: Path | None, rows: str | None) -> None:
+    """Judge every published result by the dataset in FOLDER, claim by claim.
 
     Verdicts: reproduced, direction only, inconclusive, not reproduced, not measured. Needs no namespaces, no browser
     and no root.
@@ -40,6 +43,9 @@ def command(folder: Path, out: Path | None, against: Path | None) -> None:
     from crosslayer.claims import Verdict
 
     dataset = Dataset.open(folder)
+    if rows is not None:
+        _print_rows(dataset, rows)
+        return
     verdicts = report.check_claims(dataset)
     if against is not None:
         [other] = others(dataset, [against])
@@ -60,6 +66,17 @@ def command(folder: Path, out: Path | None, against: Path | None) -> None:
     if out is not None:
         for path in (*report.save_claims(verdicts, dataset, out), report.write_index(dataset, out)):
             click.echo(str(path))
+
+
+def _print_rows(dataset: Dataset, claim: str) -> None:
+    """The filter of each table that the claim needs, how many rows it has, and its first rows."""
+    from crosslayer.notebooks.opened import observations
+
+    for part in observations(dataset, claim):
+        frame = part.frame.collect()
+        click.echo(part.code)
+        click.echo(f"{frame.height} rows")
+        click.echo(frame.head().write_csv(separator="\t"))
 
 
 def _tell_changed(both: pl.DataFrame, caption: str, other_caption: str) -> None:

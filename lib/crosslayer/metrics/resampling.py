@@ -298,7 +298,7 @@ class Estimate:
     draws: Reals | None = None
     """Shape (resamples,); None where there is no interval: too few rounds, or a statistic the bootstrap cannot do."""
     ends: tuple[float, float] | None = None
-    """The interval of a statistic the bootstrap cannot do, where there is one; what is derived from it goes by draws."""
+    """The interval of a statistic the bootstrap cannot do, where there is one; not of what is derived from it."""
     needed: int = MIN_ROUNDS
     """Rounds that an interval of this statistic takes: `ROUNDS_OF_MOMENTS` a mean, `FEWEST_BEYOND` a quantile."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from crosslayer.notebooks.errors import NotebookError
 from crosslayer.notebooks.measuring import measured_or_committed
 from crosslayer.notebooks.paths import existing, find_root, fresh
 from crosslayer.notebooks.shown import ShownFigure, Text
+from crosslayer.studies import STUDIES
 
 _CLAIMS_SHOWN = ["claim_id", "quantity", "scope", "published", "ours", "low", "high", "unit", "verdict", "why"]
 
@@ -94,6 +96,45 @@ class Tables:
         return f"Tables({', '.join(name for name in TABLES if self._dataset.files[name])})"
 
 
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Rows of one table that a claim is judged by."""
+
+    table: str
+    rows: pl.Expr
+    """The Parquet filter, of the table's columns."""
+    code: str
+    """The filter written out, as Python that reads the dataset."""
+    frame: pl.LazyFrame
+    """The rows, without rounds that a busy machine spoilt."""
+
+    def __repr__(self) -> str:
+        return self.code
+
+
+def observations(dataset: Dataset, claim: str) -> tuple[Observations, ...]:
+    """The rows of a dataset that a claim of its study is judged by; see `Opened.observations`."""
+    study = STUDIES.get(dataset.campaign.study)
+    own = study.claims if study else None
+    if own is None or claim not in own.checks:
+        judged = next((name for name, other in STUDIES.items() if other.claims and claim in other.claims.checks), "")
+        raise NotebookError(
+            f"the study {dataset.campaign.study} does not judge this claim",
+            where=claim,
+            next_step=f"Open data/raw/{judged}." if judged else "`crosslayer claims FOLDER` lists the claims.",
+        )
+    try:
+        rows = claims.rows_behind(dataset, own, claim)
+    except claims.NotMeasured as reason:
+        raise NotebookError(
+            f"has no rows in this campaign: {reason}", where=claim, next_step="Choose a claim with a number."
+        ) from reason
+    return tuple(
+        Observations(of.table, of.rows, of.code(str(dataset.folder)), dataset.table(of.table).filter(of.rows))
+        for of in rows
+    )
+
+
 class Opened:
     """A dataset with everything that can be asked of it."""
 
@@ -159,6 +200,21 @@ class Opened:
         measured = verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED)
         counts = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(verdicts).items())
         return Text(f"{shown.table(measured.select(_CLAIMS_SHOWN)).data}\n\n{counts}.", verdicts)
+
+    def observations(self, claim: str) -> tuple[Observations, ...]:
+        """The rows that a claim is judged by: `view.observations("T123")[0].frame.collect()`.
+
+        Returns
+        -------
+        tuple of Observations
+            One of each table that the claim needs.
+
+        Raises
+        ------
+        NotebookError
+            For a claim that this study does not judge, or that is not judged by single rows of this campaign.
+        """
+        return observations(self.dataset, claim)
 
     def compared(self) -> Text:
         """The claims whose verdict is another one in a campaign beside this one, and how many, campaign by campaign."""

@@ -19,6 +19,7 @@ from crosslayer.claims import Claims
 from crosslayer.claims.checks import Cause, Check, Number, Ordering, by_id, claim
 from crosslayer.claims.measures import Derived, Measure, Moment, Of, Share, greatest, median
 from crosslayer.claims.observed import Observed
+from crosslayer.claims.rows import VALID_EXCHANGE, Source
 from crosslayer.claims.rules import EXACT, EXCHANGE_RESOLUTION_MS, Tolerance
 from crosslayer.claims.shapes import modes, places_of_modes
 from crosslayer.links import load_profiles
@@ -273,4 +274,12 @@ CHECKS = by_id(
     causes=CAUSES,
 )
 
-CLAIMS = Claims(CHECKS, observed, ("paced_queries", "link_checks"))
+_PACED = VALID_EXCHANGE & (pl.col("connection") == "kept")
+_BETWEEN = pl.coalesce(pl.col("handshake_ms") + pl.col("query_ms"), "response_ms") - pl.col("authority_ms")
+SOURCES = {
+    f"{protocol}{what}": (Source("paced_queries", _PACED & (pl.col("protocol") == protocol), value),)
+    for protocol in TABLE_1
+    for what, value in {"": _BETWEEN, " new": pl.col("new_connection")}.items()
+} | {"idle RTT": (Source("link_checks", pl.col("round") >= 0, pl.col("rtt_ms")),)}
+
+CLAIMS = Claims(CHECKS, observed, ("paced_queries", "link_checks"), SOURCES)

@@ -6,6 +6,8 @@ Nawrocki et al. (CoNEXT 2022) the abstracts were at hand, of Mücke et al. (IMC 
 
 from __future__ import annotations
 
+from itertools import product
+
 import polars as pl
 
 from crosslayer import metrics
@@ -13,6 +15,7 @@ from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
 from crosslayer.claims.measures import Measure, greatest, mean, median
 from crosslayer.claims.observed import Observed
+from crosslayer.claims.rows import Source
 from crosslayer.claims.rules import FRACTION, IN_RTTS
 from crosslayer.links import load_profiles
 from crosslayer.studies.certificates.metrics import by_size, steps, visits
@@ -219,4 +222,44 @@ CHECKS = by_id(
     causes=CAUSES,
 )
 
-CLAIMS = Claims(CHECKS, observed, ("dns_exchanges", "resolved_loads", "link_checks"))
+_SIZES = (736, 1248, 2500, 3500, 5113, 12000, 14724, 22000)
+_BROUGHT = {"neither": ("", "none"), "token": ("-token", "none"), "ticket": ("", "ticket")}
+_VALID = pl.col("error").is_null()
+SOURCES = {
+    f"{protocol}, {brought}, {size}": (
+        Source(
+            "dns_exchanges",
+            _VALID
+            & (pl.col("protocol") == protocol)
+            & (pl.col("variant") == f"certificate-{size}{ending}")
+            & (pl.col("resumption") == resumption),
+            pl.col("total_ms"),
+        ),
+    )
+    for protocol, size, (brought, (ending, resumption)) in product((*_QUIC, *_TCP), _SIZES, _BROUGHT.items())
+} | {
+    f"{connections}, neither, {size}, {column}": (
+        Source(
+            "resolved_loads",
+            _VALID & (pl.col("connections") == connections) & (pl.col("variant") == f"certificate-{size}"),
+            pl.col(column),
+        ),
+    )
+    for connections, size, column in product(
+        ("shared", "separate"), _SIZES, ("response_start_ms", "document_ms", "page_ms")
+    )
+}
+
+SOURCES |= {
+    f"{protocol} {what}": (
+        Source(
+            "dns_exchanges",
+            _VALID & (pl.col("protocol") == protocol) & pl.col("variant").str.starts_with("search-"),
+            pl.col("total_ms"),
+        ),
+    )
+    for protocol, what in product((*_QUIC, *_TCP), ("step", "step wait", "step distance"))
+}
+"""A step is that of all exchanges of its search."""
+
+CLAIMS = Claims(CHECKS, observed, ("dns_exchanges", "resolved_loads", "link_checks"), SOURCES)

@@ -32,6 +32,7 @@ from crosslayer.claims.checks import (
 )
 from crosslayer.claims.measures import Asked, Derived, Measure, Of, greatest, least, mean, median, middle
 from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source
 from crosslayer.claims.rules import (
     ABSOLUTE,
     EXACT,
@@ -51,7 +52,7 @@ from crosslayer.claims.shapes import first_mode_percent, modes, share_within, st
 from crosslayer.metrics import BASELINE, COMBINATIONS
 from crosslayer.metrics.resampling import Estimate, derived
 from crosslayer.studies.coalescing import LINKS, PAGES
-from crosslayer.studies.coalescing.metrics import observations
+from crosslayer.studies.coalescing.metrics import SHOWN, TRANSPORTS, observations
 
 RTT_MS = {"fiber": 14.8, "cable": 25.2, "dsl": 42.4, "4g": 91.9, "4g-medium": 104.5}
 """RTTs of TNSM24 Table II."""
@@ -320,7 +321,7 @@ def lighter(combination: str, page: str, link: str) -> Cause:
     """What the exchange adds to this page on this link, and to which PLT."""
     exchange_of = combination.split(" + ", maxsplit=1)[0]
     text = (
-        f"A guess: the paper's page took longer. Its copy takes {{0}} ms with the baseline here, to which {exchange_of} "
+        f"A guess: the paper's page took longer. Its copy takes {{0}} ms with the baseline, to which {exchange_of} "
         "adds {1} ms, {2} RTT: what it adds are round-trips, and their share depends on the page."
     )
     added = within(combination, BASELINE, page).on(link)
@@ -393,8 +394,8 @@ NOISE = "A guess: the long upper tail is our host's, a virtual machine of two co
 AGAIN = "the load is the same, so it is the difference of the DNS exchanges again ({})"
 
 REDUCTION = Cause(
-    "The published fraction is not in Fig. 8, by which coalescing loads a page at most {0} % faster than DoH. Here it is "
-    "at most {1} %: today's early data alone spares {2} RTT of the PLT of example.org.",
+    "The published fraction is not in Fig. 8, by which coalescing loads a page at most {0} % faster than DoH. Here "
+    "it is at most {1} %: today's early data alone spares {2} RTT of the PLT of example.org.",
     (
         Asked(lambda o: constant(o, 100 * published_reduction(LINKS))),
         100 * greatest(cells(reduction)),
@@ -402,13 +403,13 @@ REDUCTION = Cause(
     ),
 )
 FEWER_STEPS = Cause(
-    "Without processing the exchanges of all links take equally many round-trips, but for DSL with its slow uplink: DoQ "
-    "{0} on fiber, {1} on cable, {2} on 4G, {3} on 4G medium and {4} on DSL.",
+    "Without processing the exchanges of all links take equally many round-trips, but for DSL with its slow uplink: "
+    "DoQ {0} on fiber, {1} on cable, {2} on 4G, {3} on 4G medium and {4} on DSL.",
     tuple(exchange("DoQ").on(link) for link in ("fiber", "cable", "4g", "4g-medium", "dsl")),
 )
 WORST = Cause(
-    "The worst cells are DoH's with {0} %, DoQ's with {1} % and that of coalescing with {2} %. Today's early data spares "
-    "a round-trip, {3} RTT on 4G medium, so that coalescing is farther from DoQ than in the paper.",
+    "The worst cells are DoH's with {0} %, DoQ's with {1} % and that of coalescing with {2} %. Today's early data "
+    "spares a round-trip, {3} RTT on 4G medium, so that coalescing is farther from DoQ than in the paper.",
     (
         *(worst(combination) for combination in (DOH, DOQ, COALESCING)),
         within(DOQ, COALESCING, EXAMPLE, in_rtts=True).on("4g-medium"),
@@ -440,8 +441,8 @@ def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
             return f"Not shown here: DoH costs at most {number(most.value)} %, and the claim is more than {limit:g} %."
         holds = "Holds" if above == len(increases) else "Holds as a worst case"
         return (
-            f"{holds}: DoH costs more than {limit:g} % in {above} of {len(increases)} combinations of link and page, at "
-            f"most {number(most.value)} % ({page} on {link}); their median is {number(typical)} %."
+            f"{holds}: DoH costs more than {limit:g} % in {above} of {len(increases)} combinations of link and page, "
+            f"at most {number(most.value)} % ({page} on {link}); their median is {number(typical)} %."
         )
 
     return plain
@@ -457,8 +458,8 @@ def fraction_of_what(fraction: str, link: str, links: Sequence[str]) -> Callable
         return (
             f"Does not follow from the paper's own Fig. 8, by which coalescing loads a page at most "
             f"{number(100 * published_reduction(links))} % faster than DoH on these links; here at most "
-            f"{number(ours.value)} %{interval}. What falls to {fraction} there is the cost over plain DNS, of example.org "
-            f"on {link}: here from {number(more)} to {number(less)} %."
+            f"{number(ours.value)} %{interval}. What falls to {fraction} there is the cost over plain DNS, of "
+            f"example.org on {link}: here from {number(more)} to {number(less)} %."
         )
 
     return plain
@@ -613,7 +614,7 @@ CAUSES: dict[Cause | str, str] = {
         (connect("1-RTT"),),
     ): "T218",
 }
-REMARKS = {
+REMARKS: dict[Cause | str, str] = {
     "Checked as printed: the greatest reduction of the median PLT, coalescing against DoH + H3 1-RTT.": "T003",
     "Checked as printed, as T003.": "T004",
     CONNECT_END: "T048 T049 T054 T055 T056 T058 T060 T062 T063 T064 T065 T066 T067 T068 T069 T070 T205 T206",
@@ -629,6 +630,11 @@ REMARKS = {
     f"A cell matches where the median PLT is at most {MATCHES_PERCENT} % above the baseline's.": "T195",
     "DSL is left out: by T069 its connect takes the most RTTs of all, though its RTT is in the middle.": "T207",
 }
+SAMPLES = {
+    57_436: "T078 T080 T081 T083 T084",
+    11_487: "T052 T054 T063 T064 T088 T089 T092 T094 T101 T102 T110 T112 T113 T114",
+}
+"""Observations behind published extremes, over all links and of one."""
 FOLLOWS = {
     "T105": "T077, the same number",
     "T146": AGAIN.format("T116"),
@@ -1152,6 +1158,34 @@ CHECKS = by_id(
     causes=CAUSES,
     remarks=REMARKS,
     follows=FOLLOWS,
+    samples=SAMPLES,
 )
 
-CLAIMS = Claims(CHECKS, observed, ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks"))
+_EXCHANGE = VALID_EXCHANGE & (pl.col("resumption") == "none")
+_LOAD = VALID_LOAD & (pl.col("variant") == "main")
+_START = pl.col("connect_start_ms")
+_OF_LOADS = {
+    "connect": pl.col("connect_ms") - _START,
+    "until request": pl.col("request_start_ms") - _START,
+    "PLT": pl.col("plt_ms"),
+    "request start": pl.col("request_start_ms"),
+    "response end": pl.col("response_end_ms"),
+    "DOM interactive": pl.col("dom_interactive_ms"),
+    "connect beyond the netlog's": pl.col("connect_ms") - _START - pl.col("netlog_handshake_ms"),
+}
+_OF_SERIES = {
+    f"{protocol} {part}": (Source("dns_exchanges", _EXCHANGE & (pl.col("protocol") == protocol), pl.col(column)),)
+    for protocol in TRANSPORTS
+    for part, column in {"exchange": "total_ms", "handshake": "handshake_ms", "query": "query_ms"}.items()
+} | {
+    f"H3 {h3} {what}": (Source("page_loads", _LOAD & (pl.col("h3") == h3.lower()), value),)
+    for h3, (what, value) in product(("1-RTT", "0-RTT"), _OF_LOADS.items())
+}
+SOURCES = (
+    _OF_SERIES
+    | {"TCP RTT": (Source("tcp_rtts", pl.col("error").is_null(), pl.col("rtt_ms")),)}
+    | {name: tuple(source for term in terms for source in _OF_SERIES[term]) for name, terms in SHOWN.items()}
+)
+"""Rows of each series; a combination is an exchange and a load of the same round."""
+
+CLAIMS = Claims(CHECKS, observed, ("dns_exchanges", "tcp_rtts", "page_loads", "link_checks"), SOURCES)

@@ -11,10 +11,11 @@ from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
 from crosslayer.claims.measures import Asked, Measure, Share, greatest, median
 from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.rows import Source, with_columns
 from crosslayer.claims.rules import FRACTION, IN_RTTS
 from crosslayer.metrics.resampling import Estimate
 from crosslayer.studies.one_connection.metrics import DOCUMENT, FIRST_BYTE, NAME, TIMES, WORTH, by_mode, loads
-from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, RETURNING, Mode
+from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, MODES, RETURNING, Mode
 from crosslayer.words import Http3, Protocol
 
 NO_SLOWER_RTT = 0.05
@@ -116,7 +117,8 @@ _PADDED_TWICE = Cause(
 
 _SAME_ROUND_TRIPS = Cause(
     "Less than 0.05 RTT counts as no difference, as everywhere in this study. The emulation has the document of "
-    "wikipedia.org later by {0} RTT on fiber, {1} on 4G and {2} on DSL. The paper's instagram.com is not in this study.",
+    "wikipedia.org later by {0} RTT on fiber, {1} on 4G and {2} on DSL. The paper's instagram.com is not "
+    "in this study.",
     tuple(later(_EMULATION, FIRST_VISIT, "wikipedia.org").on(link) for link in ("fiber", "4g", "dsl")),
 )
 
@@ -216,4 +218,24 @@ CHECKS = by_id(
     causes={_SLOW_UPLINK: "CONN1", _PADDED: "CONN3", _PADDED_TWICE: "CONN4"},
 )
 
-CLAIMS = Claims(CHECKS, observed, ("resolved_loads", "link_checks"))
+SOURCES = {
+    f"{name}, {measure}": (
+        Source(
+            "resolved_loads",
+            pl.col("error").is_null() & with_columns(mode.columns),
+            pl.col(column),
+        ),
+    )
+    for name, mode in MODES.items()
+    for measure, column in TIMES.items()
+} | {
+    _MEANT: (
+        Source(
+            "resolved_loads",
+            (pl.col("h3") == str(Http3.ZERO_RTT)) & ~pl.col("variant").str.contains("token"),
+            pl.col("error").is_null(),
+        ),
+    )
+}
+
+CLAIMS = Claims(CHECKS, observed, ("resolved_loads", "link_checks"), SOURCES)

@@ -18,6 +18,7 @@ from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Check, Number, Ordering, Sign, by_id, claim, descending
 from crosslayer.claims.measures import Asked, Derived, Measure, least, mean, median, total
 from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.rows import VALID_EXCHANGE, Source
 from crosslayer.claims.rules import ABSOLUTE, BYTES, FRACTION, SHARE
 from crosslayer.metrics.resampling import Estimate, derived
 from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, PARTED, SIZES, single_queries
@@ -295,4 +296,24 @@ CHECKS = by_id(
     given=GIVEN,
 )
 
-CLAIMS = Claims(CHECKS, observed, ("dns_exchanges", "link_checks"))
+_CLEAR = ("DoUDP", "DoTCP")
+_COLUMNS = {name: pl.col(column) for name, column in (_DURATIONS | SIZES).items()} | {
+    PARTED: pl.col(SIZES[_QUERY]).is_not_null(),
+    _TO_THE_CLOSE: pl.col("query_sent_bytes"),
+}
+SOURCES = {
+    f"{series} {part}": (
+        Source(
+            "dns_exchanges",
+            VALID_EXCHANGE
+            & (pl.col("variant") == "main")
+            & (pl.col("protocol") == series)
+            & pl.col("resumption").is_in(["none", "ticket"] if series in _CLEAR else ["ticket"]),
+            value,
+        ),
+    )
+    for series in PAPER_SERIES
+    for part, value in _COLUMNS.items()
+}
+
+CLAIMS = Claims(CHECKS, observed, ("dns_exchanges", "link_checks"), SOURCES)

@@ -19,8 +19,9 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Number, Ordering, RoundTrips, Shape, Sign, by_id, claim
-from crosslayer.claims.measures import Asked, Derived, Measure, Of, Share, greatest, least, mean, median, middle
+from crosslayer.claims.measures import Asked, Derived, Measure, Share, greatest, least, mean, median, middle
 from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.rows import VALID_LOAD, Source
 from crosslayer.claims.rules import EXACT, IN_RTTS, RELATIVE, SHARE, Tolerance
 from crosslayer.metrics.resampling import Estimate
 
@@ -267,8 +268,8 @@ CAUSES: dict[Cause | str, str] = {
     _share_of("DoQ", BASELINE, "PLT", every_page): "I118",
     _share_of("DoH", BASELINE, "PLT", every_page): "I119",
     Cause(
-        "The FCP is earlier than over DoUDP where a query over UDP is lost and waits for its timer: {0} % of those here "
-        "were sent again on the links without loss.",
+        "The FCP is earlier than over DoUDP where a query over UDP is lost and waits for its timer: {0} % of those "
+        "here were sent again on the links without loss.",
         (median("DoUDP again").by(_SOME),),
     ): "I114",
     Cause(
@@ -456,4 +457,36 @@ CHECKS = by_id(
     given={"I124": "the pages: they were made to have one lookup"},
 )
 
-CLAIMS = Claims(CHECKS, observed, ("page_loads", "lookups", "link_checks"))
+_LOAD = VALID_LOAD & (pl.col("coupling") == "coupled") & (pl.col("variant") == "main")
+_LOOKUP = pl.col("error").is_null() & (pl.col("variant") == "main")
+
+
+def sources(protocol: str) -> dict[str, tuple[Source, ...]]:
+    """Rows of each series of a transport; an increase is over the baseline's rows as well."""
+    of_protocol, of_baseline = (pl.col("dns_protocol") == name for name in (protocol, BASELINE))
+    loads: dict[str, tuple[Source, ...]] = {
+        f"{protocol} {what}{increase}": (
+            Source("page_loads", _LOAD & (of_protocol | of_baseline if increase else of_protocol), pl.col(column)),
+        )
+        for what, column in {"PLT": "plt_ms", "FCP": "fcp_ms"}.items()
+        for increase in ("", " increase")
+    }
+    lookups = {
+        f"{protocol} {what}": (Source("lookups", _LOOKUP & of_protocol, value),)
+        for what, value in {
+            "lookup": pl.col("total_ms"),
+            "new": pl.col("new_connection"),
+            "set up": pl.col("new_connection"),
+            "again": pl.col("retries") > 0,
+        }.items()
+    }
+    return loads | lookups
+
+
+SOURCES: dict[str, tuple[Source, ...]] = {
+    "lookups": (Source("page_loads", _LOAD & (pl.col("dns_protocol") == BASELINE), pl.col("lookup_count")),)
+}
+for _protocol in (BASELINE, *OTHERS):
+    SOURCES |= sources(_protocol)
+
+CLAIMS = Claims(CHECKS, observed, ("page_loads", "lookups", "link_checks"), SOURCES)

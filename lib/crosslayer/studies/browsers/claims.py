@@ -1,0 +1,70 @@
+"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.claims import Claims
+from crosslayer.claims.checks import Number, Ordering, by_id, claim
+from crosslayer.claims.measures import Measure, median
+from crosslayer.claims.observed import Observed
+from crosslayer.claims.rows import VALID_LOAD, Source, observed_from
+from crosslayer.claims.rules import IN_RTTS, LOAD_RESOLUTION_MS
+
+_PAGES = ("example.org", "wikipedia.org", "instagram.com")
+_TIMES = {"response": "response_start_ms", "PLT": "plt_ms"}
+SOURCES = {
+    f"{browser}, {h3}, {what}": Source(
+        "page_loads", VALID_LOAD & (pl.col("browser") == browser) & (pl.col("h3") == h3), pl.col(column)
+    )
+    for browser, h3, (what, column) in product(("chromium", "firefox"), ("1-rtt", "0-rtt"), _TIMES.items())
+}
+
+
+def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
+    """Start of the response and PLT by browser and handshake, ms."""
+    return observed_from(SOURCES, {"page_loads": page_loads}, metrics.nominal_rtts(link_checks))
+
+
+def spared(browser: str) -> Measure:
+    """By how much early data brings the start of the response forward, RTT, all links and pages."""
+    terms = {f"{browser}, 1-rtt, response": 1.0, f"{browser}, 0-rtt, response": -1.0}
+    return median(terms, *_PAGES, in_rtts=True)
+
+
+def later(h3: str, page: str) -> Measure:
+    """By how much Firefox has the page later than Chromium, ms, all links."""
+    return median({f"firefox, {h3}, PLT": 1.0, f"chromium, {h3}, PLT": -1.0}, page)
+
+
+one_round_trip = Number(published=1.0, tolerance=IN_RTTS, unit="RTT")
+
+CLAIMS = Claims(
+    checks=by_id(
+        claim(
+            "BROWSER1",
+            "In Chromium early data brings the response forward by one round-trip",
+            spared("chromium"),
+            one_round_trip,
+        ),
+        claim("BROWSER2", "In Firefox early data does the same", spared("firefox"), one_round_trip),
+        claim(
+            "BROWSER3",
+            "With a full handshake Chromium has each of the three pages sooner than Firefox",
+            {page: later("1-rtt", page) for page in _PAGES},
+            Ordering(unit="ms", resolution=LOAD_RESOLUTION_MS),
+        ),
+        claim(
+            "BROWSER4",
+            "With early data Chromium has each of the three pages sooner than Firefox",
+            {page: later("0-rtt", page) for page in _PAGES},
+            Ordering(unit="ms", resolution=LOAD_RESOLUTION_MS),
+        ),
+    ),
+    observed=observed,
+    tables=("page_loads", "link_checks"),
+    sources={name: (source,) for name, source in SOURCES.items()},
+)

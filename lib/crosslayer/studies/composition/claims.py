@@ -1,0 +1,73 @@
+"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.claims import Claims
+from crosslayer.claims.checks import Number, by_id, claim
+from crosslayer.claims.measures import Derived, Measure, greatest, median
+from crosslayer.claims.observed import Observed
+from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source, observed_from
+from crosslayer.claims.rules import Tolerance
+from crosslayer.metrics import EQUAL_PERCENT
+
+_PROTOCOLS = {"DoUDP": "none", "DoH": "ticket", "DoQ": "ticket"}
+"""Transports, and what their exchange resumes: the same as the browser's own lookup does."""
+_TIMES = {"first byte": "response_start_ms", "PLT": "plt_ms"}
+SOURCES = {
+    f"{protocol} exchange": Source(
+        "dns_exchanges",
+        VALID_EXCHANGE & (pl.col("protocol") == protocol) & (pl.col("resumption") == resumption),
+        pl.col("total_ms"),
+    )
+    for protocol, resumption in _PROTOCOLS.items()
+} | {
+    f"{how}, {what}": Source(
+        "page_loads",
+        VALID_LOAD
+        & (
+            (pl.col("coupling") == "decoupled")
+            if how == "alone"
+            else (pl.col("coupling") == "coupled") & (pl.col("dns_protocol") == how)
+        ),
+        pl.col(column),
+    )
+    for how, (what, column) in product(("alone", *_PROTOCOLS), _TIMES.items())
+}
+
+
+def observed(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
+    """Exchanges, loads with a known address, and loads of a browser that resolves by itself, ms."""
+    tables = {"dns_exchanges": dns_exchanges, "page_loads": page_loads}
+    return observed_from(SOURCES, tables, metrics.nominal_rtts(link_checks))
+
+
+def difference(protocol: str, what: str) -> Measure:
+    """Sum of exchange and load minus the load of a browser that resolves by itself, percent of the latter."""
+    terms = {f"{protocol} exchange": 1.0, f"alone, {what}": 1.0, f"{protocol}, {what}": -1.0}
+    return 100 * (median(terms) / median(f"{protocol}, {what}"))
+
+
+equal = Number(published=0.0, tolerance=Tolerance(at_least=EQUAL_PERCENT), unit="%")
+
+CLAIMS = Claims(
+    checks=by_id(
+        *(
+            claim(
+                identifier,
+                f"A DNS exchange and a page load add up to the {what} of a browser that resolves by itself",
+                greatest(Derived(abs, (difference(protocol, what),)) for protocol in _PROTOCOLS),
+                equal,
+                remark="The transport that is farthest from it, all links and pages together.",
+            )
+            for identifier, what in {"COMPOSE1": "first byte", "COMPOSE2": "PLT"}.items()
+        )
+    ),
+    observed=observed,
+    tables=("dns_exchanges", "page_loads", "link_checks"),
+    sources={name: (source,) for name, source in SOURCES.items()},
+)

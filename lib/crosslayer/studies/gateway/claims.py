@@ -1,0 +1,75 @@
+"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.claims import Claims
+from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
+from crosslayer.claims.measures import Derived, Measure, greatest, median
+from crosslayer.claims.observed import Observed
+from crosslayer.claims.rows import VALID_LOAD, Source, observed_from, with_columns
+from crosslayer.claims.rules import IN_RTTS
+from crosslayer.studies.gateway.kinds import KINDS, NONE, ONE, TWO
+
+_LINKS, _PAGES = ("fiber", "dsl", "4g"), ("example.org", "wikipedia.org")
+SOURCES = {
+    name: Source(
+        "page_loads",
+        VALID_LOAD & with_columns(kind.columns),
+        pl.col("plt_ms"),
+    )
+    for name, kind in KINDS.items()
+}
+
+
+def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
+    """PLT by kind of load, ms."""
+    return observed_from(SOURCES, {"page_loads": page_loads}, metrics.nominal_rtts(link_checks))
+
+
+def later(kind: str, other: str, link: str, page: str) -> Measure:
+    """By how much one kind has the page later than another within a round, RTT."""
+    return median({kind: 1.0, other: -1.0}, page, in_rtts=True).on(link)
+
+
+def in_cells(kind: str, other: str, *links: str) -> dict[str, Measure]:
+    """The same on each of these links and pages."""
+    return {f"{page} on {link}": later(kind, other, link, page) for link, page in product(links or _LINKS, _PAGES)}
+
+
+_ADDED = Cause(
+    "The gateway delays a page on DSL, whose uplink is slow: by {0} RTT on example.org, by {1} on fiber and {2} on 4G. "
+    "What two of its connections take longer than one is therefore more there than a connection is worth.",
+    tuple(later(TWO, NONE, link, "example.org") for link in ("dsl", "fiber", "4g")),
+)
+
+CLAIMS = Claims(
+    checks=by_id(
+        claim(
+            "GATEWAY1",
+            "One connection for DNS and page has every page sooner than a browser without a gateway",
+            in_cells(NONE, ONE),
+            Ordering(unit="RTT"),
+        ),
+        claim(
+            "GATEWAY2",
+            "On fiber and 4G it spares one round-trip, as against two connections of the same gateway",
+            greatest(Derived(lambda x: abs(x - 1.0), (m,)) for m in in_cells(TWO, ONE, "fiber", "4g").values()),
+            Bound(below=IN_RTTS.at_least, unit="RTT from one"),
+        ),
+        claim(
+            "GATEWAY3",
+            "The gateway itself costs nothing: with two connections a page takes as long as without a gateway",
+            greatest(Derived(abs, (m,)) for m in in_cells(TWO, NONE).values()),
+            Number(published=0.0, tolerance=IN_RTTS, unit="RTT"),
+        ),
+        causes={_ADDED: "GATEWAY3"},
+    ),
+    observed=observed,
+    tables=("page_loads", "link_checks"),
+    sources={name: (source,) for name, source in SOURCES.items()},
+)

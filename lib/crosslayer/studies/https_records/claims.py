@@ -1,0 +1,68 @@
+"""Conclusions of this study as sentences that can be wrong, judged on its campaign."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.claims import Claims
+from crosslayer.claims.checks import Bound, Number, by_id, claim
+from crosslayer.claims.measures import Measure, greatest, median
+from crosslayer.claims.observed import Observed
+from crosslayer.claims.rows import VALID_LOAD, Source, observed_from
+from crosslayer.claims.rules import FRACTION, IN_RTTS
+from crosslayer.studies.https_records.records import KINDS
+
+_IGNORED = ("cut-short", "keys-unordered", "key-twice", "alpn-empty", "no-default-alone", "mandatory-unknown")
+"""Records that a client is to reject or ignore (RFC 9460, sections 2.2 and 8)."""
+SOURCES = {
+    variant: Source("page_loads", VALID_LOAD & (pl.col("variant") == variant), pl.col("response_start_ms"))
+    for variant in KINDS
+}
+
+
+def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
+    """When the response starts, by kind of record, ms."""
+    return observed_from(SOURCES, {"page_loads": page_loads}, metrics.nominal_rtts(link_checks))
+
+
+def later(variant: str, other: str) -> Measure:
+    """By how much the response starts later than with another record within a round, RTT."""
+    return median({variant: 1.0, other: -1.0}, in_rtts=True)
+
+
+one_round_trip = Number(published=1.0, tolerance=IN_RTTS, unit="RTT")
+nothing = Number(published=0.0, tolerance=FRACTION, unit="RTT")
+
+CLAIMS = Claims(
+    checks=by_id(
+        claim(
+            "HTTPS1",
+            "A good HTTPS record spares a first visit one round-trip: HTTP/3 at once",
+            later("none", "whole"),
+            one_round_trip,
+        ),
+        claim(
+            "HTTPS2",
+            "A malformed record costs no more than none at all",
+            greatest(later(variant, "none") for variant in _IGNORED),
+            Bound(below=FRACTION.at_least, unit="RTT"),
+        ),
+        claim("HTTPS3", "Encrypted Client Hello costs a first visit nothing", later("ech", "whole"), nothing),
+        claim(
+            "HTTPS4",
+            "Encrypted Client Hello costs a second visit with early data nothing",
+            later("ech-0-rtt", "whole-0-rtt"),
+            nothing,
+        ),
+        claim(
+            "HTTPS5",
+            "A record whose key the server has replaced costs more than three round-trips",
+            later("ech-replaced", "whole"),
+            Bound(above=3.0, unit="RTT"),
+        ),
+    ),
+    observed=observed,
+    tables=("page_loads", "link_checks"),
+    sources={name: (source,) for name, source in SOURCES.items()},
+)

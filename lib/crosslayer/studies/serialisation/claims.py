@@ -1,0 +1,78 @@
+"""Conclusions of this study as sentences that can be wrong, judged on its campaigns."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.claims import Claims
+from crosslayer.claims.checks import Number, Ordering, by_id, claim, descending
+from crosslayer.claims.measures import Measure, median
+from crosslayer.claims.observed import Observed
+from crosslayer.claims.rows import VALID_EXCHANGE, Source, observed_from
+from crosslayer.claims.rules import ABSOLUTE, EXCHANGE_RESOLUTION_MS
+from crosslayer.links import load_profiles
+
+_SENT = {"DoQ": "main", "DoQ, padded to 1024": "datagram-1200-padding-1024"}
+_FURTHER_BYTES = 1024 - 128
+"""By which the padded query is longer than the usual one, which is padded to 128."""
+_HEADERS_BYTES = 34
+"""Of IPv4 and Ethernet, which netem counts."""
+_DOQ_BYTES = 1200 + _HEADERS_BYTES + 128 + 43 + _HEADERS_BYTES
+"""The client's second flight, padded (RFC 9000, section 14.1), and the query of 128 with 43 bytes around it."""
+_DOUDP_BYTES = 52 + _HEADERS_BYTES
+_UPLINKS = ("dsl", "dsl-uplink-x2", "dsl-uplink-x4", "dsl-uplink-x16")
+"""DSL, and the same with a faster uplink."""
+SOURCES = {
+    name: Source(
+        "dns_exchanges",
+        VALID_EXCHANGE & (pl.col("protocol") == "DoQ") & (pl.col("variant") == variant),
+        pl.col("query_ms"),
+    )
+    for name, variant in _SENT.items()
+} | {"DoUDP": Source("dns_exchanges", VALID_EXCHANGE & (pl.col("protocol") == "DoUDP"), pl.col("query_ms"))}
+
+
+def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
+    """Queries by what the client sends before and in them, ms."""
+    return observed_from(SOURCES, {"dns_exchanges": dns_exchanges}, metrics.nominal_rtts(link_checks))
+
+
+def longer(series: str, other: str, link: str) -> Measure:
+    """By how much one kind of query takes longer than another within a round, ms."""
+    return median({series: 1.0, other: -1.0}).on(link)
+
+
+def sending_ms(size_bytes: int) -> float:
+    """Time that so many bytes occupy the uplink of DSL, ms."""
+    upload_mbit = load_profiles()["dsl"].upload_mbit
+    assert upload_mbit is not None
+    return size_bytes * 8e-3 / upload_mbit
+
+
+CLAIMS = Claims(
+    checks=by_id(
+        claim(
+            "SERIAL1",
+            f"On DSL {_FURTHER_BYTES} bytes of padding make the query longer by the time that they occupy the uplink",
+            longer("DoQ, padded to 1024", "DoQ", "dsl"),
+            Number(published=sending_ms(_FURTHER_BYTES), tolerance=ABSOLUTE, unit="ms"),
+        ),
+        claim(
+            "SERIAL2",
+            "What a DoQ query takes longer than one over DoUDP falls with every step to a faster uplink",
+            descending({link: longer("DoQ", "DoUDP", link) for link in _UPLINKS}),
+            Ordering(unit="ms", resolution=EXCHANGE_RESOLUTION_MS),
+        ),
+        claim(
+            "SERIAL3",
+            "On DSL the bytes before and in a DoQ query account for what it takes longer than one over DoUDP",
+            longer("DoQ", "DoUDP", "dsl"),
+            Number(published=sending_ms(_DOQ_BYTES - _DOUDP_BYTES), tolerance=ABSOLUTE, unit="ms"),
+            remark="A padded datagram of 1,200 bytes and the padded query, with headers, less the query over DoUDP.",
+        ),
+    ),
+    observed=observed,
+    tables=("dns_exchanges", "link_checks"),
+    sources={name: (source,) for name, source in SOURCES.items()},
+)

@@ -1,0 +1,87 @@
+"""From a claim to its rows: filters written out, counted against the estimates that they stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import crosslayer
+from crosslayer import claims, published
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.claims import RowsOfClaim, Verdict, rows_behind
+from crosslayer.cli import cli
+from crosslayer.notebooks.errors import NotebookError
+from crosslayer.studies import STUDIES
+
+RAW = Path("data/raw")
+NOT_ROWS = {"T076"}
+"""Failures are counted, of all that was tried."""
+
+
+def executed(code: str) -> pl.DataFrame:
+    """What the printed code reads."""
+    frame: pl.LazyFrame = eval(code, {"pl": pl})
+    return frame.collect()
+
+
+@pytest.mark.parametrize("study", [name for name, study in STUDIES.items() if study.claims])
+def test_every_measured_claim_leads_to_rows(study: str) -> None:
+    dataset, own = Dataset.open(RAW / study), STUDIES[study].claims
+    assert own is not None
+    verdicts = claims.check(dataset, own, published.load().claims, elsewhere={})
+    measured = set(verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED)["claim_id"]) - NOT_ROWS
+    for name in sorted(measured & set(own.checks)):
+        parts = rows_behind(dataset, own, name)
+        assert parts, name
+        for part in parts:
+            assert dataset.table(part.table).filter(part.rows).head(1).collect().height == 1, (name, part)
+
+
+def test_printed_filters_read_the_rows_that_the_expression_chooses() -> None:
+    for study in ("web", "path-quality", "rest", "combinations", "authoritative"):
+        dataset, own = Dataset.open(RAW / study), STUDIES[study].claims
+        assert own is not None
+        last = [name for name, check in own.checks.items() if check.rule][-1]
+        for part in rows_behind(dataset, own, last):
+            whole = pl.scan_parquet(f"{dataset.folder}/{part.table}/**/*.parquet")
+            assert executed(part.code(str(dataset.folder))).equals(whole.filter(part.rows).collect())
+
+
+def test_rows_are_as_many_as_the_claim_counts() -> None:
+    view = crosslayer.open(RAW / "coalescing")
+    verdicts = {row["claim_id"]: row for row in view.claims().rows.iter_rows(named=True)}
+    [exchanges] = view.observations("T079")  # the median of the rows of one series
+    frame = exchanges.frame.collect()
+    assert frame.height == verdicts["T079"]["n"]
+    rtts = {row["link"]: row["nominal_rtt_ms"] for row in view.tables.link_checks.collect().iter_rows(named=True)}
+    in_rtts = frame["total_ms"] / frame["link"].cast(pl.String).replace_strict(rtts)
+    assert in_rtts.median() == pytest.approx(verdicts["T079"]["ours"])
+    tables = {part.table for part in view.observations("T123")}
+    assert tables == {"dns_exchanges", "page_loads"}
+    for part in view.observations("T123"):
+        assert set(part.frame.select("link", "page").unique().collect().iter_rows()) == {("4g-medium", "example.org")}
+
+
+def test_a_claim_of_another_study_names_its_campaign() -> None:
+    with pytest.raises(NotebookError, match="does not judge this claim") as caught:
+        crosslayer.open(RAW / "rest").observations("T123")
+    assert "data/raw/coalescing" in str(caught.value)
+
+
+def test_the_command_prints_filter_and_rows() -> None:
+    printed = CliRunner().invoke(cli, ["claims", str(RAW / "key-share"), "--rows", "KEYSHARE2"])
+    assert printed.exit_code == 0, printed.output
+    assert printed.output.startswith('pl.scan_parquet("')
+    assert "88 rows" in printed.output  # 22 rounds on DSL, two transports, two key shares
+    assert "handshake_ms" in printed.output
+
+
+def test_a_filter_is_python() -> None:
+    rows = (pl.col("error").is_null() & ~pl.col("warming").fill_null(False)) & (pl.col("rest_s") <= 2.0)
+    code = RowsOfClaim("rests", rows & pl.col("link").is_in(["4g", "fiber"]), ()).code("here")
+    assert "[[" not in code
+    assert 'pl.col("link").is_in(["4g", "fiber"])' in code
+    compile(code, "filter", "eval")
