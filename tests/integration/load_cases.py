@@ -30,7 +30,9 @@ def main() -> None:
         sites, file = testbed.folder / "cases", testbed.folder / "site.har"
         sites.mkdir()
         for number, name in enumerate(names):
-            text = json.dumps(json.loads(contents(name))).replace("syn", f"s{number:02}")
+            text = (
+                json.dumps(json.loads(contents(name))).replace("syn", f"s{number:02}").replace("SYN", f"S{number:02}")
+            )
             file.write_text(text, encoding="utf-8")
             pages.from_har(file, sites / name.replace(".", "-"), made=name in MADE_ONLY)
         (sites / pages.WARMUP).symlink_to(pages.find_spec_dir() / pages.WARMUP)

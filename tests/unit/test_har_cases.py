@@ -162,6 +162,25 @@ def test_redirections_of_a_resource_lead_to_it(tmp_path: Path) -> None:
     assert b'src="/a%20b.png"' in (tmp_path / "page" / "0.html").read_bytes()
 
 
+def test_recorded_code_requests_nothing_that_the_load_did_not(tmp_path: Path) -> None:
+    har = json.loads(contents("pct_one.har"))
+    text = (
+        '<!DOCTYPE html><link rel="preconnect" href="https://www.syn.test"><link rel=dns-prefetch href="//other.test">'
+        '<link rel="icon" href="/i.ico"><link rel="canonical" href="/c"><a href="/d"><script src=e.js></script>'
+        '<img srcset="/small.png 1x, /a%20b.png 2x"><img data-src="/lazy.png" src="#"><img src="/a%20b.png">'
+    )
+    content = har["log"]["entries"][0]["response"]["content"]
+    content["text"], content["size"] = text, len(text)
+    har["log"]["entries"][0]["response"]["bodySize"] = len(text)
+    from_har(written(tmp_path, har), tmp_path / "page")
+    body = (tmp_path / "page" / "0.html").read_text().partition("<!-- ")[0].rstrip()
+    assert body == (
+        '<!DOCTYPE html><link rel="preconnect" href="/"><link rel=dns-prefetch href="data:,">'
+        '<link rel="icon" href="data:,"><link rel="canonical" href="/c"><a href="/d"><script src="data:,"></script>'
+        '<img srcset="/a%20b.png 1x, /a%20b.png 2x"><img data-src="/lazy.png" src="#"><img src="/a%20b.png">'
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "normal"),
     [

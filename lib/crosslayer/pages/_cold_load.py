@@ -97,7 +97,7 @@ def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
         For a recording without such a page; the message says why.
     """
     navigations = _navigations(recording)
-    documents = [(navigation, found) for navigation in navigations if (found := _document(navigation)) is not None]
+    documents = [(navigation, entry) for navigation in navigations if (entry := _document(navigation)) is not None]
     if not documents:
         raise _without_document(recording, where)
     if not 1 <= number <= len(documents):
@@ -109,7 +109,7 @@ def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
         )
     navigation, document = documents[number - 1]
     titles = _titles(documents)
-    others = tuple(title for place, title in enumerate(titles, 1) if place != number)
+    others = tuple(title for index, title in enumerate(titles, 1) if index != number)
     left_out = Counter(recording.unreadable)
     if empty := len(navigations) - len(documents):
         left_out["pages without a document"] += empty
@@ -195,22 +195,22 @@ def _document(navigation: _Navigation) -> Entry | None:
     It is the HTML that the page's title names, else the first that the recording calls a document, else the first that
     caused another request, else the first.
     """
-    found = [
+    candidates = [
         entry
         for entry in navigation.entries
         if not _unfit(entry, url := parse(entry.url), None) and kind_of(entry, url) == "document"
     ]
-    if len(found) < 2:
-        return next(iter(found), None)
+    if len(candidates) < 2:
+        return next(iter(candidates), None)
     titled = parse(navigation.page.title)
     for fits in (
         lambda entry: titled is not None and parse(entry.url) == titled,
         lambda entry: entry.resource_type == "document",
         lambda entry: _causes_others(entry, navigation.entries),
     ):
-        if (first := next(filter(fits, found), None)) is not None:
+        if (first := next(filter(fits, candidates), None)) is not None:
             return first
-    return found[0]
+    return candidates[0]
 
 
 def _causes_others(document: Entry, entries: list[Entry]) -> bool:

@@ -37,6 +37,8 @@ _LINKED = re.compile(
     r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*\b(?:stylesheet|icon|preload|modulepreload|manifest|prefetch)\b""",
     re.IGNORECASE,
 )
+_CONNECTED = re.compile(r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*\b(?:preconnect|dns-prefetch)\b""", re.IGNORECASE)
+"""A tag for which a browser looks a host up."""
 _DESCRIPTOR = re.compile(r"\d+(\.\d+)?[wxh]")
 _INTEGRITY = re.compile(r"""\sintegrity\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE)
 _TARGET = re.compile(r"""\b(?:src|href)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
@@ -81,7 +83,7 @@ class References:
             value = match["double"] if match["double"] is not None else match["single"]
             quote = '"' if match["double"] is not None else "'"
             if "srcset" in match["name"].lower():
-                value = _CANDIDATE.sub(lambda found: word(found[0], named=False), value)
+                value = _CANDIDATE.sub(lambda one: word(one[0], named=False), value)
             else:
                 value = word(value, named=True)
             return f"{match['name']}{quote}{value}{quote}"
@@ -136,19 +138,29 @@ class References:
 
         def attribute(match: re.Match[str]) -> str:
             name, value = match["name"].lower(), match["double"] or match["single"] or match["bare"] or ""
-            if name == "href" and not _LINKED.match(tag):
+            if name == "href" and _CONNECTED.match(tag):
+                new = value if self._is_known_host(value, bases, fetch) else _NOTHING
+            elif name == "href" and not _LINKED.match(tag):
                 return match[0]
-            if "srcset" in name:
-                named = [found[0] for found in _CANDIDATE.finditer(value) if not _DESCRIPTOR.fullmatch(found[0])]
-                recorded = [one for one in named if self._target(one, bases, fetch) is not None]
-                for one in set(named) - set(recorded):
-                    value = value.replace(one, recorded[0] if recorded else _NOTHING)
+            elif "srcset" in name:
+                named = [match[0] for match in _CANDIDATE.finditer(value)]
+                recorded = [url for url in named if self._target(url, bases, fetch) is not None]
+                instead = recorded[0] if recorded else _NOTHING
+                kept = {*recorded, *filter(_DESCRIPTOR.fullmatch, named)}
+                new = _CANDIDATE.sub(lambda match: match[0] if match[0] in kept else instead, value)
             elif self._is_missing(value, bases, fetch):
-                value = _NOTHING
+                new = _NOTHING
+            else:
+                new = value
             quote = "'" if match["single"] is not None else '"'
-            return f"{match['name']}{match['equals']}{quote}{value}{quote}" if value not in match[0] else match[0]
+            return match[0] if new == value else f"{match['name']}{match['equals']}{quote}{new}{quote}"
 
         return _LOADED.sub(attribute, tag)
+
+    def _is_known_host(self, reference: str, bases: list[tuple[Url, Url]], fetch: Fetch) -> bool:
+        """Whether a reference is to a host of the copy."""
+        url = parse(html.unescape(_decoded(reference, fetch)), bases[0][0])
+        return url is not None and any(target.resource.url.host == url.host for target in self.targets.values())
 
     def _is_missing(self, reference: str, bases: list[tuple[Url, Url]], fetch: Fetch) -> bool:
         """Whether a reference is to something on a server that is not in the copy."""
@@ -176,7 +188,7 @@ def named_in(text: str, *, style: bool = False) -> Iterator[str]:
     for match in _REFERENCE.finditer(text):
         value = next(filter(None, (match["word"], match["double"], match["single"])), "")
         if match["name"] and "srcset" in match["name"].lower():
-            yield from (html.unescape(found[0]) for found in _CANDIDATE.finditer(value))
+            yield from (html.unescape(one[0]) for one in _CANDIDATE.finditer(value))
         elif value:
             yield value.strip() if style else html.unescape(value).strip()
 
