@@ -83,7 +83,7 @@ def test_every_result_of_the_paper_and_its_talk_has_a_check_and_no_check_is_with
 ) -> None:
     wanted = results.filter(pl.col("paper").is_in(OURS))["claim_id"].to_list()
     elsewhere = set(one_connection.CHECKS) & set(wanted)  # what takes coalescing itself
-    assert elsewhere == {"T222"}
+    assert elsewhere == {"T222", "T269"}
     assert sorted(wanted) == sorted([*tnsm24.CHECKS, *elsewhere])
 
 
@@ -527,7 +527,7 @@ def test_share_within_percentiles() -> None:
 
 def test_markdown_has_every_claim_and_the_counts(verdicts: pl.DataFrame) -> None:
     text = claims.to_markdown(verdicts, caption="Campaign x.")
-    assert sum(line.startswith(("| T", "| S0")) for line in text.splitlines()) == 209
+    assert sum(line.startswith(("| T", "| S0")) for line in text.splitlines()) == 211
     assert f"{claims.counts(verdicts)['reproduced']} reproduced" in text
     assert "Campaign x." in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
