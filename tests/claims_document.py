@@ -13,13 +13,11 @@ from crosslayer.studies import STUDIES
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "claims.md"
-_ROW = re.compile(r"^\| ([A-Z]\d{3}) \| (.*) \| ([^|]*) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| ([A-Z]+\d+) \| (.*) \| ([^|]*) \|$", re.MULTILINE)
 
 
 def verdicts() -> dict[str, str]:
-    """Verdict of every claim by the committed campaign of its study; where the virtual clock measured it and has
-    another, that too.
-    """
+    """Verdict of every claim in the committed campaign of its study, and in virtual time where it is another one."""
     found: dict[str, str] = {}
     for name, study in STUDIES.items():
         if study.claims:
@@ -31,7 +29,7 @@ def verdicts() -> dict[str, str]:
                 other = report.check_claims(virtual).filter(pl.col("claim_id").is_in(list(study.claims.checks)))
                 for claim, verdict in other.select("claim_id", "verdict").iter_rows():
                     if verdict not in (found[claim], claims.Verdict.NOT_MEASURED):
-                        found[claim] += f"; by the virtual clock {verdict}"
+                        found[claim] += f"; in virtual time {verdict}"
     return found
 
 

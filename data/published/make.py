@@ -187,7 +187,8 @@ def _point(claim: dict[str, str]) -> dict[str, object] | None:
 def main(source: Path) -> None:
     """Write every table of this folder."""
     claims = pl.read_csv(source / "claims.csv", infer_schema=False).fill_null("")
-    claims = claims.with_columns(pl.col("paper").replace(PAPERS))
+    added = pl.read_csv(Path(__file__).with_name("claims_added.csv"), infer_schema=False).fill_null("")
+    claims = pl.concat([claims.with_columns(pl.col("paper").replace(PAPERS)), added])
     tables = {
         "absolute_plt": absolute_plt(source),
         "claims": claims,

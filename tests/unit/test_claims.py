@@ -15,7 +15,7 @@ import synthetic
 from crosslayer import claims, metrics, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict, checks, rules, shapes, table
-from crosslayer.claims.measures import Asked, Measure, Quantile, median
+from crosslayer.claims.measures import Asked, Measure, Quantile, Share, median
 from crosslayer.claims.observed import FEWEST_ROUNDS, NotMeasured, Observed
 from crosslayer.claims.rules import Tolerance
 from crosslayer.cli import cli
@@ -83,7 +83,7 @@ def test_every_result_of_the_paper_and_its_talk_has_a_check_and_no_check_is_with
 ) -> None:
     wanted = results.filter(pl.col("paper").is_in(OURS))["claim_id"].to_list()
     elsewhere = set(one_connection.CHECKS) & set(wanted)  # what takes coalescing itself
-    assert elsewhere == {"T222"}
+    assert elsewhere == {"T222", "T269"}
     assert sorted(wanted) == sorted([*tnsm24.CHECKS, *elsewhere])
 
 
@@ -527,7 +527,7 @@ def test_share_within_percentiles() -> None:
 
 def test_markdown_has_every_claim_and_the_counts(verdicts: pl.DataFrame) -> None:
     text = claims.to_markdown(verdicts, caption="Campaign x.")
-    assert sum(line.startswith(("| T", "| S0")) for line in text.splitlines()) == 209
+    assert sum(line.startswith(("| T", "| S0")) for line in text.splitlines()) == 211
     assert f"{claims.counts(verdicts)['reproduced']} reproduced" in text
     assert "Campaign x." in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
@@ -615,3 +615,101 @@ def test_command_writes_nothing_without_a_folder(
     monkeypatch.chdir(tmp_path / "cwd")
     assert CliRunner().invoke(cli, ["claims", str(source)]).exit_code == 0
     assert list((tmp_path / "cwd").iterdir()) == []
+
+
+# What decides, what does not, and what would
+
+
+def test_a_value_below_the_resolution_of_the_clock_has_no_verdict() -> None:
+    variance = checks.Number(tolerance=Tolerance(at_least=0.1), unit="ms²", resolution=0.0001)
+    outcome = run(variance, constant(8e-8, 4e-8, 1.7e-7), 0.1)  # the tolerance alone would take 0 for 0.1
+    assert outcome.verdict == Verdict.INCONCLUSIVE
+    assert "resolves" in outcome.why
+    assert outcome.would_decide
+    ordering = checks.Ordering(unit="ms", resolution=0.01)
+    assert run(ordering, {"DoQ over DoUDP": constant(0.00063, 0.0006, 0.00066)}).verdict == Verdict.INCONCLUSIVE
+    assert run(ordering, {"DoUDP over DoQ": constant(-0.0016, -0.0017, -0.0015)}).verdict == Verdict.INCONCLUSIVE
+    assert run(ordering, {"DoQ over DoUDP": constant(0.5, 0.4, 0.6)}).verdict == Verdict.REPRODUCED
+
+
+def test_what_the_configuration_gives_follows_from_it() -> None:
+    rule = checks.Number(tolerance=Tolerance(at_least=5.0), unit="ms")
+    path, ours = constant(248.0, 248.0, 248.0), constant(248.2, 248.1, 248.3)
+    given = checks.claim("B024", "A mean", ours, rule, given_by="the RTT of the link", given=path)
+    assert given.run(None, 248.99).verdict == Verdict.FOLLOWS  # type: ignore[arg-type]
+    assert given.run(None, 260.0).verdict == Verdict.NOT_REPRODUCED  # type: ignore[arg-type]
+
+
+def test_rounds_that_would_decide_narrow_the_interval_to_the_border() -> None:
+    outcome = run(tnsm24.in_percent, constant(12.0, 10.0, 14.0), 10.0)  # 13.33 at most; reaches 1.9 where 1.33 would do
+    assert outcome.verdict == Verdict.INCONCLUSIVE
+    assert outcome.rounds_needed is not None
+    assert outcome.estimate is not None
+    low, high = outcome.estimate.interval or (0.0, 0.0)
+    narrower = (30 / outcome.rounds_needed) ** 0.5
+    assert 12 + (high - 12) * narrower == pytest.approx(13.33, abs=0.02)
+    assert low < 12
+    assert run(tnsm24.in_percent, constant(12.0, 10.0, 14.0, rounds=4), 10.0).rounds_needed == metrics.MIN_ROUNDS
+    assert run(tnsm24.in_percent, constant(10.0, 9.5, 10.5), 10.0).rounds_needed is None
+
+
+def test_an_extreme_takes_as_many_observations_as_the_published_one() -> None:
+    least = Asked(lambda observed: Estimate(1.14, 72, 24, ends=(1.0, 1.14)))
+    rule = checks.Number(tolerance=rules.IN_RTTS, unit="RTT")
+    outcome = checks.claim("T052", "A least one", least, rule, sample=11_487).run(None, 1.25)  # type: ignore[arg-type]
+    assert outcome.verdict == Verdict.INCONCLUSIVE
+    assert outcome.rounds_needed == 3829  # 24 * 11487 / 72
+
+
+def test_equal_things_are_within_a_distance_on_both_sides() -> None:
+    rule = checks.Ordering(unit="%")
+    assert run(rule, checks.within({"one": constant(0.5, 0.2, 0.8)}, 0.0, 1.0)).verdict == Verdict.REPRODUCED
+    assert run(rule, checks.within({"one": constant(-2.0, -2.2, -1.8)}, 0.0, 1.0)).verdict == Verdict.NOT_REPRODUCED
+    assert run(rule, checks.within({"one": constant(0.5, -0.2, 1.2)}, 0.0, 1.0)).verdict == Verdict.INCONCLUSIVE
+
+
+def test_a_share_of_all_observations_has_an_interval_from_few_rounds() -> None:
+    share = Share(lambda value: value > 0)
+    every = sample([1.0] * 100)
+    estimate = share(Sample(every.values, np.arange(100) % 6), np.ones((1, 6)))
+    assert estimate.interval == pytest.approx((100 * 0.025 ** (1 / 100), 100.0))
+    assert share(sample([1.0, 0.0] * 3), np.ones((1, 6))).interval is None
+
+
+def test_a_tolerance_of_a_share_never_reaches_0() -> None:
+    assert rules.SHARE.allowed(60.0) == 10.0
+    assert rules.SHARE.allowed(10.0) == 5.0
+
+
+def test_chance_gets_few_verdicts_wrong(verdicts: pl.DataFrame) -> None:
+    decided = verdicts.filter(
+        pl.col("verdict").is_in(["reproduced", "direction only", "not reproduced"]), pl.col("low").is_not_null()
+    )
+    assert claims.expected_errors(verdicts) == pytest.approx(0.025 * decided.height)
+
+
+COMMITTED = sorted(path.name for path in Path("data/raw").iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("campaign", COMMITTED)
+def test_every_verdict_but_reproduced_has_a_reason_by_either_clock(campaign: str) -> None:
+    dataset = Dataset.open(Path("data/raw") / campaign)
+    own = STUDIES[dataset.campaign.study].claims
+    assert own is not None, "a study has no judged sentence"
+    found = claims.check(dataset, own, published.load().claims, elsewhere={})
+    open_ones = found.filter(pl.col("verdict").is_in(["direction only", "inconclusive", "not reproduced"]))
+    assert open_ones.filter(cause="", would_decide="")["claim_id"].to_list() == []
+    inconclusive = found.filter(verdict="inconclusive")
+    assert inconclusive.filter(would_decide="")["claim_id"].to_list() == []
+    estimates = found.filter(pl.col("low").is_not_null())
+    outside = (pl.col("ours") < pl.col("low") - 1e-9) | (pl.col("ours") > pl.col("high") + 1e-9)
+    assert estimates.filter(outside)["claim_id"].to_list() == []
+
+
+def test_the_headlines_have_a_verdict_in_plain_words(verdicts: pl.DataFrame) -> None:
+    plain = {claim: str(row(verdicts, claim)["plain"]) for claim in ("T001", "T002", "T003", "T004")}
+    assert plain["T001"].startswith("Holds as a worst case")
+    assert plain["T002"].startswith("Holds as a worst case")
+    for claim in ("T003", "T004"):
+        assert plain[claim].startswith("Does not follow from the paper's own Fig. 8")
+    assert verdicts.filter(pl.col("plain") != "").height == 4

@@ -16,6 +16,7 @@ import pytest
 import synthetic
 from crosslayer import metrics
 from crosslayer.campaign.dataset import Dataset
+from crosslayer.metrics.resampling import Sample, drawn, interval
 
 LINK, PAGE = "fiber", "example.org"
 
@@ -369,3 +370,29 @@ def test_the_last_bit_is_the_same_whatever_processor_numpys_blas_finds() -> None
     ]
     assert len(said[0]) > 1_000
     assert said[0] == said[1]
+
+
+def test_an_estimate_lies_in_its_own_interval_at_every_quantile() -> None:
+    """Values and resamples have one definition of a quantile."""
+    draw = np.random.default_rng(35)
+    for level in (0.05, 0.25, 0.5, 0.75, 0.95, 0.99):
+        for _ in range(20):
+            late = np.where(draw.random(250) < 0.06, 12.0, 1.0) + draw.normal(0, 0.001, 250)
+            sample = Sample(late, np.arange(250) // 10)
+            [weights] = drawn(25)
+            low, high = interval(sample.quantiles(level, weights), 25)
+            assert low - 1e-9 <= sample.quantile(level) <= high + 1e-9
+            assert sample.quantile(level) == pytest.approx(np.quantile(late, level, method="median_unbiased"))
+
+
+def test_no_committed_estimate_lies_outside_of_its_own_interval() -> None:
+    outside = []
+    for path in sorted(Path("figures").glob("*/*.csv")):
+        frame = pl.read_csv(path, infer_schema=False)
+        estimate = next((name for name in ("median", "value", "increase_percent") if name in frame.columns), None)
+        if estimate is None or not {"low", "high"} <= set(frame.columns):
+            continue
+        value, low, high = (pl.col(name).cast(pl.Float64, strict=False) for name in (estimate, "low", "high"))
+        wrong = frame.filter((value < low - 1e-6) | (value > high + 1e-6)).height
+        outside += [(str(path), wrong)] if wrong else []
+    assert outside == []

@@ -508,6 +508,18 @@ def descending(measures: Mapping[str, Measure]) -> dict[str, Measure]:
     return {f"{one} over {other}": first - second for (one, first), (other, second) in pairwise(measures.items())}
 
 
+def within(measures: Mapping[str, Measure], centre: float, distance: float) -> dict[str, Measure]:
+    """Margins: everything is closer than a distance to a value, on both sides (two one-sided tests).
+
+    The greatest distance itself would not do: noise alone makes it large.
+    """
+    margins = {}
+    for name, measure in measures.items():
+        margins[f"{name}, not above {centre + distance:g}"] = centre + distance - measure
+        margins[f"{name}, not below {centre - distance:g}"] = measure - (centre - distance)
+    return margins
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """A statement about the shape of a distribution: a share that must reach a level."""

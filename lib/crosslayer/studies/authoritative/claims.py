@@ -16,7 +16,7 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Cause, Check, Number, Ordering, by_id, claim
+from crosslayer.claims.checks import Bound, Cause, Check, Number, Ordering, by_id, claim
 from crosslayer.claims.measures import Derived, Measure, Moment, Of, Share, greatest, median
 from crosslayer.claims.observed import Observed
 from crosslayer.claims.rows import VALID_EXCHANGE, Source
@@ -33,6 +33,7 @@ MEAN = Tolerance(at_least=0.5, share=0.02)
 """2 %, and half a millisecond at the least: what RTT and processing explain."""
 VARIANCE = Tolerance(at_least=0.0, share=0.5)
 """Half of it: variances are fourth powers of little, and their own intervals are that wide."""
+OFTEN_PERCENT = 1.0
 RESOLUTION = {"ms": EXCHANGE_RESOLUTION_MS, "ms²": EXCHANGE_RESOLUTION_MS**2}
 """In virtual time processing takes less than this, so that means without a path and variances have no verdict."""
 SECOND_PEAK_MS = (251.0, 253.0)
@@ -167,7 +168,7 @@ CAUSES: dict[Cause | str, str] = {
         "{0} % of our DoT queries on kept connections had to pay for a new one; the paper explains its DoT by "
         "connections that were lost and made anew (section 5.2).",
         (renewed("DoT"),),
-    ): "B056 B057",
+    ): "B056 B057 B069",
     Cause(
         "Ours vary as a path without queues, loss and lost connections ({0} % of the queries paid for a new one). "
         "With 1 % loss in each direction the same US path gives {1} (DoT), {2} (DoH) and {3} ms² (DoQ).",
@@ -269,6 +270,13 @@ CHECKS = by_id(
         "In AU DoH is the fastest, then DoQ, DoUDP and DoT",
         greater(mean, [("DoQ", "DoH"), ("DoUDP", "DoQ"), ("DoT", "DoUDP")], "AU"),
         in_order,
+    ),
+    claim(
+        "B069",
+        "Connections of DoT were often lost and made anew",
+        renewed("DoT"),
+        Bound(above=OFTEN_PERCENT, unit="%"),
+        remark=f"Often is taken as at least {OFTEN_PERCENT:g} % of the queries.",
     ),
     claim("B068", "In AU DoH varies less than DoQ", greater(variance, [("DoQ", "DoH")], "AU"), of_variances),
     causes=CAUSES,

@@ -30,6 +30,7 @@ from crosslayer.claims.checks import (
     number,
     position,
 )
+from crosslayer.claims.checks import within as within_distance
 from crosslayer.claims.measures import Asked, Derived, Measure, Of, greatest, least, mean, median, middle
 from crosslayer.claims.observed import NotMeasured, Observed
 from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source
@@ -512,6 +513,11 @@ _FIRST_MODE = plt(DOQ, EXAMPLE).on("fiber").by(first_mode_percent)
 _SAVED_WIKIPEDIA, _SAVED_INSTAGRAM = (within(DOQ, COALESCING, page) for page in (WIKIPEDIA, INSTAGRAM))
 
 
+def _over_baseline(q: float) -> Measure:
+    """How far a quantile of wikipedia.org on fiber is above the baseline's, percent."""
+    return plt(COALESCING, WIKIPEDIA).on("fiber").at(q).over(plt(BASELINE, WIKIPEDIA).on("fiber").at(q))
+
+
 def _fiber_over_4g(series: Mapping[str, Of]) -> Margins:
     return {f"{name}, fiber over 4G": of.on("fiber").spread() - of.on("4g").spread() for name, of in series.items()}
 
@@ -575,7 +581,7 @@ CAUSES: dict[Cause | str, str] = {
             ("T128", DOH, INSTAGRAM, "dsl"),
             ("T129", DOH, INSTAGRAM, "fiber"),
             ("T134 T135 T136", DOQ, EXAMPLE, "cable"),
-            ("T139 T167 T168", COALESCING, WIKIPEDIA, "fiber"),
+            ("T139 T167 T168 T271", COALESCING, WIKIPEDIA, "fiber"),
             ("T140", DOH, WIKIPEDIA, "fiber"),
             ("T141", DOH, WIKIPEDIA, "4g"),
             ("T142 T169 T172", COALESCING, WIKIPEDIA, "4g"),
@@ -956,6 +962,12 @@ CHECKS = by_id(
     # IV-D: absolute PLT
     in_ms("T155", BASELINE, WIKIPEDIA, "fiber"),
     in_ms("T156", COALESCING, WIKIPEDIA, "fiber"),
+    claim(
+        "T271",
+        "On fiber coalescing loads wikipedia.org as fast as the baseline at all percentiles",
+        within_distance({f"P{q * 100:.0f}": _over_baseline(q) for q in (0.2, 0.5, 0.8)}, 0.0, RELATIVE.at_least),
+        ordering("%", f"95 % interval of each difference within {RELATIVE.at_least:g} %"),
+    ),
     in_ms("T158", BASELINE, WIKIPEDIA, "fiber", 0.25),
     in_ms("T159", BASELINE, WIKIPEDIA, "fiber", 0.75),
     claim(

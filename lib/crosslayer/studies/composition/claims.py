@@ -8,11 +8,10 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Number, by_id, claim
-from crosslayer.claims.measures import Derived, Measure, greatest, median
+from crosslayer.claims.checks import Ordering, by_id, claim, within
+from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.observed import Observed
 from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source, observed_from
-from crosslayer.claims.rules import Tolerance
 from crosslayer.metrics import EQUAL_PERCENT
 
 _PROTOCOLS = {"DoUDP": "none", "DoH": "ticket", "DoQ": "ticket"}
@@ -52,17 +51,15 @@ def difference(protocol: str, what: str) -> Measure:
     return 100 * (median(terms) / median(f"{protocol}, {what}"))
 
 
-equal = Number(published=0.0, tolerance=Tolerance(at_least=EQUAL_PERCENT), unit="%")
-
 CLAIMS = Claims(
     checks=by_id(
         *(
             claim(
                 identifier,
                 f"A DNS exchange and a page load add up to the {what} of a browser that resolves by itself",
-                greatest(Derived(abs, (difference(protocol, what),)) for protocol in _PROTOCOLS),
-                equal,
-                remark="The transport that is farthest from it, all links and pages together.",
+                within({protocol: difference(protocol, what) for protocol in _PROTOCOLS}, 0.0, EQUAL_PERCENT),
+                Ordering(unit="%", criterion=f"95 % interval of each difference within {EQUAL_PERCENT:g} %"),
+                remark="All links and pages together.",
             )
             for identifier, what in {"COMPOSE1": "first byte", "COMPOSE2": "PLT"}.items()
         )

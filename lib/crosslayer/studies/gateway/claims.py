@@ -8,8 +8,8 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
-from crosslayer.claims.measures import Derived, Measure, greatest, median
+from crosslayer.claims.checks import Cause, Ordering, by_id, claim, within
+from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.observed import Observed
 from crosslayer.claims.rows import VALID_LOAD, Source, observed_from, with_columns
 from crosslayer.claims.rules import IN_RTTS
@@ -58,14 +58,14 @@ CLAIMS = Claims(
         claim(
             "GATEWAY2",
             "On fiber and 4G it spares one round-trip, as against two connections of the same gateway",
-            greatest(Derived(lambda x: abs(x - 1.0), (m,)) for m in in_cells(TWO, ONE, "fiber", "4g").values()),
-            Bound(below=IN_RTTS.at_least, unit="RTT from one"),
+            within(in_cells(TWO, ONE, "fiber", "4g"), 1.0, IN_RTTS.at_least),
+            Ordering(unit="RTT", criterion=f"95 % interval of each difference within {IN_RTTS.at_least} RTT of one"),
         ),
         claim(
             "GATEWAY3",
             "The gateway itself costs nothing: with two connections a page takes as long as without a gateway",
-            greatest(Derived(abs, (m,)) for m in in_cells(TWO, NONE).values()),
-            Number(published=0.0, tolerance=IN_RTTS, unit="RTT"),
+            within(in_cells(TWO, NONE), 0.0, IN_RTTS.at_least),
+            Ordering(unit="RTT", criterion=f"95 % interval of each difference within {IN_RTTS.at_least} RTT"),
         ),
         causes={_ADDED: "GATEWAY3"},
     ),

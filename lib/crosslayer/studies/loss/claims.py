@@ -8,8 +8,8 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Ordering, by_id, claim
-from crosslayer.claims.measures import Derived, Measure, greatest, median
+from crosslayer.claims.checks import Ordering, by_id, claim, within
+from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.observed import Observed
 from crosslayer.claims.rows import VALID_EXCHANGE, Source, observed_from
 from crosslayer.claims.rules import IN_RTTS
@@ -58,8 +58,8 @@ CLAIMS = Claims(
             claim(
                 identifier,
                 f"At every loss from 0 to 5 % early data spares {protocol} one round-trip of the median lookup",
-                greatest(Derived(lambda x: abs(x - 1.0), (spared(protocol, link),)) for link in _LINKS),
-                Bound(below=IN_RTTS.at_least, unit="RTT from one"),
+                within({link: spared(protocol, link) for link in _LINKS}, 1.0, IN_RTTS.at_least),
+                Ordering(unit="RTT", criterion=f"95 % interval of each saving within {IN_RTTS.at_least} RTT of one"),
             )
             for identifier, protocol in {"LOSS1": "DoQ", "LOSS2": "DoH3"}.items()
         ),

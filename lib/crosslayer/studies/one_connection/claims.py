@@ -203,6 +203,13 @@ CHECKS = by_id(
         "CONN15", "On a first visit, they take 3.10 RTT on fiber", on_one_connection(FIRST_VISIT, "fiber"), below(3.1)
     ),
     claim(
+        "T269",
+        "SETTINGS that come earlier would save a round-trip",
+        spared("not waiting for SETTINGS", "returning visit"),
+        Number(tolerance=IN_RTTS, unit="RTT"),
+        follows_from="CONN5, the same number",
+    ),
+    claim(
         "T222",
         "The emulation is a lower bound of what coalescing saves",
         in_every_cell(lambda page: NO_SLOWER_RTT + later(_EMULATION, FIRST_VISIT, page), *_OF_THE_PAPER),
@@ -214,6 +221,7 @@ CHECKS = by_id(
     ),
     remarks={
         _SAME_ROUND_TRIPS: "T222",
+        "With a full handshake they come with it, and waiting for them costs nothing (CONN6).": "T269",
     },
     causes={_SLOW_UPLINK: "CONN1", _PADDED: "CONN3", _PADDED_TWICE: "CONN4"},
 )

@@ -8,8 +8,8 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Number, Ordering, by_id, claim
-from crosslayer.claims.measures import Derived, Measure, greatest, median
+from crosslayer.claims.checks import Number, Ordering, by_id, claim, within
+from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.observed import Observed
 from crosslayer.claims.rows import VALID_EXCHANGE, Source, observed_from, with_columns
 from crosslayer.claims.rules import FRACTION, IN_RTTS
@@ -75,8 +75,8 @@ CLAIMS = Claims(
             claim(
                 identifier,
                 f"At every RTT from 5 to 600 ms early data spares {protocol} one round-trip",
-                greatest(Derived(lambda x: abs(x - 1.0), (spared(protocol, link),)) for link in _RTTS),
-                Bound(below=IN_RTTS.at_least, unit="RTT from one"),
+                within({link: spared(protocol, link) for link in _RTTS}, 1.0, IN_RTTS.at_least),
+                Ordering(unit="RTT", criterion=f"95 % interval of each saving within {IN_RTTS.at_least} RTT of one"),
             )
             for identifier, protocol in {"PATH1": "DoQ", "PATH2": "DoH3"}.items()
         ),

@@ -157,7 +157,7 @@ _OF_2022 = {
     "support for early data": "I005",
     "what a scan of the Internet found": "I010 I011 I012 I013 I014 I015 I016 I017 I018 I019 I020 "
     "I021 I022 I023 I024 I025 I026 I027 I028 I029 I030",
-    "which versions are spoken": "I037 I038 I039 I040 I041 I042 I043 I044 I045 I046 I047 I048 I049 I050",
+    "which versions are spoken": "I037 I038 I039 I040 I041 I042 I043 I044 I045 I046 I047 I048 I049 I050 I139",
 }
 
 
