@@ -95,6 +95,8 @@ def test_a_bad_call_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: 
         (["measure", "--capture-rounds", "3"], "--capture-rounds counts what --capture keeps"),
         (["measure", "--plan", "PLAN", "--size", "quick"], "--plan says study and size"),
         (["measure", "--cluster", "local", "--hosts", "one"], "--hosts is for --cluster ssh"),
+        (["stub", "--upstream", "udp://127.0.0.1:1", "--ca", "nope"], "--ca is for a certificate"),
+        (["stub", "--upstream", "TCP://127.0.0.1:1", "--ca", "nope"], "--ca is for a certificate"),
         (["claims", "--out", ""], "'--out': An empty text names no file"),
         (["claims", ""], "An empty text names no file"),
         (["figures", "--beside", ""], "'--beside': An empty text names no file"),
@@ -112,6 +114,28 @@ def test_what_means_nothing_or_would_be_passed_over_is_refused_at_the_door(
     assert done.exit_code == 2, done.output
     assert message in " ".join(done.output.split())
     assert {path.name for path in tmp_path.iterdir()} == {"PLAN", "campaign.json"}
+
+
+def test_a_limit_of_open_files_is_named_and_not_taken_for_namespaces() -> None:
+    words = [sys.executable, "-m", "crosslayer", "link", "fiber", "--", "true"]
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", *words], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 3
+    assert "a process may open 64 files here, and measuring takes 1024. Raise the limit" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_folder_is_no_file_for_the_metrics(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "crosslayer", "stub", "--upstream", "udp://127.0.0.1:1", "--listen", "127.0.0.1:0"]
+    for more in ([], ["--", "true"]):
+        done = subprocess.run(
+            [*words, "--metrics", str(tmp_path), *more], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
+        assert str(tmp_path) in line
+        assert "is a directory" in line.lower()
 
 
 def test_a_variable_that_is_empty_is_none() -> None:

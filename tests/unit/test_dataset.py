@@ -118,6 +118,16 @@ def test_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="no such dataset folder") as error:
         Dataset.open(tmp_path / "nowhere")
     assert "crosslayer measure" in error.value.next_step
+    assert "nowhere" not in error.value.next_step
+
+
+def test_outside_a_checkout_the_missing_default_is_not_recommended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DatasetError, match=r"^data/raw/coalescing: there is no such dataset folder") as error:
+        Dataset.open("data/raw/coalescing")
+    assert "coalescing" not in error.value.next_step
 
 
 def test_missing_campaign_file(folder: Path) -> None:

@@ -256,7 +256,7 @@ class Dataset:
             _refuse(
                 "there is no such dataset folder",
                 folder,
-                "Measure one with `crosslayer measure`, or analyse data/raw/coalescing.",
+                "Measure one with `crosslayer measure`, or name one of those in data/raw of a checkout.",
             )
         campaign = Campaign.read(folder / "campaign.json")
         files = {table: tuple(sorted(folder.glob(f"{table}/link=*/*.parquet"))) for table in TABLES}

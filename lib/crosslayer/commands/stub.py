@@ -83,6 +83,8 @@ def command(
     from crosslayer.dns import Resumption
     from crosslayer.stub import StubSettings
 
+    if ca is not None and upstream.lower().startswith(("udp:", "tcp:")):
+        raise click.UsageError("--ca is for a certificate, which udp and tcp have none of: leave it out.")
     settings = StubSettings(
         upstream,
         listen=listen,
