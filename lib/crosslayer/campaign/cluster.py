@@ -141,7 +141,7 @@ def connected(
             raise CampaignError(
                 f"there is no such cluster: {str(error) or type(error).__name__}",
                 where=f"--scheduler {scheduler}" if scheduler else f"--cluster {kind}",
-                next_step="See docs/cluster.md.",
+                next_step=f"See docs/cluster.md{', SSH' if kind == 'ssh' else ''}.",
             ) from error
         yield around.enter_context(client)
 

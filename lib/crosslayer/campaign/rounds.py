@@ -81,9 +81,9 @@ Source = Callable[[Job, Callable[[str], None]], Generator[Part, None, None]]
 def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
     """Measure in this process.
 
-    A program of the testbed that dies costs the round in flight, also before the first one, and so does a clock that is set, since packets are
-    stamped by it: the testbed is made anew and the round measured again. It is too where the link does not prove
-    itself, before it or after it: twice at most, then its rows say so.
+    A program of the testbed that dies, also before the first round, costs the round in flight. So does a clock that is
+    set, since packets are stamped by it: the testbed is made anew and the round measured again. A round whose link
+    fails its check, before or after, is measured again too: twice at most, then its rows say so.
 
     Parameters
     ----------
