@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import os
 import pickle
 import queue
@@ -128,6 +129,7 @@ def connected(
             next_step="Install the extra: `pip install 'crosslayer[cluster]'`; docs/cluster.md.",
         ) from None
     with contextlib.ExitStack() as around:
+        around.enter_context(_quiet("distributed.client"))
         try:
             if kind is None and scheduler and Path(scheduler).is_file():
                 _check_scheduler_file(Path(scheduler))
@@ -144,6 +146,22 @@ def connected(
                 next_step=f"See docs/cluster.md{', SSH' if kind == 'ssh' else ''}.",
             ) from error
         yield around.enter_context(client)
+
+
+@contextlib.contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Nothing of a library's logger for the time of the block, unless CROSSLAYER_DEBUG is set.
+
+    Of a scheduler that is gone Dask's client logs a traceback; the campaign says it in a sentence.
+    """
+    logger = logging.getLogger(name)
+    level = logger.level
+    if not os.environ.get("CROSSLAYER_DEBUG"):
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _check_scheduler_file(file: Path) -> None:
