@@ -20,7 +20,7 @@ from crosslayer.campaign.rounds import Job, measured_here
 from crosslayer.errors import CrosslayerError
 from crosslayer.links import Profile
 from crosslayer.studies.serialisation.measure import MEASURER
-from crosslayer.testbed import private
+from crosslayer.testbed import namespaces
 
 ROOT = Path(__file__).parents[2]
 WORDS = [sys.executable, "-m", "tests.integration.test_first_round"]
@@ -66,5 +66,5 @@ def test_a_server_that_is_killed_before_the_first_round(browser_machine: None, d
 
 
 if __name__ == "__main__":
-    private.enter([*WORDS, *sys.argv[1:]])
+    namespaces.enter([*WORDS, *sys.argv[1:]])
     print(json.dumps(measure(int(sys.argv[1]))))

@@ -197,7 +197,7 @@ def test_the_doctor_sends_to_make_setup_for_what_that_installs(nowhere: Path, mo
 )
 def test_the_way_to_namespaces_is_sentences(monkeypatch: pytest.MonkeyPatch, ending: str, value: str) -> None:
     monkeypatch.setattr(places, "find_program", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(private, "refused", lambda unshare: "unshare failed: Operation not permitted")
+    monkeypatch.setattr(namespaces, "refused", lambda unshare: "unshare failed: Operation not permitted")
     monkeypatch.setattr(doctor, "_read", lambda path: value if path.endswith(ending) else "")
     assert ". Or `make guest`: " in doctor._namespaces(guest=False).way_out
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     type=PATH,
     help="Another campaign, of the same plan or by the other clock: show only the verdicts that differ, and how many.",
 )
-@click.option("--rows", type=TEXT, metavar="CLAIM", help="Print the rows that this claim is judged by, and the filter for them.")
+@click.option(
+    "--rows", type=TEXT, metavar="CLAIM", help="Print the rows that this claim is judged by, and the filter for them."
+)
 def command(folder: Path, out: Path | None, against: Path | None, rows: str | None) -> None:
     """Judge every published result by the dataset in FOLDER, claim by claim.
 
