@@ -162,8 +162,17 @@ def _raise_first_fault(value: object, kind: inspect.Type, key: str, *, foreign_k
             raise FieldError(f"must be a number, is {value}", key=key, next_step="Write one with digits.")
 
 
+def choice(name: str, known: Iterable[str], further: str = "", *, say: str = "Choose one of") -> str:
+    """The next step where a name is not known: the closest one, then `say`, all of them, and `further`."""
+    names = list(known)
+    close = difflib.get_close_matches(name.casefold(), names, 1)
+    meant = f"Did you mean '{close[0]}'? " if close else ""
+    return f"{meant}{say}: {', '.join(names)}{further}."
+
+
 def _unknown_choice(value: object, choices: Iterable[object], key: str) -> FieldError:
-    return FieldError(f"is {reprlib.repr(value)}", key=key, next_step=f"Choose one of: {', '.join(map(str, choices))}.")
+    step = choice(value if isinstance(value, str) else "", map(str, choices))
+    return FieldError(f"is {reprlib.repr(value)}", key=key, next_step=step)
 
 
 def _joined(key: str, name: str) -> str:

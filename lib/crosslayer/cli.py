@@ -72,9 +72,10 @@ def main() -> None:
     """Entry point: foreseeable faults end as one message with the next step, never as a traceback."""
     from crosslayer.testbed.errors import TestbedError
 
+    color = False if os.environ.get("NO_COLOR") else None  # no-color.org; None: where a terminal is
     try:
         try:
-            cli.main(prog_name="crosslayer")
+            cli.main(prog_name="crosslayer", color=color)
         finally:
             sys.stdout.flush()
     except OSError as error:
@@ -85,7 +86,7 @@ def main() -> None:
     except CrosslayerError as error:
         if os.environ.get("CROSSLAYER_DEBUG"):
             traceback.print_exc()
-        click.echo(f"{click.style('crosslayer:', fg='red')} {error}", err=True)
+        click.echo(f"{click.style('crosslayer:', fg='red')} {error}", err=True, color=color)
         sys.exit(CANNOT_MEASURE if isinstance(error, TestbedError) else 1)
     except subprocess.CalledProcessError as error:
         click.echo(f"crosslayer: {' '.join(map(str, error.cmd))} ended with {error.returncode}", err=True)

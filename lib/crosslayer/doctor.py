@@ -53,6 +53,8 @@ _TOOLS = {
     "unbound": ("unbound (Nix: unbound-full)", "comfort", "Unbound, for the same"),
     "dnsdist": ("dnsdist", "comfort", "dnsdist, for the same"),
 }
+_NOT_BY_SETUP = ("knotd",)
+"""Debian's is too old for DoQ."""
 _NIX = "`nix develop` has it too."
 _OWN = {
     "server": State.MISSING,
@@ -148,7 +150,7 @@ def _tools() -> list[Finding]:
             findings.append(Finding(name, State.OK, f"{found} ({purpose})", needed_for=needed))
             continue
         state = State.MISSING if needed == "measuring" else State.NOTE
-        way = f"Install {package}: `make setup`. {_NIX}"
+        way = f"Install {package}{'' if name in _NOT_BY_SETUP else ': `make setup`'}. {_NIX}"
         findings.append(Finding(name, state, f"not found ({purpose})", way, needed))
     return findings
 
@@ -196,7 +198,7 @@ def _namespaces(guest: bool) -> Finding:
         way = "sudo sysctl user.max_user_namespaces=10000 (until the next boot)."
     else:
         options = ("seccomp=unconfined", "systempaths=unconfined", "apparmor=unconfined")
-        way = "In a container, start it with --privileged or with --security-opt " + " --security-opt ".join(options)
+        way = f"In a container, start it with --privileged or with --security-opt {' --security-opt '.join(options)}."
     way += " Or `make guest`: everything that measures runs in a guest then."
     return Finding("namespaces", State.MISSING, refusal, way)
 

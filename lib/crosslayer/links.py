@@ -18,9 +18,9 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from crosslayer import places
-from crosslayer.checked import FieldError, checked, read_toml
+from crosslayer.checked import FieldError, checked, choice, read_toml
 from crosslayer.errors import CrosslayerError
-from crosslayer.traces import Course, Trace, from_words
+from crosslayer.traces import MOST_MBIT, MOST_RTT_MS, Course, Trace, from_words
 
 FRAME_BYTES = 1514
 """A full Ethernet frame as netem counts it: 1500 bytes of IP and the 14-byte header."""
@@ -29,6 +29,9 @@ _DEFAULT_LIMIT = 1000
 _IN_ORDER_MBIT = 100_000.0
 """A rate that takes no time, and yet has netem keep packets in order."""
 _LEAST_QUEUE_FRAMES = 2
+_LEAST_MBIT = 0.001
+"""A frame takes 12 s then."""
+_MOST_QUEUE_BYTES = 2**32 - 1
 _BURST_MS = 1.0
 _CODEL_FRAMES = 1.5
 """Target of fq_codel in frames, where that is more than its 5 ms: RFC 8290, section 5.2.1, asks for one at least."""
@@ -37,9 +40,13 @@ _RTT_ALONE = re.compile(r"rtt-(\d{1,4}(?:\.\d+)?)")
 _SWEPT = re.compile(r"(.+)-(?:(loss|rtt|jitter)-(\d{1,4}(?:\.\d+)?)|(queue)-(\d{1,3}bdp|fifo|fq_codel|cake))")
 
 Distribution = Literal["normal", "pareto", "paretonormal"]
-Amount = Annotated[float, Meta(ge=0)]
-Rate = Annotated[float, Meta(gt=0)]
+Delay = Annotated[float, Meta(ge=0, le=MOST_RTT_MS)]
+Rate = Annotated[float, Meta(gt=0, le=MOST_MBIT)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
+
+
+MADE: Final = "; or an RTT alone (ms), like rtt-50; or one varied, like 4g-loss-2, 4g-rtt-100 or 4g-queue-10bdp"
+"""Names that describe a link themselves, for lists of those there are."""
 
 
 class LinkError(CrosslayerError):
@@ -143,7 +150,7 @@ class Profile:
     """
 
     name: str
-    rtt_ms: Amount
+    rtt_ms: Delay
     """Two-way delay, ms; half of it on each direction."""
     title: str = ""
     """How figures and pages write the link; its name where nothing is given."""
@@ -151,13 +158,13 @@ class Profile:
     """Rate towards the client, Mbit/s; None where it is not shaped."""
     upload_mbit: Rate | None = None
     """Rate towards the server, Mbit/s; None where it is not shaped."""
-    queue_packets: Annotated[int, Meta(ge=1)] = _DEFAULT_LIMIT
+    queue_packets: Annotated[int, Meta(ge=1, le=1_000_000)] = _DEFAULT_LIMIT
     """Packets the bottleneck queues beyond the bandwidth-delay product."""
     queue: Literal["fifo", "fq_codel", "cake"] | None = None
     """Discipline of the bottleneck's queue; None for netem's own, a FIFO whose limit also counts what is in flight."""
-    queue_bdp: Rate | None = None
+    queue_bdp: Annotated[float, Meta(gt=0)] | None = None
     """Length of the bottleneck's FIFO in bandwidth-delay products, instead of `queue_packets`."""
-    jitter_ms: Amount = 0.0
+    jitter_ms: Delay = 0.0
     """Scale of the one-way delay's distribution, ms, on each direction."""
     jitter_distribution: Distribution | None = None
     """netem's: its tables have a standard deviation of about 1. None: uniform, as far as `jitter_ms` to either side."""
@@ -165,7 +172,7 @@ class Profile:
     """Packets with less delay overtake others; else each waits for the one before it."""
     loss_percent: Percent = 0.0
     """Loss on each direction, percent."""
-    loss_burst_packets: Annotated[float, Meta(ge=1)] | None = None
+    loss_burst_packets: Annotated[float, Meta(ge=1, le=1e6)] | None = None
     """Mean length of a burst of loss, packets (Gilbert-Elliott); None for losses that do not depend on each other."""
     loss_in_burst_percent: Annotated[float, Meta(gt=0, le=100)] = 100.0
     """Share of the packets of a burst that are lost."""
@@ -184,10 +191,21 @@ class Profile:
     def __post_init__(self) -> None:
         if not self.title:
             object.__setattr__(self, "title", self.name)
+        for key in ("download_mbit", "upload_mbit", "cross_mbit"):
+            if (rate := getattr(self, key)) is not None and rate < _LEAST_MBIT:
+                step = f"Give at least {_LEAST_MBIT:g}."
+                raise FieldError(f"must be at least {_LEAST_MBIT:g}, is {rate:g}", key=key, next_step=step)
         if self.queue_bdp and not (self.rtt_ms and (self.download_mbit or self.upload_mbit)):
             raise FieldError("has no product of rate and delay", key="queue_bdp", next_step="Give rtt_ms and a rate.")
         if self.queue and not (self.download_mbit or self.upload_mbit):
             raise FieldError("has no rate to queue at", key="queue", next_step="Give download_mbit or upload_mbit.")
+        longest = max((self._queue_bytes(rate) for rate in (self.download_mbit, self.upload_mbit) if rate), default=0)
+        if longest > _MOST_QUEUE_BYTES:
+            raise FieldError(
+                f"makes a queue of {longest} bytes, and tc takes at most {_MOST_QUEUE_BYTES}",
+                key="queue_bdp",
+                next_step="Give less of it, of rtt_ms or of the rate.",
+            )
         if self.queue in ("fq_codel", "cake") and self.queue_bdp:
             raise FieldError("manages its length itself", key="queue_bdp", next_step="Leave it out.")
         if self.loss_burst_packets and not self.loss_percent:
@@ -350,8 +368,11 @@ def load_profiles(path: Path | None = None) -> dict[str, Profile]:
     LinkError
         Naming file, profile and key, for anything that is not a usable link.
     """
+    step = (
+        "Name a TOML file of links, see docs/links.md." if path else "Work in a checkout, or set CROSSLAYER_PROFILES."
+    )
     path = path or find_profiles_file()
-    tables = read_toml(path, LinkError, "Work in a checkout, or set CROSSLAYER_PROFILES to a profiles.toml.")
+    tables = read_toml(path, LinkError, step)
     return {name: _profile(table, name, path) for name, table in tables.items()}
 
 
@@ -545,6 +566,6 @@ def choose(profiles: Mapping[str, Profile], name: str) -> Profile:
     if profile is None:
         raise LinkError(
             f"there is no link profile '{name}'",
-            next_step=f"Choose one of: {', '.join(profiles)}; or an RTT alone in ms, like rtt-50; or 4g-loss-2.",
+            next_step=choice(name, profiles, MADE),
         )
     return profile

@@ -23,6 +23,12 @@ from crosslayer.errors import CrosslayerError
 
 OPPORTUNITY_BYTES: Final = 1504
 """What Mahimahi delivers at an opportunity: an IP packet of 1500 bytes and the 4 in front of it in a TUN device."""
+LONGEST_MS: Final = 7 * 86_400_000
+"""A week: of a trace, and of a step of one."""
+MOST_RTT_MS: Final = 60_000.0
+"""Of a link: a minute. The client gives up before."""
+MOST_MBIT: Final = 1e5
+"""Of a link: 100 Gbit/s."""
 _MAHIMAHI_OVERHEAD = -10
 """Of a packet beside its Ethernet frame: those 4 bytes instead of its 14."""
 _STEPS = ("duration_ms", "rtt_ms", "download_mbit", "upload_mbit")
@@ -165,6 +171,12 @@ def _opportunities(path: Path) -> Line:
             raise TraceError(
                 f"is {said[:40]!r}", where=where, next_step="Write the ms of an opportunity, a whole number, alone."
             )
+        if len(said) > len(str(LONGEST_MS)) or int(said) > LONGEST_MS:
+            raise TraceError(
+                f"is {said[:40]}, and a trace has at most {LONGEST_MS} ms",
+                where=where,
+                next_step="Cut the trace before.",
+            )
         if times and int(said) < times[-1]:
             raise TraceError(f"goes back from {times[-1]} ms to {said}", where=where, next_step="Sort the lines.")
         times.append(int(said))
@@ -204,12 +216,12 @@ def _number(word: str, where: str, column: str, accepts: Callable[[float], bool]
     return value
 
 
-def _positive(value: float) -> bool:
-    return value > 0
+def _duration(value: float) -> bool:
+    return 0 < value <= LONGEST_MS
 
 
-def _not_negative(value: float) -> bool:
-    return value >= 0
+def _at_most(most: float) -> Callable[[float], bool]:
+    return lambda value: 0 <= value <= most
 
 
 def _steps(path: Path) -> Course:
@@ -219,9 +231,11 @@ def _steps(path: Path) -> Course:
     for where, row in _rows(path, _STEPS, _STEPS[:1]):
         if other := next((name for name in row if name not in _STEPS), None):
             raise TraceError(f"has a column {other!r}", where=str(path), next_step=f"Columns are: {', '.join(_STEPS)}.")
-        durations.append(_number(row.pop("duration_ms"), where, "duration_ms", _positive, "a time above 0, ms"))
+        expected = f"a time above 0, at most {LONGEST_MS} ms"
+        durations.append(_number(row.pop("duration_ms"), where, "duration_ms", _duration, expected))
         for name, word in row.items():
-            value = _number(word, where, name, _not_negative, "a number that is not negative")
+            most = MOST_RTT_MS if name == "rtt_ms" else MOST_MBIT
+            value = _number(word, where, name, _at_most(most), f"a number from 0 to {most:g}")
             columns.setdefault(name, []).append(value)
     if not columns:
         raise TraceError("has no steps", where=str(path), next_step="Give a line a step, with an RTT or rates.")

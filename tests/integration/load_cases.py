@@ -16,14 +16,14 @@ from crosslayer import pages
 from crosslayer.browser import WARM_UP_HOST, find_browser, launch
 from crosslayer.browser.recorded import likeness, read_recorded
 from crosslayer.links import load_profiles
-from crosslayer.testbed import Testbed, private
+from crosslayer.testbed import Testbed, namespaces
 from crosslayer.testbed.server import RequestEvent
 from tests.har_cases import MADE_ONLY, contents
 
 
 def main() -> None:
     """Load and compare."""
-    private.enter([sys.executable, "-m", "tests.integration.load_cases", *sys.argv[1:]])
+    namespaces.enter([sys.executable, "-m", "tests.integration.load_cases", *sys.argv[1:]])
     result, *names = sys.argv[1:]
     outcomes: dict[str, dict[str, object]] = {}
     with Testbed("plain") as testbed:

@@ -40,6 +40,7 @@ def test_whatever_is_killed_every_round_is_there_once(tmp_path: Path) -> None:
         cluster.kill("scheduler")
         assert cluster.running["starter"].wait(60) == 1
         assert "Dask's scheduler is gone" in cluster.said("starter", "scheduler is gone")
+        assert "Traceback" not in cluster.log("starter").read_text()
         before = cluster.finished()
         assert 20 <= before < 2 * ROUNDS
         cluster.kill("starter")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from crosslayer.cli import COMMANDS, cli
+from crosslayer.links import load_profiles
+from crosslayer.pages import find_spec_dir, load_pages
+from crosslayer.studies import STUDIES
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +47,16 @@ def test_the_doctors_json_says_what_is_missing_and_the_way_out() -> None:
     [
         (["measure", "--size", "huge"], "no size 'huge'"),
         (["measure", "--rounds", "0"], "key 'rounds': must be at least 1"),
+        (["measure", "--rounds", "0"], "is 0. Give it another value."),
+        (["measure", "--rounds", "1000000000000"], "key 'rounds': must be at most 100000"),
+        (["measure", "--links", "nope.toml"], "Name a TOML file of links"),
+        (["measure", "--links", "fibre", "--out", "x"], "Did you mean 'fiber'? Choose one of: 4g, "),
+        (["measure", "--links", "fibre", "--out", "x"], "rtt-50; or one varied, like 4g-loss-2"),
+        (["measure", "--pages", "wikipedia", "--out", "x"], "Did you mean 'wikipedia.org'?"),
+        (["measure", "--study", "los"], "Did you mean 'loss'?"),
+        (["measure", "--size", "Papers"], "Did you mean 'paper'?"),
+        (["link", "fibre", "--", "true"], "Did you mean 'fiber'?"),
+        (["servers", "knott"], "Did you mean 'knot'?"),
         (["measure", "--study", "nothing"], "no study 'nothing'"),
         (["measure", "--profile", "smoke"], "--profile is now --size"),
         (["plan", "x"], "`crosslayer plan` is now `crosslayer rounds`"),
@@ -65,6 +82,101 @@ def test_a_bad_call_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: 
     assert done.stderr.startswith("crosslayer: ")
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["measure", "--out", ""], "'--out': An empty text names no file"),
+        (["measure", "--links", ""], "'--links': It is empty"),
+        (["measure", "--pages", " "], "'--pages': It is empty"),
+        (["measure", "--capture", ""], "'--capture': It is empty"),
+        (["measure", "--plan", ""], "'--plan': An empty text names no file"),
+        (["measure", "--capture-rounds", "3"], "--capture-rounds counts what --capture keeps"),
+        (["measure", "--plan", "PLAN", "--size", "quick"], "--plan says study and size"),
+        (["measure", "--cluster", "local", "--hosts", "one"], "--hosts is for --cluster ssh"),
+        (["stub", "--upstream", "udp://127.0.0.1:1", "--ca", "nope"], "--ca is for a certificate"),
+        (["stub", "--upstream", "TCP://127.0.0.1:1", "--ca", "nope"], "--ca is for a certificate"),
+        (["claims", "--out", ""], "'--out': An empty text names no file"),
+        (["claims", ""], "An empty text names no file"),
+        (["figures", "--beside", ""], "'--beside': An empty text names no file"),
+        (["link", "4g", "--no-server", "--retry", "--", "true"], "--retry is for the server that --no-server leaves"),
+        (["link", "4g", "--capture", "campaign.pcapng", "--", "true"], "--capture would overwrite campaign.json"),
+    ],
+)
+def test_what_means_nothing_or_would_be_passed_over_is_refused_at_the_door(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "PLAN").write_text('study = "loss"\n', encoding="utf-8")
+    (tmp_path / "campaign.json").write_text("{}", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2, done.output
+    assert message in " ".join(done.output.split())
+    assert {path.name for path in tmp_path.iterdir()} == {"PLAN", "campaign.json"}
+
+
+def test_a_limit_of_open_files_is_named_and_not_taken_for_namespaces() -> None:
+    words = [sys.executable, "-m", "crosslayer", "link", "fiber", "--", "true"]
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", *words], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 3
+    assert "a process may open 64 files here, and measuring takes 1024. Raise the limit" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_folder_is_no_file_for_the_metrics(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "crosslayer", "stub", "--upstream", "udp://127.0.0.1:1", "--listen", "127.0.0.1:0"]
+    for more in ([], ["--", "true"]):
+        done = subprocess.run(
+            [*words, "--metrics", str(tmp_path), *more], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
+        assert str(tmp_path) in line
+        assert "is a directory" in line.lower()
+
+
+def test_a_variable_that_is_empty_is_none() -> None:
+    done = CliRunner().invoke(cli, ["measure", "--size", "huge"], env={"CROSSLAYER_SCHEDULER": ""})
+    assert "no size 'huge'" in str(done.exception)
+
+
+def test_the_help_of_measure_has_an_example_and_every_name() -> None:
+    said = " ".join(CliRunner().invoke(cli, ["measure", "-h"]).output.split())
+    assert "crosslayer measure --study loss --links 4g,4g-loss-2" in said
+    for name in (*STUDIES, *load_profiles(), *load_pages(find_spec_dir()), "rtt-50"):
+        assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said), name
+
+
+@pytest.mark.parametrize("command", ["claims", "figures", "report"])
+def test_a_missing_dataset_is_named_before_a_chart_library_is_imported(command: str) -> None:
+    program = (
+        "import sys\nfrom click.testing import CliRunner\nfrom crosslayer.cli import cli\n"
+        f"done = CliRunner().invoke(cli, [{command!r}, 'missing'])\n"
+        "print(done.exception)\nprint(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    said, modules = done.stdout.splitlines()
+    assert "there is no such dataset folder" in said
+    assert not {"altair", "vl_convert", "jinja2", "crosslayer.report"} & set(modules.split())
+
+
+@pytest.mark.parametrize(("variable", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+@pytest.mark.parametrize("command", ["doctor", "rounds"])
+def test_colours_are_for_terminals_without_no_color(command: str, variable: dict[str, str], coloured: bool) -> None:
+    words = [sys.executable, "-m", "crosslayer", command, *(["missing"] if command == "rounds" else [])]
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | variable
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT):
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # of a terminal that nobody has open any more
+            while part := os.read(ours, 65536):
+                said += part
+    os.close(ours)
+    assert (b"\x1b[" in said) is coloured, said
 
 
 @pytest.mark.parametrize("command", [["--help"], ["claims"], ["doctor"]])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crosslayer.links import FRAME_BYTES, LinkError, Profile, choose, load_profiles, rtt_alone
+from crosslayer.links import FRAME_BYTES, LinkError, Profile, Qdisc, choose, load_profiles, rtt_alone
 from crosslayer.testbed import check
 
 
@@ -106,6 +106,36 @@ def test_a_bad_value_is_named_by_file_profile_and_key(tmp_path: Path, text: str,
     assert caught.value.next_step
 
 
+@pytest.mark.parametrize(
+    ("text", "key", "what"),
+    [
+        ("rtt_ms = 100000\ndownload_mbit = 5", "rtt_ms", "must be at most 60000, is 100000"),
+        ("rtt_ms = 5\ndownload_mbit = 1e9", "download_mbit", "must be at most 100000, is 1000000000.0"),
+        ("rtt_ms = 5\nupload_mbit = 1e-9", "upload_mbit", "must be at least 0.001, is 1e-09"),
+        ("rtt_ms = 5\njitter_ms = 1e9", "jitter_ms", "must be at most 60000"),
+        ("rtt_ms = 5\ndownload_mbit = 5\nqueue_packets = 1000000000000", "queue_packets", "must be at most 1000000"),
+        ("rtt_ms = 600\ndownload_mbit = 1e5\nqueue_bdp = 1e3", "queue_bdp", "a queue of 7500000000000 bytes"),
+        ("rtt_ms = 5\nloss_percent = 1\nloss_burst_packets = 1e30", "loss_burst_packets", "must be at most 1000000"),
+    ],
+)
+def test_what_tc_cannot_take_is_refused_by_its_key(tmp_path: Path, text: str, key: str, what: str) -> None:
+    file = tmp_path / "profiles.toml"
+    file.write_text(f"[mine]\n{text}\n", encoding="utf-8")
+    with pytest.raises(LinkError) as caught:
+        load_profiles(file)
+    assert caught.value.where == f"{file}, profile 'mine', key '{key}'"
+    assert what in caught.value.what
+
+
+def test_the_largest_link_is_one_that_tc_takes() -> None:
+    """`limit` of netem has 32 bits, as has that of a token bucket."""
+    largest = {"rtt_ms": 60_000.0, "download_mbit": 1e5, "upload_mbit": 1e5, "queue_packets": 1_000_000}
+    for profile in (Profile("x", **largest), Profile("x", **largest, queue="fifo")):  # type: ignore[arg-type]
+        for stage in (stage for way in profile.stages() for stage in way):
+            limit = stage.limit_packets if isinstance(stage, Qdisc) else stage.limit_bytes
+            assert limit < 2**32
+
+
 @pytest.mark.parametrize("text", ["[bad\n", "bad = 3\n"])
 def test_a_file_that_is_no_table_of_profiles_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "profiles.toml"
@@ -121,6 +151,8 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(LinkError, match="Choose one of: fiber, cable"):
+        choose(load_profiles(), "fibre")
+    with pytest.raises(LinkError, match=r"Did you mean 'fiber'\?.*rtt-50.*4g-loss-2"):
         choose(load_profiles(), "fibre")
     with pytest.raises(LinkError, match="rtt-50"):
         choose(load_profiles(), "rtt-0")

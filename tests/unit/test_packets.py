@@ -193,6 +193,44 @@ def test_a_capture_alone_is_drawn(tmp_path: Path) -> None:
     assert "<svg" in waterfall(file)
 
 
+def foreign(frames: list[Frame]) -> bytes:
+    """The same as another program captures it, whose packets have no directions."""
+    return write_pcapng(dataclasses.replace(frame, sent=None) for frame in frames)
+
+
+def test_a_capture_without_directions_has_the_client_that_begins(tmp_path: Path) -> None:
+    _, frames = a_load()
+    file = tmp_path / "load.pcapng"
+    file.write_bytes(write_pcapng(frames))
+    told = waterfall(file)
+    file.write_bytes(foreign(frames))
+    assert [frame.sent for frame in read_pcapng(file.read_bytes(), where="it").frames] == [None] * len(frames)
+    assert waterfall(file) == told
+    assert told.count("our port 40000") == 1
+    for word in ("sent", "received"):
+        assert f" ms, {word}, " in told
+
+
+def test_a_capture_without_directions_and_beginnings_is_refused(tmp_path: Path) -> None:
+    _, frames = a_load()
+    file = tmp_path / "load.pcapng"
+    file.write_bytes(foreign(frames[3:]))
+    with pytest.raises(PacketsError, match=r"does not say which packets were sent, and no connection begins in it"):
+        waterfall(file)
+
+
+def test_what_others_send_in_a_capture_without_directions_is_counted(tmp_path: Path) -> None:
+    _, frames = a_load()
+    noise = bytearray(udp(b"x" * 50, sent=True, port=5353, far=5353))
+    noise[26:30], noise[30:34] = b"\x0a\x35\x00\x09", b"\xe0\x00\x00\xfb"
+    other = Frame(frames[-1].at_ns + 1, "eth0", None, bytes(noise), len(noise))
+    file = tmp_path / "load.pcapng"
+    file.write_bytes(foreign([*frames, other]))
+    page = waterfall(file)
+    assert "224.0.0.251" not in page
+    assert "our port 40000" in page
+
+
 def test_captures_come_out_of_a_guest() -> None:
     part = Part(None, 0, {}, 0, "netem", {}, captured=(Captured("a", {".pcapng": bytes(range(256))}),))
     assert from_json(json.dumps(to_json(part)).encode()) == part

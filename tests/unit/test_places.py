@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,31 @@ def test_the_doctor_says_which_is_used(nowhere: Path, monkeypatch: pytest.Monkey
     old = found("crosslayer-server")
     assert (old.state, "older than" in old.detail) == (doctor.State.NOTE, True)
     assert "make setup" in old.way_out
+
+
+def test_the_doctor_sends_to_make_setup_for_what_that_installs(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "_SYSTEM_FOLDERS", ())
+    script = (LIBRARY.parents[1] / "setup" / "system-packages").read_text(encoding="utf-8")
+    for finding in doctor._tools():
+        installed = any(re.search(rf"^ *need \S+( .*)? {name}( |$)", script, re.MULTILINE) for name in [finding.item])
+        if finding.item != "tc" and finding.item != "nsenter":  # in the packages of `ip` and `unshare`
+            assert ("make setup" in finding.way_out) is installed, finding
+
+
+@pytest.mark.parametrize(
+    ("ending", "value"),
+    [
+        ("apparmor_restrict_unprivileged_userns", "1"),
+        ("unprivileged_userns_clone", "0"),
+        ("max_user_namespaces", "0"),
+        ("nothing", ""),
+    ],
+)
+def test_the_way_to_namespaces_is_sentences(monkeypatch: pytest.MonkeyPatch, ending: str, value: str) -> None:
+    monkeypatch.setattr(places, "find_program", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(namespaces, "refused", lambda unshare: "unshare failed: Operation not permitted")
+    monkeypatch.setattr(doctor, "_read", lambda path: value if path.endswith(ending) else "")
+    assert ". Or `make guest`: " in doctor._namespaces(guest=False).way_out
 
 
 def test_the_doctor_compares_what_is_installed(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:

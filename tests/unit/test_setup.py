@@ -18,6 +18,28 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = [ROOT / ".ci" / "run", *sorted(path for path in (ROOT / "setup").iterdir() if not path.suffix)]
 
 
+def test_apt_asks_nothing_also_behind_sudo(tmp_path: Path) -> None:
+    """`sudo` starts with an environment of its own; nobody sees a dialog, since the output is dropped."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    scripts = {
+        "id": "echo 1000",
+        "sudo": 'unset DEBIAN_FRONTEND; case "$*" in *apt-get*) exec "$@" ;; esac',
+        "apt-get": f'echo "$DEBIAN_FRONTEND $*" >> {tmp_path}/asked',
+    }
+    for name, body in scripts.items():
+        (programs / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    for name in ("bash", "env", "sh"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    script = ROOT / "setup" / "system-packages"
+    done = subprocess.run([script, "guest"], env={"PATH": str(programs)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    asked = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
+    assert len(asked) == 2
+    assert all(line.startswith("noninteractive ") for line in asked)
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_are_bash_that_parses(script: Path) -> None:
     assert os.access(script, os.X_OK)

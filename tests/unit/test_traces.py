@@ -111,6 +111,9 @@ def test_the_delay_follows_the_rtt_and_nobody_overtakes(tmp_path: Path) -> None:
         ("1\n# no\n2.5\n", "line 3", "'2.5'"),
         ("1 2\n", "line 1", "'1 2'"),
         ("", "x.down", "no opportunity"),
+        ("5\n" + "9" * 21 + "\n", "line 2", "at most 604800000 ms"),
+        ("9" * 5000, "line 1", "at most 604800000 ms"),
+        ("604800001\n", "line 1", "at most 604800000 ms"),
         ("0\n0\n", "x.down", "no opportunity"),
     ],
 )
@@ -136,6 +139,9 @@ def test_a_file_that_is_not_mahimahis_is_refused_with_its_line(
         ("duration_ms,upload_mbit\n5,-1\n", "line 2", "'-1' as upload_mbit"),
         ("duration_ms,upload_mbit\n5,0\n", "x.csv", "no upload_mbit above 0"),
         ("duration_ms\n5\n", "x.csv", "no steps"),
+        ("duration_ms,rtt_ms\n1e99,5\n", "line 2", "'1e99' as duration_ms"),
+        ("duration_ms,rtt_ms\n5,60001\n", "line 2", "'60001' as rtt_ms"),
+        ("duration_ms,upload_mbit\n5,1e9\n", "line 2", "'1e9' as upload_mbit"),
         ("duration_ms,rtt_ms\n", "x.csv", "no steps"),
     ],
 )

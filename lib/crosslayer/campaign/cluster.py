@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
+import logging
 import os
 import pickle
 import queue
+import socket
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -36,7 +39,9 @@ from crosslayer.campaign.task import (
     offer,
 )
 from crosslayer.campaign.task import source as measured_there
+from crosslayer.checked import read_json
 from crosslayer.guest import Clock
+from crosslayer.places import find_program
 from crosslayer.testbed.errors import TestbedError
 
 if TYPE_CHECKING:
@@ -124,8 +129,10 @@ def connected(
             next_step="Install the extra: `pip install 'crosslayer[cluster]'`; docs/cluster.md.",
         ) from None
     with contextlib.ExitStack() as around:
+        around.enter_context(_quiet("distributed.client"))
         try:
             if kind is None and scheduler and Path(scheduler).is_file():
+                _check_scheduler_file(Path(scheduler))
                 client = distributed.Client(scheduler_file=scheduler)
             elif kind is None:
                 client = distributed.Client(scheduler)
@@ -136,9 +143,48 @@ def connected(
             raise CampaignError(
                 f"there is no such cluster: {str(error) or type(error).__name__}",
                 where=f"--scheduler {scheduler}" if scheduler else f"--cluster {kind}",
-                next_step="See docs/cluster.md.",
+                next_step=f"See docs/cluster.md{', SSH' if kind == 'ssh' else ''}.",
             ) from error
         yield around.enter_context(client)
+
+
+@contextlib.contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Nothing of a library's logger for the time of the block, unless CROSSLAYER_DEBUG is set.
+
+    Of a scheduler that is gone Dask's client logs a traceback; the campaign says it in a sentence.
+    """
+    logger = logging.getLogger(name)
+    level = logger.level
+    if not os.environ.get("CROSSLAYER_DEBUG"):
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _check_scheduler_file(file: Path) -> None:
+    """Refuse with a `ValueError` what `dask scheduler --scheduler-file` did not write."""
+    content = read_json(file, CampaignError, "Name the file of `dask scheduler --scheduler-file`.")
+    if not isinstance(content, dict) or not isinstance(content.get("address"), str):
+        raise ValueError("the file names no address of a scheduler, as `dask scheduler --scheduler-file` writes it")
+
+
+def listening(first: str) -> dict[str, dict[str, Any]]:
+    """Options of an SSH cluster's scheduler and workers: whom they listen to, by the name of its first machine.
+
+    The scheduler listens on that machine's address alone, its dashboard on the loopback. A name that this machine
+    cannot resolve, such as one of ~/.ssh/config, leaves the address to Dask. Workers of the loopback stay there too.
+    """
+    scheduler: dict[str, Any] = {"port": 0, "dashboard_address": "127.0.0.1:8797"}
+    worker: dict[str, Any] = {"dashboard": False}
+    with contextlib.suppress(OSError):
+        address = str(socket.getaddrinfo(first.rpartition("@")[2], None, type=socket.SOCK_STREAM)[0][4][0])
+        scheduler["host"] = address
+        if ipaddress.ip_address(address).is_loopback:
+            worker["host"] = address
+    return {"scheduler": scheduler, "worker": worker}
 
 
 def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> Any:
@@ -157,8 +203,13 @@ def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> An
         if not hosts:
             raise ValueError("it takes --hosts")
         first, *others = hosts.split(",")
-        options = {"nthreads": number, "resources": {RESOURCE: number}}
-        return distributed.SSHCluster([first, first, *others], worker_options=options)
+        options = listening(first)
+        options["worker"] |= {"nthreads": number, "resources": {RESOURCE: number}}
+        return distributed.SSHCluster(
+            [first, first, *others], scheduler_options=options["scheduler"], worker_options=options["worker"]
+        )
+    if find_program("sbatch") is None:
+        raise ValueError("there is no `sbatch` on this machine: start it where SLURM takes jobs")
     import dask
     from dask_jobqueue import SLURMCluster
 

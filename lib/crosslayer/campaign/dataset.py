@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, LinkChecks, Table
-from crosslayer.checked import checked, read_json
+from crosslayer.checked import checked, choice, read_json
 from crosslayer.errors import CrosslayerError
 
 BUSY_PERCENT = 10
@@ -256,7 +256,7 @@ class Dataset:
             _refuse(
                 "there is no such dataset folder",
                 folder,
-                "Measure one with `crosslayer measure`, or analyse data/raw/coalescing.",
+                "Measure one with `crosslayer measure`, or name one of those in data/raw of a checkout.",
             )
         campaign = Campaign.read(folder / "campaign.json")
         files = {table: tuple(sorted(folder.glob(f"{table}/link=*/*.parquet"))) for table in TABLES}
@@ -302,7 +302,7 @@ class Dataset:
             For a name that is not a table.
         """
         if name not in TABLES:
-            _refuse(f"there is no table {name!r}", self.folder, f"Tables are {', '.join(TABLES)}.")
+            _refuse(f"there is no table {name!r}", self.folder, choice(name, TABLES))
         if name not in self._tables:
             self._tables[name] = self._table(name)
         return self._tables[name]

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Final, Literal, Self
 from msgspec import Meta
 
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.checked import checked
+from crosslayer.checked import checked, choice
+from crosslayer.links import MADE
 from crosslayer.pages import PageSpec
 
 OWN_CAMPAIGNS: Final = Path("data/local")
@@ -26,6 +27,9 @@ CUBIC = "cubic"
 
 Task = list[tuple[int, "Cell"]]
 """Rounds of a cell that are measured one after the other in one testbed."""
+
+MOST_ROUNDS = 100_000
+"""Of a plan: 26 times the paper's. All rounds of all cells are in memory."""
 
 _OF_A_GUEST = 8
 """Rounds, at most: a minute or two, beside which its start is little, and guests end at about the same time."""
@@ -58,7 +62,7 @@ class Plan:
     """Names of link profiles."""
     pages: _Names
     """Names of pages."""
-    rounds: Annotated[int, Meta(ge=1)] = 5
+    rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] = 5
     """Repetitions of every cell."""
     seed: int = 1
     """Draws the order of cells and of the conditions in each round."""
@@ -70,7 +74,7 @@ class Plan:
     """Of TCP at both ends of the link, as Linux names it."""
     capture: tuple[Kind, ...] = ()
     """What is kept of loads besides their rows (docs/packets.md)."""
-    capture_rounds: Annotated[int, Meta(ge=1)] = 1
+    capture_rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] = 1
     """Of how many rounds of each cell, from the first."""
     options: Any = NoOptions()
     """What only this study can be told: an instance of its `Study.options`."""
@@ -128,8 +132,12 @@ class Plan:
         return {**asdict(self), "links": list(self.links), "pages": list(self.pages)}
 
 
-def changed(plan: Plan, values: Mapping[str, Any], *, where: str = "plan") -> Plan:
+def changed(
+    plan: Plan, values: Mapping[str, Any], *, where: str = "plan", next_step: str = "Give it another value."
+) -> Plan:
     """`plan` with some fields set, each checked; those of `options` against the options of its study.
+
+    `where` and `next_step` are of the error: whence the values are, and what to do about one that is out of range.
 
     Raises
     ------
@@ -144,7 +152,7 @@ def changed(plan: Plan, values: Mapping[str, Any], *, where: str = "plan") -> Pl
             next_step="Move it below [options].",
         )
     known = plan.as_dict()
-    new = checked({**known, **values, "options": None}, Plan, where=where, error=CampaignError)
+    new = checked({**known, **values, "options": None}, Plan, where=where, error=CampaignError, next_step=next_step)
     for key in ("links", "pages"):
         names = getattr(new, key)
         if len(set(names)) != len(names):
@@ -152,7 +160,13 @@ def changed(plan: Plan, values: Mapping[str, Any], *, where: str = "plan") -> Pl
     told = values.get("options", {})
     if isinstance(told, Mapping):
         told = {**known["options"], **told}
-    options = checked(told, type(plan.options), where=f"{where}, [options] of {plan.study}", error=CampaignError)
+    options = checked(
+        told,
+        type(plan.options),
+        where=f"{where}, [options] of {plan.study}",
+        error=CampaignError,
+        next_step=next_step,
+    )
     return replace(new, options=options)
 
 
@@ -172,17 +186,17 @@ def check_names(
     CampaignError
         Naming it and those there are.
     """
-    for kind, wanted, known in (("link profile", plan.links, links), ("page", plan.pages, pages)):
+    for kind, wanted, known, further in (("link profile", plan.links, links, MADE), ("page", plan.pages, pages, "")):
         for name in wanted:
             if name not in known:
                 raise CampaignError(
-                    f"there is no {kind} '{name}'", where="plan", next_step=f"Choose from: {', '.join(sorted(known))}."
+                    f"there is no {kind} '{name}'", where="plan", next_step=choice(name, sorted(known), further)
                 )
     if plan.browser not in browsers:
         raise CampaignError(
             f"the study '{plan.study}' cannot be measured in {plan.browser.capitalize()}",
             where="plan, key 'browser'",
-            next_step=f"Choose from: {', '.join(browsers)}.",
+            next_step=choice(plan.browser, browsers),
         )
     if plan.browser != "chromium" and "netlog" in plan.capture:
         raise CampaignError("only Chromium has a netlog", where="plan, key 'capture'", next_step="Leave it out.")
@@ -193,7 +207,7 @@ def check_names(
                 f"page '{name}' cannot be loaded as the study '{plan.study}' does: that takes {_ALIASES} aliases "
                 "and no further origins",
                 where="plan",
-                next_step=f"Choose from: {', '.join(sorted(fit))}.",
+                next_step=choice(name, sorted(fit)),
             )
 
 

@@ -81,9 +81,9 @@ Source = Callable[[Job, Callable[[str], None]], Generator[Part, None, None]]
 def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
     """Measure in this process.
 
-    A program of the testbed that dies costs the round in flight, and so does a clock that is set, since packets are
-    stamped by it: the testbed is made anew and the round measured again. It is too where the link does not prove
-    itself, before it or after it: twice at most, then its rows say so.
+    A program of the testbed that dies, also before the first round, costs the round in flight. So does a clock that is
+    set, since packets are stamped by it: the testbed is made anew and the round measured again. A round whose link
+    fails its check, before or after, is measured again too: twice at most, then its rows say so.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
     versions = versions_here(job, programs)
     served = [specs[name] for name in (*job.plan.pages, pages.WARMUP)]
     todo = deque(job.todo)
-    measured = False
+    measured, vain = False, 0
     while todo:
         left = len(todo)
         try:
@@ -149,15 +149,16 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                     todo.popleft()
                     measured = True
         except (ProcessDied, TestbedError) as died:
-            if not measured:
+            vain = vain + 1 if left == len(todo) else 0
+            if not measured and (isinstance(died, TestbedError) or vain > 1):
                 raise
-            if left == len(todo):
+            if vain > (1 if isinstance(died, ProcessDied) else 0):
                 raise CampaignError(
                     f"a round cannot be measured: {died}",
                     where=job.campaign,
                     next_step="Mend the fault and give the same command again: it goes on from there.",
                 ) from died
-            say(f"{died} The testbed is made anew and the round in flight measured again.")
+            say(f"{died} The testbed is made anew, and the round in flight measured again.")
 
 
 def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:

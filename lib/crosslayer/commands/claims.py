@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crosslayer.commands.common import DATASET, others
+from crosslayer.commands.common import DATASET, PATH, TEXT, others
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 @DATASET
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Also write OUT/STUDY/claims.parquet and .md, and renew OUT/index.html.",
 )
 @click.option(
     "--against",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Another campaign, of the same plan or by the other clock: show only the verdicts that differ, and how many.",
 )
-@click.option("--rows", metavar="CLAIM", help="Print the rows that this claim is judged by, and the filter for them.")
+@click.option(
+    "--rows", type=TEXT, metavar="CLAIM", help="Print the rows that this claim is judged by, and the filter for them."
+)
 def command(folder: Path, out: Path | None, against: Path | None, rows: str | None) -> None:
     """Judge every published result by the dataset in FOLDER, claim by claim.
 
@@ -38,14 +40,15 @@ def command(folder: Path, out: Path | None, against: Path | None, rows: str | No
     """
     import polars as pl
 
-    from crosslayer import claims, report
     from crosslayer.campaign.dataset import Dataset
-    from crosslayer.claims import Verdict
 
     dataset = Dataset.open(folder)
     if rows is not None:
         _print_rows(dataset, rows)
         return
+    from crosslayer import claims, report  # which import a chart library: a dataset that is missing is named before
+    from crosslayer.claims import Verdict
+
     verdicts = report.check_claims(dataset)
     if against is not None:
         [other] = others(dataset, [against])

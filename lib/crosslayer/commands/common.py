@@ -19,6 +19,28 @@ if TYPE_CHECKING:
     from crosslayer.guest import Clock
     from crosslayer.report import Report
 
+
+class FilePath(click.Path):
+    """A path; an empty one is refused, which Python takes for the working folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("An empty text names no file. Leave the option out, or name one.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _Text(click.types.StringParamType):
+    """Text; an empty one is refused: it would mean the same as no option."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value).strip():
+            self.fail("It is empty. Leave the option out, or give it a value.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = FilePath(path_type=Path)
+TEXT = _Text()
+
 BACKEND = click.option(
     "--backend",
     type=click.Choice(["auto", "netem", "uml"]),
@@ -33,15 +55,13 @@ CLOCK = click.option(
     show_default=True,
     help="virtual stands still while anything computes, so results do not depend on the machine. Needs `make guest`.",
 )
-DATASET = click.argument("folder", type=click.Path(path_type=Path), default=Path("data/raw") / DEFAULT)
-FIGURES = click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("build/figures"), show_default=True, help="Folder."
-)
+DATASET = click.argument("folder", type=PATH, default=Path("data/raw") / DEFAULT)
+FIGURES = click.option("--out", type=PATH, default=Path("build/figures"), show_default=True, help="Folder.")
 
 
 BESIDE = click.option(
     "--beside",
-    type=click.Path(path_type=Path),
+    type=PATH,
     multiple=True,
     help="Another campaign of the study, e.g. by the virtual clock; may be given again.  [default: FOLDER-virtual*]",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crosslayer.commands.common import CLOCK, enter
+from crosslayer.commands.common import CLOCK, PATH, enter
 
 if TYPE_CHECKING:
     from crosslayer.guest import Clock
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @click.command("discover")
 @click.argument("targets", nargs=-1)
-@click.option("--file", type=click.Path(path_type=Path), help="A file of more targets, one a line; # begins a comment.")
+@click.option("--file", type=PATH, help="A file of more targets, one a line; # begins a comment.")
 @click.option("--rate", default=20.0, show_default=True, help="Packets sent per second, at most, over all targets.")
 @click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait for a probe, a connection, an answer.")
 @click.option("--name", default="www.example.org", show_default=True, help="The name to ask for (its A record).")
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
-@click.option("--out", type=click.Path(path_type=Path), help="Also write the matrix to this .parquet or .csv file.")
+@click.option("--out", type=PATH, help="Also write the matrix to this .parquet or .csv file.")
 @CLOCK
 @click.option(
     "--outside",

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from crosslayer.commands.common import PATH
+
 
 @click.command("export")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 def command(folder: Path) -> None:
     """Write the Parquet tables and campaign.json of the (finished or interrupted) campaign in FOLDER again."""
     from crosslayer.campaign.export import export as run

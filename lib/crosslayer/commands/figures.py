@@ -20,7 +20,8 @@ def command(folder: Path, out: Path, beside: tuple[Path, ...]) -> None:
     report` makes both. Needs no namespaces, no browser and no root. Without FOLDER: data/raw/coalescing.
     """
     from crosslayer.campaign.dataset import Dataset
-    from crosslayer.report import cores, write_figures
 
     dataset = Dataset.open(folder)
+    from crosslayer.report import cores, write_figures  # which imports a chart library
+
     tell(write_figures(dataset, out, beside=others(dataset, beside), processes=cores()))

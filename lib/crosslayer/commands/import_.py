@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from crosslayer.commands.common import PATH
+
 
 @click.command("import")
-@click.argument("database", type=click.Path(path_type=Path))
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("database", type=PATH)
+@click.argument("out", type=PATH)
 def command(database: Path, out: Path) -> None:
     """Make the dataset OUT from DATABASE, the SQLite file of the harness of Sengupta et al. (TNSM 2024)."""
     from crosslayer.campaign.dataset import Dataset

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crosslayer.commands.common import BACKEND, CLOCK, enter
+from crosslayer.commands.common import BACKEND, CLOCK, PATH, TEXT, FilePath, enter
 
 if TYPE_CHECKING:
     from crosslayer.guest import Clock
@@ -19,30 +19,40 @@ if TYPE_CHECKING:
 @click.option(
     "--links",
     "links_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="A TOML file of links of your own, beside those there are.",
 )
-@click.option("--loss", metavar="1%[,3]", help="Packets lost in each direction, and the mean length of their bursts.")
 @click.option(
-    "--jitter", metavar="5ms[,normal][,ordered]", help="Jitter in each direction; ordered: nothing overtakes."
+    "--loss", type=TEXT, metavar="1%[,3]", help="Packets lost in each direction, and the mean length of their bursts."
 )
-@click.option("--queue", metavar="10bdp|100|fifo|fq_codel|cake", help="Length or discipline of the bottleneck's queue.")
+@click.option(
+    "--jitter",
+    type=TEXT,
+    metavar="5ms[,normal][,ordered]",
+    help="Jitter in each direction; ordered: nothing overtakes.",
+)
+@click.option(
+    "--queue", type=TEXT, metavar="10bdp|100|fifo|fq_codel|cake", help="Length or discipline of the bottleneck's queue."
+)
 @click.option(
     "--trace",
+    type=TEXT,
     metavar="FILE.down[,FILE.up]|FILE.csv",
     help="Rates over time: Mahimahi's format; or a CSV of steps of rates and RTT. It begins with COMMAND.",
 )
-@click.option("--with", "cross", metavar="bulk|paced[:20][,up]", help="Cross-traffic through the same queue.")
+@click.option(
+    "--with", "cross", type=TEXT, metavar="bulk|paced[:20][,up]", help="Cross-traffic through the same queue."
+)
 @CLOCK
 @click.option(
     "--writable",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=FilePath(path_type=Path, exists=True, file_okay=False),
     help="A folder that COMMAND may write to by the virtual clock; /tmp is in memory then, all else read-only.",
 )
 @click.option(
     "--capture",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Keep COMMAND's packets in this .pcapng file, with the keys that decrypt them: `crosslayer show FILE`.",
 )
 @BACKEND
@@ -88,6 +98,10 @@ def command(
         raise click.UsageError("There is no COMMAND after --.")
     if capture is not None and capture.suffix != ".pcapng":
         raise click.UsageError("--capture takes a file whose name ends in .pcapng.")
+    if capture is not None and not capture.exists() and capture.with_suffix(".json").exists():
+        raise click.UsageError(f"--capture would overwrite {capture.with_suffix('.json')}: name another file.")
+    if no_server and retry:
+        raise click.UsageError("--retry is for the server that --no-server leaves out.")
     enter(clock, writable if capture is None else (*writable, capture.absolute().parent))
     from crosslayer.testbed.run_command import run_on_link
 

@@ -5,27 +5,51 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import textwrap
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from crosslayer.commands.common import BACKEND, enter, guest_clock, renamed
+from crosslayer.commands.common import BACKEND, PATH, TEXT, enter, guest_clock, renamed
+from crosslayer.errors import CrosslayerError
 from crosslayer.studies import DEFAULT, STUDIES, load_plan, sized
 
-_STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for study in STUDIES.values())])
+
+class _Measure(click.Command):
+    """Its help ends with what there is to measure."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from crosslayer.links import MADE, load_profiles
+        from crosslayer.pages import find_spec_dir, load_pages
+
+        with formatter.section("Studies (`crosslayer studies` has their links and pages)"):
+            formatter.write_dl([(study.name, study.lead) for study in STUDIES.values()])
+        with contextlib.suppress(CrosslayerError):  # outside a checkout there are none
+            for title, names in (
+                ("Links", ", ".join(load_profiles()) + MADE),
+                ("Pages", ", ".join(load_pages(find_spec_dir()))),
+            ):
+                with formatter.section(title):
+                    width, indent = formatter.width, " " * formatter.current_indent
+                    lines = textwrap.wrap(
+                        names, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+                    )
+                    formatter.write("\n".join(lines) + "\n")
 
 
-@click.command("measure", epilog=_STUDIES)
+@click.command("measure", cls=_Measure)
 @click.option(
     "--study",
+    type=TEXT,
     default=DEFAULT,
     show_default=True,
     help="What to measure, see below.",
 )
 @click.option(
     "--size",
+    type=TEXT,
     default="quick",
     show_default=True,
     help="smoke takes about a minute, quick a quarter of an hour, paper has the paper's sample size.",
@@ -34,11 +58,15 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 @click.option(
     "--plan",
     "plan_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="A TOML file whose keys are the plan's, instead of --study and --size.",
 )
-@click.option("--links", help="Link profiles, separated by commas; FILE.toml stands for all of a file of your own.")
-@click.option("--pages", help="Pages, separated by commas; a folder stands for the page it is, or those in it.")
+@click.option(
+    "--links", type=TEXT, help="Link profiles, separated by commas; FILE.toml stands for all of a file of your own."
+)
+@click.option(
+    "--pages", type=TEXT, help="Pages, separated by commas; a folder stands for the page it is, or those in it."
+)
 @click.option("--rounds", type=int, help="Repetitions of every cell.")
 @click.option("--seed", type=int, help="Draws every random order.")
 @click.option(
@@ -60,6 +88,7 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 )
 @click.option(
     "--scheduler",
+    type=TEXT,
     envvar="CROSSLAYER_SCHEDULER",
     metavar="ADDRESS",
     help="Measure on the workers of this Dask scheduler: tcp://HOST:8786, tls://HOST:8786, or a scheduler file.",
@@ -69,7 +98,9 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
     type=click.Choice(["local", "ssh", "slurm"]),
     help="Measure on a Dask cluster made for this campaign: on this machine, over SSH, of SLURM jobs.",
 )
-@click.option("--hosts", help="For --cluster ssh: machines separated by commas; the first has the scheduler too.")
+@click.option(
+    "--hosts", type=TEXT, help="For --cluster ssh: machines separated by commas; the first has the scheduler too."
+)
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
@@ -77,6 +108,7 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 )
 @click.option(
     "--capture",
+    type=TEXT,
     metavar="pcap,qlog,netlog",
     help="Keep what each load of the first round sent and got, in OUT/captures: pcap with the keys that decrypt it,"
     " qlog of both ends, netlog of Chromium. `crosslayer show OUT` lists it.",
@@ -84,9 +116,7 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 @click.option("--capture-rounds", type=click.IntRange(min=1), help="Of so many rounds of each cell.  [default: 1]")
 @click.option("--mixed", is_flag=True, help="Take workers with other commits or versions too; the campaign says so.")
 @BACKEND
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder of the dataset.  [default: data/local/STUDY-SIZE[-virtual]]"
-)
+@click.option("--out", type=PATH, help="Folder of the dataset.  [default: data/local/STUDY-SIZE[-virtual]]")
 def command(
     study: str,
     size: str,
@@ -112,6 +142,11 @@ def command(
 
     Every finished round is safe in OUT/campaign.sqlite: stop it any way you like and give the same command again.
     The last line of output is the dataset's folder.
+
+    \b
+    crosslayer measure --size smoke                              a small campaign of the first study
+    crosslayer measure --study loss --links 4g,4g-loss-2 --pages wikipedia.org --rounds 20
+    crosslayer report data/raw/loss-quick                        its figures and claims
     """
     from crosslayer.campaign.plan import OWN_CAMPAIGNS, changed, check_names
     from crosslayer.links import Profile, own_profiles
@@ -136,6 +171,10 @@ def command(
         {k: v for k, v in given.items() if v is not None},
         where="options",
     )
+    if capture_rounds and not plan.capture:
+        raise click.UsageError("--capture-rounds counts what --capture keeps: give that too.")
+    if plan_file and any(_is_given(option) for option in ("study", "size")):
+        raise click.UsageError("--plan says study and size: leave --study and --size out.")
     # A wrong name is told on any machine, also on one that cannot measure.
     chosen = STUDIES[plan.study]
     profiles, specs = {**chosen.profiles(plan), **own_links}, load_pages(find_spec_dir(), *own_folders)
@@ -148,6 +187,8 @@ def command(
         raise click.UsageError("A campaign has one cluster: leave --scheduler or --cluster out.")
     if (hosts or batch or mixed) and not on_cluster:
         raise click.UsageError("--hosts, --batch and --mixed are for a cluster: name one by --scheduler or --cluster.")
+    if hosts and cluster != "ssh":
+        raise click.UsageError("--hosts is for --cluster ssh.")
     if jobs and plan.clock == "wall" and not on_cluster:
         raise click.UsageError(
             "By the wall clock rounds measured side by side would disturb each other: leave --jobs out."
@@ -190,3 +231,8 @@ def command(
         if said := metrics.disagreement(Dataset.open(folder).table("page_loads")):
             say(said)
     click.echo(str(folder))
+
+
+def _is_given(option: str) -> bool:
+    source = click.get_current_context().get_parameter_source(option)
+    return source is not None and source is not click.core.ParameterSource.DEFAULT

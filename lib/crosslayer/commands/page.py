@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crosslayer.commands.common import BACKEND, CLOCK, enter
+from crosslayer.commands.common import BACKEND, CLOCK, PATH, enter
 
 if TYPE_CHECKING:
     from crosslayer.pages import FromHar
@@ -33,9 +33,7 @@ def command() -> None:
     """
 
 
-_OUT = click.option(
-    "--out", required=True, type=click.Path(path_type=Path), help="Folder of the page; its name is the page's."
-)
+_OUT = click.option("--out", required=True, type=PATH, help="Folder of the page; its name is the page's.")
 _MADE = click.option(
     "--made", is_flag=True, help="Make documents, style sheets and scripts anew, also where they are there."
 )
@@ -48,7 +46,7 @@ _CHECK = click.option(
 
 
 @command.command("from-har")
-@click.argument("har", type=click.Path(path_type=Path))
+@click.argument("har", type=PATH)
 @_OUT
 @_MADE
 @_CHECK
@@ -68,7 +66,7 @@ def from_har(har: Path, out: Path, made: bool, checked: bool, page: int) -> None
 
 
 @command.command("from-warc")
-@click.argument("warc", type=click.Path(path_type=Path))
+@click.argument("warc", type=PATH)
 @_OUT
 @_MADE
 @_CHECK
@@ -84,7 +82,7 @@ def from_warc(warc: Path, out: Path, made: bool, checked: bool) -> None:
 
 
 @command.command("from-folder")
-@click.argument("saved", type=click.Path(path_type=Path))
+@click.argument("saved", type=PATH)
 @_OUT
 @_MADE
 @_CHECK
@@ -146,7 +144,7 @@ def _load(folder: Path) -> tuple[int, str]:
 
 
 @command.command("check")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @click.option("--link", "profile", default="fiber", show_default=True, help="Link profile it is loaded over.")
 @CLOCK
 @BACKEND

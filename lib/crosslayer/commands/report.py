@@ -28,14 +28,15 @@ def command(folder: Path, out: Path, beside: tuple[Path, ...], pdf: bool) -> Non
     crosslayer report data/local/mine --out mine --pdf   another one, also on paper
     """
     from crosslayer.campaign.dataset import Dataset
-    from crosslayer.report import cores, write_report
+
+    dataset = Dataset.open(folder)
+    from crosslayer.report import cores, write_report  # which imports a chart library
 
     if pdf:
         from crosslayer.browser import find_browser
         from crosslayer.report.pdf import write_pdf
 
         find_browser()  # a missing one is told before the figures are drawn
-    dataset = Dataset.open(folder)
     written = write_report(dataset, out, beside=others(dataset, beside), processes=cores())
     if pdf:
         click.echo(str(write_pdf(written.page, out / "report.pdf")))

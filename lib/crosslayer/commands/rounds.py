@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crosslayer.commands.common import PATH
 from crosslayer.errors import CrosslayerError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _line(*cells: object) -> str:
 
 
 @click.command("rounds")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @click.option("--precision", default="1%", show_default=True, help="Half-width of the 95 % interval of the median PLT.")
 def command(folder: Path, precision: str) -> None:
     """Say how many rounds each cell needs, from the variance in the pilot campaign in FOLDER."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crosslayer.commands.common import BACKEND, CLOCK, enter
+from crosslayer.commands.common import BACKEND, CLOCK, PATH, enter
 
 if TYPE_CHECKING:
     from crosslayer.guest import Clock
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 @click.option(
     "--rounds", type=click.IntRange(1), default=5, show_default=True, help="Exchanges of which the median is shown."
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("build/servers"), show_default=True, help="Folder for files."
-)
+@click.option("--out", type=PATH, default=Path("build/servers"), show_default=True, help="Folder for files.")
 @click.option("--json", "as_json", is_flag=True, help="Print what servers.json has instead of the table.")
 @CLOCK
 @BACKEND

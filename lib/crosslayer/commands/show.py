@@ -8,12 +8,13 @@ from pathlib import Path
 
 import click
 
+from crosslayer.commands.common import PATH
 from crosslayer.errors import CrosslayerError
 
 
 @click.command("show")
-@click.argument("load", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="The page's file.  [default: LOAD with .html at its end]")
+@click.argument("load", type=PATH)
+@click.option("--out", type=PATH, help="The page's file.  [default: LOAD with .html at its end]")
 def command(load: Path, out: Path | None) -> None:
     """Draw one captured LOAD as a waterfall: lookup, connection, requests, the server's side, every packet.
 

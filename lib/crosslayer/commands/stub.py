@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from crosslayer.commands.common import PATH
+
 if TYPE_CHECKING:
     from crosslayer.stub import StubSettings
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     "--upstream", required=True, metavar="URL", help="Forward to udp, tcp, tls, https, h3 or quic://HOST[:PORT]."
 )
 @click.option("--listen", default="127.0.0.1:53", show_default=True, metavar="ADDRESS:PORT", help="Answer here.")
-@click.option("--ca", type=click.Path(path_type=Path), help="PEM file of the upstream's CA, instead of the system's.")
+@click.option("--ca", type=PATH, help="PEM file of the upstream's CA, instead of the system's.")
 @click.option("--server-name", default="", help="Name in the upstream's certificate, where it is not HOST.")
 @click.option(
     "--resumption",
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
     help="Seconds without an answer after which a connection is in doubt: if nothing comes within a probe timeout, a "
     "new one is asked too; 0 never.",
 )
-@click.option("--metrics", type=click.Path(path_type=Path), help="Append the metrics here, not to standard output.")
-@click.option("--control", type=click.Path(path_type=Path), help="Take commands on a Unix socket here (JSON lines).")
+@click.option("--metrics", type=PATH, help="Append the metrics here, not to standard output.")
+@click.option("--control", type=PATH, help="Take commands on a Unix socket here (JSON lines).")
 @click.option(
     "--clock",
     type=click.Choice(["wall"]),
@@ -81,6 +83,8 @@ def command(
     from crosslayer.dns import Resumption
     from crosslayer.stub import StubSettings
 
+    if ca is not None and upstream.lower().startswith(("udp:", "tcp:")):
+        raise click.UsageError("--ca is for a certificate, which udp and tcp have none of: leave it out.")
     settings = StubSettings(
         upstream,
         listen=listen,

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from crosslayer import places
+from crosslayer.checked import choice
 from crosslayer.discover.errors import DiscoverError
 from crosslayer.discover.support import ProbedHost
 from crosslayer.discover.targets import Target
@@ -92,7 +93,7 @@ class Population:
         raise DiscoverError(
             f"there is no resolver '{name}' in the testbed",
             where="TARGETS",
-            next_step=f"There are: {', '.join(self.addresses)}. {_OUTSIDE}",
+            next_step=f"{choice(name, self.addresses, say='There are')} {_OUTSIDE}",
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
+from crosslayer.checked import choice
 from crosslayer.discover import DiscoverError, discover, emulated, matrix, table
 from crosslayer.discover.behaviour import CHECKS, ExaminedServer, ServerFinding, absent, examine
 from crosslayer.discover.run import Say, in_testbed
@@ -43,7 +44,7 @@ def request(names: Sequence[str], *, link: Profile, backend: str, rounds: int, o
     for name in names:
         if name not in known:
             raise DiscoverError(
-                f"there is no server '{name}'", where="SERVERS", next_step=f"There are: {', '.join(SERVERS)}."
+                f"there is no server '{name}'", where="SERVERS", next_step=choice(name, SERVERS, say="There are")
             )
     if not link.rtt_ms:
         raise DiscoverError(

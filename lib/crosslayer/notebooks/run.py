@@ -16,6 +16,7 @@ from IPython.display import display
 
 from crosslayer import claims, report
 from crosslayer.campaign.dataset import Dataset, found_beside
+from crosslayer.checked import choice
 from crosslayer.claims import Verdict
 from crosslayer.notebooks import session, shown
 from crosslayer.notebooks.errors import NotebookError
@@ -59,7 +60,7 @@ def start(*, size: str, clock: str, campaign: str, studies: str | Sequence[str],
         for name in names:
             if name not in known:
                 raise NotebookError(
-                    f"there is no {kind} {name!r}", where=where, next_step=f"Choose from: {', '.join(known)}."
+                    f"there is no {kind} {name!r}", where=where, next_step=choice(name, known, say="Choose from")
                 )
     os.environ["CROSSLAYER_CLOCK"] = clock  # the other notebooks measure their studies by it too
     root = find_root()

@@ -14,6 +14,7 @@ _ETHERNET = 1
 _TLS_KEY_LOG = 0x544C534B
 _COMMENT, _NAME, _FLAGS, _RESOLUTION = 1, 2, 2, 9
 _INBOUND, _OUTBOUND = 1, 2
+_DIRECTIONS = {True: _OUTBOUND, False: _INBOUND, None: 0}
 _OPTION_BYTES = 0xFFFF
 _HEAD = struct.Struct("<II")
 _OF_PACKET = struct.Struct("<IIIII")
@@ -30,8 +31,8 @@ class Frame:
     at_ns: int
     """Timestamp of the kernel, nanoseconds since the Unix epoch."""
     interface: str
-    sent: bool
-    """Sent by this end (True) or received (False)."""
+    sent: bool | None
+    """Sent by this end (True) or received (False); None where the file does not say."""
     data: bytes
     """The captured part of the frame."""
     bytes: int
@@ -62,7 +63,7 @@ def write_pcapng(frames: Iterable[Frame], *, keys: str = "", comment: str = "") 
         log = keys.encode()
         blocks.append(_block(_SECRETS, struct.pack("<II", _TLS_KEY_LOG, len(log)) + _padded(log)))
     for frame in frames:
-        block_options = _option(_FLAGS, struct.pack("<I", _OUTBOUND if frame.sent else _INBOUND))
+        block_options = _option(_FLAGS, struct.pack("<I", _DIRECTIONS[frame.sent]))
         head = (numbers[frame.interface], frame.at_ns >> 32, frame.at_ns & 0xFFFFFFFF, len(frame.data), frame.bytes)
         blocks.append(_block(_PACKET, _OF_PACKET.pack(*head) + _padded(frame.data) + _terminated(block_options)))
     return b"".join(blocks)
@@ -109,7 +110,7 @@ def read_pcapng(data: bytes, *, where: str) -> PacketCapture:
                 device, high, low, kept, length = _OF_PACKET.unpack_from(body)
                 frame = _part(body, _OF_PACKET.size, kept)
                 flags = dict(_options(body[_OF_PACKET.size + kept + -kept % 4 :])).get(_FLAGS, bytes(4))
-                sent = struct.unpack("<I", flags)[0] & 3 == _OUTBOUND
+                sent = {_OUTBOUND: True, _INBOUND: False}.get(struct.unpack("<I", flags)[0] & 3)
                 frames.append(Frame(high << 32 | low, interfaces[device], sent, frame, length))
         if not data:
             raise ValueError("it is empty")

@@ -20,7 +20,7 @@ import jinja2
 from crosslayer.campaign.tables import TABLES
 from crosslayer.dns.capture import Packet, read_frame
 from crosslayer.figures.style import BLUE, BROWN, GREEN, GREY, INK, PURPLE, RED
-from crosslayer.packets import PACKETS, About, Frame, read_about, read_kept
+from crosslayer.packets import PACKETS, About, Frame, PacketsError, read_about, read_kept
 
 WIDTH, LABELS, ROW, LANE = 1160, 250, 18, 58
 """Of the picture, of the names at its left, of a row, of a connection's packets: px."""
@@ -30,6 +30,7 @@ _FULL_BYTES, _FULL_PX = 1500, 24
 _ROWS_MOST = 400
 _NUMBER_MOST = 1e19
 """Nanoseconds since the Unix epoch are below."""
+_SYN, _ACK = 0x02, 0x10
 _RTT_PX, _RTTS_MOST = 42, 60
 
 KINDS = {
@@ -116,14 +117,15 @@ def waterfall(file: Path) -> str:
     Raises
     ------
     PacketsError
-        Where it cannot be read.
+        Where it cannot be read, or does not show which end is the client's.
     """
     about, recorded = read_kept(file)
     about = about or About(condition=file.stem, profile={})
     own = [row for row in about.rows.get(about.table, ()) if not row.get("warming")]
     row: Mapping[str, Any] = own[0] if own else {}
     began = _number(row.get("started_s"))
-    packets = [(frame, packet) for frame in recorded.frames if (packet := _packet(frame)) is not None]
+    read = [(frame, packet) for frame in recorded.frames if (packet := _packet(frame)) is not None]
+    packets = _of_known_side(read, file)
     first_ns = packets[0][1].at_ns if packets else 0
     zero_ns = first_ns if began is None else round(began * 1e9)
     spans = [*_phases(about.table, row), *_lookups(about, zero_ns), *_resources(about)]
@@ -133,6 +135,7 @@ def waterfall(file: Path) -> str:
     flows, last = _flows(packets[:PACKETS_MOST], zero_ns, about)
     end = max([0.0, *(ends or [last])]) * 1.04 + 1
     late = sum(at > end for flow in flows for at, _, _ in flow.packets) + max(0, len(packets) - PACKETS_MOST)
+    late += len(read) - len(packets)
     begin = min([0.0, *(at for flow in flows for at, _, _ in flow.packets)])
     rtt = max(0.0, _number(about.profile.get("rtt_ms")) or 0.0)
     scale, rtts = Scale(begin, end), _rtts(rtt, end)
@@ -278,7 +281,50 @@ def _served(about: About, zero_ns: int, end: float) -> list[Row]:
 
 
 def _packet(frame: Frame) -> Packet | None:
-    return read_frame(frame.data, at_ns=frame.at_ns, sent=frame.sent, interface=frame.interface)
+    return read_frame(frame.data, at_ns=frame.at_ns, sent=bool(frame.sent), interface=frame.interface)
+
+
+def _of_known_side(packets: list[tuple[Frame, Packet]], file: Path) -> list[tuple[Frame, Packet]]:
+    """The packets that the client sent or received, each with its direction.
+
+    Captures of other programs often have no directions. The client is then who sends the first packet of a connection:
+    an Initial of QUIC, a SYN without ACK or a query to port 53. Its other packets are known by its address.
+
+    Raises
+    ------
+    PacketsError
+        Where no connection begins in such a capture.
+    """
+    if all(frame.sent is not None for frame, _ in packets):
+        return packets
+    first: dict[tuple[int, frozenset[tuple[str, int]]], Packet] = {}
+    for _, packet in packets:
+        first.setdefault((packet.ip_protocol, frozenset((packet.source, packet.destination))), packet)
+    clients = {packet.source for packet in first.values() if _begins(packet)}
+    if not clients:
+        raise PacketsError(
+            "does not say which packets were sent, and no connection begins in it",
+            where=str(file),
+            next_step="Capture from before the first connection on, or with `crosslayer link --capture`.",
+        )
+    addresses = {address for address, _ in clients}
+    found = []
+    for frame, packet in packets:
+        ends, sent = (packet.source, packet.destination), frame.sent
+        for theirs in ([end in clients for end in ends], [end[0] in addresses for end in ends]):
+            if sent is None and theirs[0] != theirs[1]:
+                sent = theirs[0]
+        if sent is not None:
+            found.append((frame, replace(packet, sent=sent)))
+    return found
+
+
+def _begins(packet: Packet) -> bool:
+    """Whether a client sends it as the first packet of a connection."""
+    if packet.ip_protocol == socket.IPPROTO_TCP:
+        return packet.flags & (_SYN | _ACK) == _SYN
+    parts = quic_packets(packet.payload, packet.bytes - 8)
+    return packet.destination[1] == 53 or (bool(parts) and parts[0][0] == "Initial")
 
 
 def _flows(packets: Iterable[tuple[Frame, Packet]], zero_ns: int, about: About) -> tuple[list[Flow], float]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from crosslayer.campaign import CampaignError, Plan
 from crosslayer.campaign.plan import changed, unprimed
-from crosslayer.checked import read_toml
+from crosslayer.checked import choice, read_toml
 from crosslayer.pages import PageSpec
 from crosslayer.study import SIZES, Study
 
@@ -62,7 +62,7 @@ def sized(study: str, size: str) -> Plan:
     """
     for kind, name, known in (("study", study, tuple(STUDIES)), ("size", size, SIZES)):
         if name not in known:
-            raise CampaignError(f"there is no {kind} '{name}'", next_step=f"Choose one of: {', '.join(known)}.")
+            raise CampaignError(f"there is no {kind} '{name}'", next_step=choice(name, known))
     return STUDIES[study].sizes[size]
 
 
@@ -75,4 +75,6 @@ def load_plan(file: Path) -> Plan:
         Naming file and key.
     """
     values = read_toml(file, CampaignError, "Name a plan file.")
-    return changed(sized(str(values.get("study", DEFAULT)), "quick"), values, where=str(file))
+    return changed(
+        sized(str(values.get("study", DEFAULT)), "quick"), values, where=str(file), next_step="Mend the file."
+    )

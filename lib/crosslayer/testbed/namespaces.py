@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,8 @@ _PACKAGES = {
     "ip": "iproute2",
     "tc": "iproute2",
 }
+_FILES = 1024
+"""Open files of a process: Chromium and the server hold some hundred."""
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
@@ -53,11 +56,12 @@ def enter(command: list[str]) -> None:
     Raises
     ------
     TestbedError
-        If the machine lacks `unshare` or refuses user namespaces.
+        If the machine lacks `unshare`, refuses user namespaces or lets a process open too few files.
     """
     if inside():
         _set_up_mounts()
         return
+    _allow_files()
     unshare = tool("unshare")
     if (reason := refused(unshare)) is not None:
         raise TestbedError(
@@ -67,6 +71,18 @@ def enter(command: list[str]) -> None:
     os.environ[MARK] = "1"
     supervisor = [sys.executable, "-I", str(_SUPERVISOR)]
     os.execv(sys.executable, [*supervisor, "outside", unshare, *UNSHARE, "--", *supervisor, "inside", *command])
+
+
+def _allow_files() -> None:
+    """Have this process open as many files as measuring takes; `TestbedError` where it may not."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < _FILES:
+        raise TestbedError(
+            f"a process may open {most} files here, and measuring takes {_FILES}",
+            next_step=f"Raise the limit of the shell that starts it: `ulimit -n {_FILES}` or more.",
+        )
+    if now != resource.RLIM_INFINITY and now < _FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, most))
 
 
 def tool(name: str) -> str:

@@ -1,0 +1,70 @@
+"""A server that is killed before the first round of a campaign: another one is started, as it is after that round.
+
+Run as a program, in private namespaces: `python -m tests.integration.test_first_round DEATHS`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.rounds import Job, measured_here
+from crosslayer.errors import CrosslayerError
+from crosslayer.links import Profile
+from crosslayer.studies.serialisation.measure import MEASURER
+from crosslayer.testbed import namespaces
+
+ROOT = Path(__file__).parents[2]
+WORDS = [sys.executable, "-m", "tests.integration.test_first_round"]
+LINK = Profile("short", 4.0)
+
+
+class Dying(MEASURER):  # type: ignore[misc, valid-type]
+    """Kills the server while it warms up, so many times."""
+
+    deaths = 0
+
+    def warm_up(self) -> None:
+        super().warm_up()
+        if Dying.deaths:
+            Dying.deaths -= 1
+            os.kill(self.bench.server.pid, signal.SIGKILL)
+
+
+def measure(deaths: int) -> dict[str, Any]:
+    Dying.deaths = deaths
+    plan = Plan(study="serialisation", links=(LINK.name,), pages=("example.org",), rounds=1)
+    job = Job(plan, "c", [(0, Cell(LINK.name, "example.org"))], Dying, {LINK.name: LINK}, "auto")
+    said: list[str] = []
+    try:
+        rounds = [part.number for part in measured_here(job, said.append) if part.cell]
+    except CrosslayerError as error:
+        return {"said": said, "fault": str(error)}
+    return {"said": said, "rounds": rounds}
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_server_that_is_killed_before_the_first_round(browser_machine: None, deaths: int) -> None:
+    done = subprocess.run([*WORDS, str(deaths)], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    again = [line for line in found["said"] if "The testbed is made anew" in line]
+    assert len(again) == 1
+    assert "the server ended with status -9" in again[0]
+    if deaths == 1:
+        assert found["rounds"] == [0]
+    else:  # not for ever
+        assert "the server ended with status -9" in found["fault"]
+
+
+if __name__ == "__main__":
+    namespaces.enter([*WORDS, *sys.argv[1:]])
+    print(json.dumps(measure(int(sys.argv[1]))))
