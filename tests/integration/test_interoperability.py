@@ -178,7 +178,8 @@ def test_dnsproxy_asks_our_server(namespace: Namespace, server: Server, tmp_path
     path = "/dns-query" if protocol in ("DoH", "DoH3") else ""
     with dnsproxy(namespace, server, tmp_path / "log", f"{SCHEMES[protocol]}://{SERVER}{path}"):
         ours(namespace, server, ["DoUDP", "DoTCP"], PORTS, FRONT)
-        assert last_query(server).listener == LISTENERS[protocol]
+        wanted = {LISTENERS[protocol]} | ({LISTENERS["DoH3"]} if protocol == "DoH" else set())  # the faster of the two
+        assert last_query(server).listener in wanted
 
 
 def dnsdist(namespace: Namespace, server: Server, folder: Path, backend: str) -> AbstractContextManager[None]:
