@@ -55,7 +55,7 @@ def program(name: str) -> str:
     return path
 
 
-def placed(name: str) -> str:
+def built_program(name: str) -> str:
     """The path of a program that the project builds; the test is skipped without it."""
     try:
         return str(places.find(name).path)
@@ -161,7 +161,7 @@ def dnsproxy(namespace: Namespace, server: Server, log: Path, upstream: str) -> 
     """dnsproxy with a listener of every transport and one upstream."""
     certificates = server.certificates
     return running(
-        namespace, log, "env", f"SSL_CERT_FILE={server.ca_file}", placed("dnsproxy"), f"--listen={FRONT}",
+        namespace, log, "env", f"SSL_CERT_FILE={server.ca_file}", built_program("dnsproxy"), f"--listen={FRONT}",
         f"--port={PORTS['DoUDP']}", f"--tls-port={PORTS['DoT']}", f"--https-port={PORTS['DoH']}",
         f"--quic-port={PORTS['DoQ']}", "--http3", f"--tls-crt={certificates.certificate_file}",
         f"--tls-key={certificates.key_file}", f"--upstream={upstream}",
@@ -178,7 +178,8 @@ def test_dnsproxy_asks_our_server(namespace: Namespace, server: Server, tmp_path
     path = "/dns-query" if protocol in ("DoH", "DoH3") else ""
     with dnsproxy(namespace, server, tmp_path / "log", f"{SCHEMES[protocol]}://{SERVER}{path}"):
         ours(namespace, server, ["DoUDP", "DoTCP"], PORTS, FRONT)
-        assert last_query(server).listener == LISTENERS[protocol]
+        wanted = {LISTENERS[protocol]} | ({LISTENERS["DoH3"]} if protocol == "DoH" else set())  # the faster of the two
+        assert last_query(server).listener in wanted
 
 
 def dnsdist(namespace: Namespace, server: Server, folder: Path, backend: str) -> AbstractContextManager[None]:
@@ -223,7 +224,7 @@ def test_the_stub_asks_dnsproxy(namespace: Namespace, server: Server, tmp_path: 
     arguments = ["--upstream", f"{SCHEMES[protocol]}://{FRONT}:{PORTS[protocol]}", "--listen", "127.0.0.2:5310"]
     trust = ["--ca", str(server.ca_file), "--server-name", NAME, "--metrics", str(tmp_path / "rows")]
     with dnsproxy(namespace, server, tmp_path / "log", f"{SERVER}:53"):
-        stub = namespace.spawn([placed("stub"), *arguments, *trust], stderr=subprocess.PIPE, text=True)
+        stub = namespace.spawn([built_program("stub"), *arguments, *trust], stderr=subprocess.PIPE, text=True)
         try:
             assert stub.stderr is not None
             assert "answering on" in stub.stderr.readline()

@@ -53,7 +53,7 @@ class QueryMetrics:
     answer_bytes: int
     """DNS message from the upstream, likewise."""
     retries: int
-    """Further times the query was sent: after a broken connection, or lost datagrams."""
+    """Further times the query was sent: after a fault, a loss, or too long without an answer on its connection."""
     silence_ms: float
     """On a connection that had rested: how long nothing came, before the query was asked over a new one too, a PTO; 0
     where it was not."""
