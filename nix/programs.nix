@@ -18,7 +18,7 @@ let
   tools = lib.mapAttrs (_purpose: packages: map (name: pkgs.${name}) (lib.attrNames packages)) listed.tools;
   measuring = lib.optionals isLinux (tools.measuring ++ tools.looking);
 
-  # Laid out like a checkout, and used where there is none (lib/crosslayer/places.py).
+  # Laid out like a checkout, and used where there is none (lib/crosslayer/resources.py).
   share = pkgs.runCommand "crosslayer-share" { } ''
     mkdir --parents "$out"/{build,data,emulation}
     ln --symbolic ${sources.specifications}/sites "$out"
