@@ -50,7 +50,11 @@ in
     doCheck = true;
     preCheck = ''
       export HOME="$TMPDIR"
-      test -z "$(gofmt -l cmd internal plugin | tee /dev/stderr)"
+      unformatted=$(gofmt -l cmd internal plugin)
+      if [ -n "$unformatted" ]; then
+        echo "not formatted: $unformatted" >&2
+        exit 1
+      fi
       go vet ./...
       go tool staticcheck ./...
     '';

@@ -556,3 +556,41 @@ def test_smoke_check_reports_a_folder_that_is_no_dataset(
 ) -> None:
     assert smoke.main(tmp_path) == 1
     assert "campaign.json" in capsys.readouterr().out
+
+
+# The command where nothing measures
+
+
+def test_the_wrapper_gets_only_quoted_words() -> None:
+    """An empty word vanishes unquoted: `--prefix PATH :` then takes the next option for its folder, as on Darwin."""
+    programs = (NIX / "programs.nix").read_text(encoding="utf-8")
+    call = re.search(r"makeWrapper \$\{env\}(.*?)'';", programs, re.DOTALL)
+    assert call is not None
+    assert re.findall(r"\$\{[^}]*\}", call[1]) == ["${lib.escapeShellArgs wrapping}"]
+    assert '"--prefix"' in programs[programs.index("wrapping =") : programs.index("papermill = ")]
+
+
+def test_what_nixpkgs_calls_broken_on_darwin_is_for_linux_only() -> None:
+    listed = LISTED["python"]
+    assert set(listed["linux_only"]) <= set(listed["extras"])
+    assert "listed.python.linux_only" in (NIX / "python.nix").read_text(encoding="utf-8")
+
+
+# Versions
+
+
+def test_the_flakes_versions_are_compared_with_those_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare = load(NIX / "versions.py")
+    have = compare.importlib.metadata.version("numpy")
+    file = tmp_path / "pinned.in"
+    monkeypatch.setattr("sys.argv", ["versions.py", str(file)])
+    file.write_text(f"# Versions.\nnumpy=={have}\n", encoding="utf-8")
+    assert (compare.main(), capsys.readouterr().out) == (0, "")
+    file.write_text("numpy==0.1\nno-such-package==1\n", encoding="utf-8")
+    assert compare.main() == 1
+    said = capsys.readouterr().out
+    assert f"numpy=={have}    (listed is 0.1)" in said
+    assert "no-such-package: not installed, listed is 1" in said
+    assert 'python nix/versions.py setup/pinned.in"' in (NIX / "checks.nix").read_text(encoding="utf-8")
