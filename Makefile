@@ -26,7 +26,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GO_SOURCES := $(shell find emulation -name '*.go' -o -name go.mod -o -name go.sum)
 
-.PHONY: help check setup guest servers reproduce test test-long environments sbom lab lock lint clean
+.PHONY: help check setup guest servers reproduce test test-long test-machines environments sbom lab lock lint clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -85,6 +85,9 @@ test: setup
 
 test-long: setup
 	@setup/test-long
+
+test-machines: setup
+	@setup/machines
 
 lint: setup
 	@setup/lint

@@ -8,8 +8,9 @@
   sources,
 }:
 let
-  inTree =
-    name: inputs: script:
+  inTree = on sources.everything;
+  on =
+    tree: name: inputs: script:
     pkgs.runCommand "crosslayer-${name}"
       {
         nativeBuildInputs = [ python.env ] ++ inputs;
@@ -18,7 +19,7 @@ let
         };
       }
       ''
-        cp --recursive ${sources.everything} tree
+        cp --recursive ${tree} tree
         chmod --recursive u+w tree
         cd tree
         export HOME="$TMPDIR" PYTHONPATH="$PWD/lib"
@@ -42,28 +43,31 @@ in
     inherit (go) server stub wire;
     inherit (programs) reproduce share test;
 
+    # setup/pinned.in says which versions these are: the tests without Nix, and `crosslayer doctor`, go by it.
+    versions = on sources.code "versions" [ ] "python nix/versions.py setup/pinned.in";
+
     # Format, vet, staticcheck and tests.
     go = go.tests;
 
     unit = inTree "unit-tests" [ ] "pytest -p no:cacheprovider tests/unit tests/notebooks";
 
-    format = inTree "format" [ format.nixfmt ] ''
-      nixfmt --check flake.nix nix/*.nix
-      ruff format --check lib tests data
-    '';
+    format = on sources.code "format" [ format.nixfmt ] "nixfmt --check flake.nix nix/*.nix";
 
+    # The steps of `make lint` but Go's, which is in `go`.
     lint =
-      inTree "lint"
+      on sources.code "lint"
         [
+          pkgs.actionlint
           pkgs.import-linter
           pkgs.shellcheck
         ]
         ''
-          ruff check lib tests data
-          mypy
-          mypy --strict tests/vm
-          lint-imports
-          shellcheck .ci/run nix/*.sh setup/{as-user,environments,go,lint,system-packages,test}
+          mkdir --parents .venv/bin
+          for tool in lint-imports mypy ruff shellcheck; do
+            ln --symbolic "$(type -P "$tool")" .venv/bin
+          done
+          bash setup/lint python scripts
+          actionlint -shellcheck shellcheck .github/workflows/*.yml
         '';
   };
 

@@ -14,7 +14,7 @@ let
         src = sources.emulation;
         # After a change of go.mod: `go mod vendor` and `nix hash path vendor` in emulation/.
         # tests/unit/test_flake.py recomputes it without Nix.
-        vendorHash = "sha256-CYFN7spFO2NdotPihHHLpacWLJE6wtQYB6duKVZ3euE=";
+        vendorHash = "sha256-eE2mobHVx38DCMEoJiTn14fMop8tTo4SOYvtP0r/6qo=";
         overrideModAttrs = _: { name = "crosslayer-go-modules"; }; # fetched once for all
         # Static: one of them is the first process of a guest.
         env.CGO_ENABLED = 0;
@@ -50,7 +50,11 @@ in
     doCheck = true;
     preCheck = ''
       export HOME="$TMPDIR"
-      test -z "$(gofmt -l cmd internal plugin | tee /dev/stderr)"
+      unformatted=$(gofmt -l cmd internal plugin)
+      if [ -n "$unformatted" ]; then
+        echo "not formatted: $unformatted" >&2
+        exit 1
+      fi
       go vet ./...
       go tool staticcheck ./...
     '';

@@ -18,7 +18,7 @@ let
   tools = lib.mapAttrs (_purpose: packages: map (name: pkgs.${name}) (lib.attrNames packages)) listed.tools;
   measuring = lib.optionals isLinux (tools.measuring ++ tools.looking);
 
-  # Laid out like a checkout, and used where there is none (lib/crosslayer/places.py).
+  # Laid out like a checkout, and used where there is none (lib/crosslayer/resources.py).
   share = pkgs.runCommand "crosslayer-share" { } ''
     mkdir --parents "$out"/{build,data,emulation}
     ln --symbolic ${sources.specifications}/sites "$out"
@@ -66,13 +66,21 @@ let
     here = variables.python // (if isLinux then variables.measuring else variables.analysis);
   };
 
-  defaults = lib.concatLists (
-    lib.mapAttrsToList (name: value: [
-      "--set-default"
-      name
-      value
-    ]) variables.here
-  );
+  # Where nothing measures, there is no folder to prefix: makeWrapper takes the word after `:` for one.
+  wrapping =
+    lib.optionals (measuring != [ ]) [
+      "--prefix"
+      "PATH"
+      ":"
+      (lib.makeBinPath measuring)
+    ]
+    ++ lib.concatLists (
+      lib.mapAttrsToList (name: value: [
+        "--set-default"
+        name
+        value
+      ]) variables.here
+    );
 
   # papermill, with an output path where the user gives none.
   papermill = writeShellApplication {
@@ -130,8 +138,7 @@ in
       ''
         makeWrapper ${env}/bin/crosslayer "$out/bin/crosslayer" \
           --unset PYTHONHOME --unset PYTHONPATH \
-          --prefix PATH : ${lib.makeBinPath measuring} \
-          ${lib.escapeShellArgs defaults}
+          ${lib.escapeShellArgs wrapping}
       '';
 
   reproduce = program "reproduce" (

@@ -8,6 +8,7 @@
 }:
 let
   inherit (pkgs) python313;
+  inherit (pkgs.stdenv.hostPlatform) isLinux;
   given = python313.pkgs;
 
   # Not in nixpkgs: the wheels of requirements.lock.
@@ -29,7 +30,15 @@ let
     }
   ) listed.own;
   named = attribute: own.${attribute} or given.${attribute};
-  group = name: map named (lib.attrValues listed.python.${name});
+  group =
+    name:
+    map named (
+      lib.attrValues (
+        lib.filterAttrs (
+          requirement: _: isLinux || !lib.elem requirement listed.python.linux_only
+        ) listed.python.${name}
+      )
+    );
 
   # The build compares what nixpkgs has with every range in pyproject.toml.
   library = given.buildPythonPackage {

@@ -8,6 +8,36 @@ let
       inherit root;
       fileset = fileset.unions files;
     };
+  codeFiles = [
+    ../.ci
+    ../.github
+    ../.gitignore
+    ../CHANGELOG.md
+    ../Containerfile
+    ../.containerignore
+    ../LICENSE
+    ../Makefile
+    ../README.md
+    ../SECURITY.md
+    ../data/published
+    ../docs
+    ../emulation
+    ../flake.lock
+    ../flake.nix
+    ../lib
+    ../nix
+    ../pyproject.toml
+    ../renovate.json
+    ../requirements.lock
+    ../setup
+    ../sites
+    ../tests
+    (fileset.maybeMissing ../.zenodo.json)
+    (fileset.maybeMissing ../ARCHITECTURE.md)
+    (fileset.maybeMissing ../CITATION.cff)
+    (fileset.maybeMissing ../CONTRIBUTING.md)
+    (fileset.fileFilter (file: file.hasExt "py") ../data)
+  ];
 in
 {
   emulation = from ../emulation [
@@ -16,12 +46,16 @@ in
     (fileset.fileFilter (file: file.hasExt "go") ../emulation)
   ];
 
-  # The Python distribution.
+  # The Python distribution, with the files that travel in its wheel (setup/wheel.py).
   library = from ../. [
     ../LICENSE
     ../README.md
+    ../data/published
+    ../emulation
     ../lib/crosslayer
     ../pyproject.toml
+    ../setup/wheel.py
+    ../sites
   ];
 
   # What the library reads besides itself, and what it is judged against; where a checkout has it.
@@ -38,28 +72,16 @@ in
     ../notebooks
   ];
 
-  # What the tests and linters read.
-  everything = from ../. [
-    ../.ci
-    ../data
-    ../docs
-    ../emulation
-    ../flake.lock
-    ../flake.nix
-    ../lib
-    ../LICENSE
-    ../Makefile
-    ../nix
-    ../notebooks
-    ../pyproject.toml
-    ../README.md
-    ../requirements.lock
-    ../setup
-    ../sites
-    ../tests
-    (fileset.maybeMissing ../ARCHITECTURE.md)
-    (fileset.maybeMissing ../CITATION.cff)
-    (fileset.maybeMissing ../CONTRIBUTING.md)
-    (fileset.maybeMissing ../figures)
-  ];
+  # What the linters read.
+  code = from ../. codeFiles;
+
+  # What the tests read: that, and 110 MB of campaigns, figures and notebooks.
+  everything = from ../. (
+    codeFiles
+    ++ [
+      ../data
+      ../notebooks
+      (fileset.maybeMissing ../figures)
+    ]
+  );
 }

@@ -13,6 +13,7 @@ import base64
 import importlib.metadata
 import json
 import re
+import shutil
 import subprocess
 import tomllib
 from collections import Counter
@@ -96,11 +97,13 @@ def go_licence(cache: Path | None, name: str, version: str) -> str | None:
 def debian_packages() -> Iterator[Component]:
     """What setup/system-packages asks apt for; the archive's signature stands for it, no hash of ours."""
     script = (ROOT / "setup" / "system-packages").read_text(encoding="utf-8")
+    query = shutil.which("dpkg-query")  # on other systems than Debian's, what would be installed has no version
     for name in sorted(set(re.findall(r"\bneed ([a-z][a-z0-9.+-]+) ", script))):
-        said = subprocess.run(
-            ["dpkg-query", "-W", "-f", "${Version}", name], capture_output=True, text=True, check=False
-        )
-        yield component("deb", name, said.stdout.strip() or None, namespace="debian")
+        version = None
+        if query:
+            command = [query, "-W", "-f", "${Version}", name]
+            version = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        yield component("deb", name, version or None, namespace="debian")
 
 
 def nix_packages() -> Iterator[Component]:

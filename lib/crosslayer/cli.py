@@ -17,7 +17,7 @@ CANNOT_MEASURE = 3
 """Exit status where the machine cannot provide the testbed; nothing was measured then."""
 
 COMMANDS = (
-    "doctor", "link", "measure", "export", "figures", "claims", "report", "show", "rounds", "import",
+    "doctor", "setup", "link", "measure", "export", "figures", "claims", "report", "show", "rounds", "import",
     "page", "discover", "servers", "stub",
 )  # fmt: skip
 _OLD = {"plan": "rounds"}
@@ -48,6 +48,7 @@ def cli() -> None:
 
     \b
     crosslayer doctor                              what this machine can do
+    crosslayer setup                               build the Go programs, outside a checkout
     crosslayer link 4g -- kdig +quic www.example.org   any client on an emulated link
     crosslayer measure --size smoke                a small campaign, about a minute
     crosslayer report data/local/coalescing-smoke   its figures and claims on one page

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import find_kernel
 from crosslayer.testbed import backends, namespaces
@@ -132,7 +132,7 @@ def _installed() -> dict[str, str]:
 
 def _named_versions(file: str) -> dict[str, list[str]]:
     """Versions by name; a package may have several in a lock, each for other versions of Python."""
-    root = places.checkout()
+    root = resources.checkout()
     if root is None or not (root / file).exists():
         return {}
     versions: dict[str, list[str]] = {}
@@ -146,7 +146,7 @@ def _named_versions(file: str) -> dict[str, list[str]]:
 def _tools() -> list[Finding]:
     findings = []
     for name, (package, needed, purpose) in _TOOLS.items():
-        if found := places.find_program(name):
+        if found := resources.find_program(name):
             findings.append(Finding(name, State.OK, f"{found} ({purpose})", needed_for=needed))
             continue
         state = State.MISSING if needed == "measuring" else State.NOTE
@@ -158,8 +158,8 @@ def _tools() -> list[Finding]:
 def _dnsproxy() -> Finding:
     """AdGuard's proxy, which Batenburg 2022 had at both ends of kept connections."""
     try:
-        where = places.find("dnsproxy").path
-    except places.PlaceError as error:
+        where = resources.locate("dnsproxy").path
+    except resources.ResourceError as error:
         way = f"This project's stub and server stand in its places. {error.next_step}"
         return Finding("dnsproxy", State.NOTE, "not found, and Debian has no package of it", way, "comfort")
     return Finding("dnsproxy", State.OK, f'{where} (options.proxy = "dnsproxy" in a plan)', "", "comfort")
@@ -168,7 +168,7 @@ def _dnsproxy() -> Finding:
 def _guest() -> Finding:
     """The guest that has the virtual clock, and namespaces where the host refuses them."""
     try:
-        kernel, _init = find_kernel(), places.find("guest")
+        kernel, _init = find_kernel(), resources.locate("guest")
     except CrosslayerError as error:
         return Finding("guest", State.NOTE, f"{error.what}: no virtual clock", error.next_step, "comfort")
     slower = "" if kernel.patch_sha256 else ", without the patch that makes reading the clock cheap"
@@ -176,7 +176,7 @@ def _guest() -> Finding:
 
 
 def _namespaces(guest: bool) -> Finding:
-    unshare = places.find_program("unshare")
+    unshare = resources.find_program("unshare")
     if unshare is None:
         return Finding("namespaces", State.MISSING, "cannot be tried without unshare", "Install util-linux.")
     refusal = namespaces.refused(unshare)
@@ -204,7 +204,7 @@ def _namespaces(guest: bool) -> Finding:
 
 
 def _netem() -> list[Finding]:
-    unshare, tc = places.find_program("unshare"), places.find_program("tc")
+    unshare, tc = resources.find_program("unshare"), resources.find_program("tc")
     works = False
     if unshare and tc:
         trial = f"{unshare} --user --map-root-user --net -- {tc} qdisc add dev lo root netem delay 1ms"
@@ -227,19 +227,19 @@ def _netem() -> list[Finding]:
 def _own() -> list[Finding]:
     """This project's own parts: which of them is used, by whose word, and whether it is older than its sources."""
     library = Path(__file__).parent
-    findings = [Finding("library", State.OK, f"{library} ({'this checkout' if places.home() else 'installed'})")]
-    root = places.checkout()
+    findings = [Finding("library", State.OK, f"{library} ({'this checkout' if resources.home() else 'installed'})")]
+    root = resources.checkout()
     for thing, state in _OWN.items():
-        name = places.THINGS[thing].program or thing
+        name = resources.RESOURCES[thing].program or thing
         try:
-            place = places.find(thing)
-        except places.PlaceError as error:
+            location = resources.locate(thing)
+        except resources.ResourceError as error:
             what = f"{error.where}: {error.what}" if error.where else error.what
             findings.append(Finding(name, state, what, error.next_step))
             continue
-        found = Finding(name, State.OK, f"{place.path} ({place.told_by})")
-        ours = places.THINGS[thing].program and place.told_by == "this checkout"
-        if root and ours and _older_than_go(place.path, root / "emulation"):
+        found = Finding(name, State.OK, f"{location.path} ({location.source})")
+        ours = resources.RESOURCES[thing].program and location.source == "this checkout"
+        if root and ours and _older_than_go(location.path, root / "emulation"):
             detail = f"{found.detail}, older than the Go code in emulation/"
             found = Finding(name, State.NOTE, detail, f"`make setup`, or `{_GO}`.")
         findings.append(found)

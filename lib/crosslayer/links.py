@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.checked import FieldError, checked, choice, read_toml
 from crosslayer.errors import CrosslayerError
 from crosslayer.traces import MOST_MBIT, MOST_RTT_MS, Course, Trace, from_words
@@ -351,8 +351,8 @@ _TABLES: Final = {"normal": _normal, "pareto": _pareto, "paretonormal": _pareton
 
 
 def find_profiles_file() -> Path:
-    """The file of link profiles; `places.PlaceError` where there is none."""
-    return places.find("profiles").path
+    """The file of link profiles; `resources.ResourceError` where there is none."""
+    return resources.locate("profiles").path
 
 
 def load_profiles(path: Path | None = None) -> dict[str, Profile]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Self
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.errors import CrosslayerError
 
 Spawn = Callable[..., "subprocess.Popen[Any]"]
@@ -218,7 +218,7 @@ def run_command(words: Sequence[str], environment: Mapping[str, str] | None = No
 
     Its PATH has the system's folders too, so that `tc` and `tcpdump` are found.
     """
-    environment = {**(os.environ if environment is None else environment), "PATH": places.search_path()}
+    environment = {**(os.environ if environment is None else environment), "PATH": resources.search_path()}
     try:
         status = subprocess.run(words, env=environment, check=False).returncode
     except FileNotFoundError:

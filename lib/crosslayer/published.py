@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.errors import CrosslayerError
 
 
@@ -38,8 +38,8 @@ class Published:
 
 
 def find_published_folder() -> Path:
-    """Folder of the published values; `places.PlaceError` where there is none."""
-    return places.find("published").path
+    """Folder of the published values; `resources.ResourceError` where there is none."""
+    return resources.locate("published").path
 
 
 def load(folder: Path | None = None) -> Published:

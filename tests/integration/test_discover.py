@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.discover.negotiate import ATTEMPTS, negotiate
 from crosslayer.discover.pace import Pace
 from crosslayer.discover.probe import decode_version_negotiation, encode_probe
@@ -62,8 +62,8 @@ HERE = os.environ | {
 
 def is_here(name: str) -> bool:
     try:
-        return name not in PROGRAMS or bool(places.find(PROGRAMS[name]))
-    except places.PlaceError:
+        return name not in PROGRAMS or bool(resources.locate(PROGRAMS[name]))
+    except resources.ResourceError:
         return False
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.dns import (
     Capture,
     ClientSettings,
@@ -153,7 +153,7 @@ def measure(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     try:
-        places.find("server")
+        resources.locate("server")
     except CrosslayerError as error:
         pytest.skip(str(error))
     namespace = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"]

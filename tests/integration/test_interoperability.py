@@ -17,7 +17,7 @@ from pathlib import Path
 import dns.message
 import pytest
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.errors import CrosslayerError
 from crosslayer.testbed.server import QueryEvent, Server
 from tests.integration.test_server import ADDRESSES, DOCUMENT, Namespace, ask, namespace, pages_dir, server
@@ -58,7 +58,7 @@ def program(name: str) -> str:
 def built_program(name: str) -> str:
     """The path of a program that the project builds; the test is skipped without it."""
     try:
-        return str(places.find(name).path)
+        return str(resources.locate(name).path)
     except CrosslayerError as error:
         pytest.skip(str(error))
 

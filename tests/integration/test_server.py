@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.errors import CrosslayerError
 from crosslayer.process import ProcessDied
 from crosslayer.testbed.server import ConnectionEvent, QueryEvent, RequestEvent, Server, ServerError, TokenEvent
@@ -65,7 +65,7 @@ class Namespace:
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[Namespace]:
     try:
-        places.find("server")
+        resources.locate("server")
     except CrosslayerError as error:
         pytest.skip(str(error))
     space = Namespace()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.discover.behaviour import CHECKS
 from crosslayer.discover.emulated import IMPLEMENTATIONS
 from crosslayer.discover.servers import FILES, SERVERS
@@ -74,8 +74,8 @@ def found(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Fo
 def here(server: str) -> None:
     """Skip, with the way to it, where a server is not installed."""
     try:
-        places.find(THINGS[server])
-    except places.PlaceError as error:
+        resources.locate(THINGS[server])
+    except resources.ResourceError as error:
         pytest.skip(str(error))
 
 
@@ -93,8 +93,8 @@ def test_each_server_that_is_installed_answers_over_what_it_speaks(found: Found,
 def test_a_server_that_is_not_installed_is_a_row_that_says_how_to_get_it(found: Found, server: str) -> None:
     way = ""
     try:
-        places.find(THINGS[server])
-    except places.PlaceError as error:
+        resources.locate(THINGS[server])
+    except resources.ResourceError as error:
         way = error.next_step
     row = found.cells.get((server, "installed", ""))
     assert (row is not None) is bool(way)

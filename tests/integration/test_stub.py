@@ -27,7 +27,7 @@ import dns.query
 import dns.rcode
 import pytest
 
-from crosslayer import pages, places
+from crosslayer import pages, resources
 from crosslayer.dns import DEFAULT_PORTS, Protocol, Resolver, Resumption
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import inside, run_attached
@@ -95,7 +95,7 @@ class Upstream:
         with log:
             self._process = network.spawn(
                 network.SERVER,
-                [str(places.find("server").path), "-conf", str(corefile)],
+                [str(resources.locate("server").path), "-conf", str(corefile)],
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
@@ -221,7 +221,7 @@ def other_clients() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def results(virtual_clock: list[str]) -> dict[str, Any]:
     try:
-        places.find("stub")
+        resources.locate("stub")
     except CrosslayerError as error:
         pytest.skip(str(error))
     done = subprocess.run(
@@ -392,7 +392,7 @@ def test_the_command_runs_a_client_on_every_transport(crosslayer: Run) -> None:
 @pytest.mark.parametrize("command", [[], ["--", "true"]], ids=["forever", "command"])
 def test_a_bad_call_is_one_line(arguments: list[str], message: str, command: list[str]) -> None:
     try:
-        places.find("stub")
+        resources.locate("stub")
     except CrosslayerError as error:
         pytest.skip(str(error))
     words = [sys.executable, "-m", "crosslayer", "stub", *arguments, *command]

@@ -26,6 +26,9 @@ from crosslayer.testbed.errors import TestbedError
 distributed = pytest.importorskip("distributed")
 luggage = pytest.importorskip("crosslayer.campaign.luggage")
 
+# On a machine without a route to anywhere, Dask says that it takes the host's name for its address.
+pytestmark = pytest.mark.filterwarnings("ignore:Couldn't detect a suitable IP address:RuntimeWarning")
+
 PLAN = Plan(study="coalescing", links=("fiber", "4g"), pages=("example.org",), rounds=9, clock="virtual")
 
 

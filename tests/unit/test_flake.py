@@ -24,7 +24,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from crosslayer import places
+from crosslayer import resources
 
 ROOT = Path(__file__).parents[2]
 NIX = ROOT / "nix"
@@ -222,14 +222,14 @@ def test_the_flake_sets_variables_the_library_reads() -> None:
     written = set(re.findall(r"(CROSSLAYER_[A-Z_]+) =", (NIX / "programs.nix").read_text(encoding="utf-8")))
     assert written <= read
     # What a checkout has itself, it must go on having in the shell: that is the user's to set.
-    assert written & {thing.variable for thing in places.THINGS.values() if thing.in_checkout} == set()
+    assert written & {thing.variable for thing in resources.RESOURCES.values() if thing.in_checkout} == set()
 
 
 def test_the_package_has_everything_a_checkout_has() -> None:
     programs = (NIX / "programs.nix").read_text(encoding="utf-8")
     share = programs[programs.index("crosslayer-share") : programs.index("variables = {")]
     # The guest's kernel is built from source: the shell `guest` has it on its PATH. Every shell has nixpkgs' dnsproxy.
-    for thing in (thing for name, thing in places.THINGS.items() if name not in ("kernel", "dnsproxy")):
+    for thing in (thing for name, thing in resources.RESOURCES.items() if name not in ("kernel", "dnsproxy")):
         for part in Path(thing.in_checkout).parts[-1:]:
             assert part in share or part.replace("crosslayer-", "go.") in share
 
@@ -494,7 +494,7 @@ def reproduce(papermill: Papermill, folder: Path) -> Callable[..., Path]:
 def test_reproduce_works_outside_a_checkout(reproduce: Callable[..., Path], folder: Path) -> None:
     here = reproduce("-p", "size", "smoke")
     arguments = (folder / "arguments").read_text(encoding="utf-8").splitlines()
-    assert arguments == [*DEFAULT, "-p", "size", "smoke"]
+    assert arguments == [*DEFAULT, "--stdout-file", "/dev/stdout", "-p", "size", "smoke"]
     assert (here / "data/raw/coalescing/campaign.json").read_text(encoding="utf-8") == "from the package"
     assert os.access(here / "notebooks/run_all.ipynb", os.W_OK)
 
@@ -556,3 +556,41 @@ def test_smoke_check_reports_a_folder_that_is_no_dataset(
 ) -> None:
     assert smoke.main(tmp_path) == 1
     assert "campaign.json" in capsys.readouterr().out
+
+
+# The command where nothing measures
+
+
+def test_the_wrapper_gets_only_quoted_words() -> None:
+    """An empty word vanishes unquoted: `--prefix PATH :` then takes the next option for its folder, as on Darwin."""
+    programs = (NIX / "programs.nix").read_text(encoding="utf-8")
+    call = re.search(r"makeWrapper \$\{env\}(.*?)'';", programs, re.DOTALL)
+    assert call is not None
+    assert re.findall(r"\$\{[^}]*\}", call[1]) == ["${lib.escapeShellArgs wrapping}"]
+    assert '"--prefix"' in programs[programs.index("wrapping =") : programs.index("papermill = ")]
+
+
+def test_what_nixpkgs_calls_broken_on_darwin_is_for_linux_only() -> None:
+    listed = LISTED["python"]
+    assert set(listed["linux_only"]) <= set(listed["extras"])
+    assert "listed.python.linux_only" in (NIX / "python.nix").read_text(encoding="utf-8")
+
+
+# Versions
+
+
+def test_the_flakes_versions_are_compared_with_those_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare = load(NIX / "versions.py")
+    have = compare.importlib.metadata.version("numpy")
+    file = tmp_path / "pinned.in"
+    monkeypatch.setattr("sys.argv", ["versions.py", str(file)])
+    file.write_text(f"# Versions.\nnumpy=={have}\n", encoding="utf-8")
+    assert (compare.main(), capsys.readouterr().out) == (0, "")
+    file.write_text("numpy==0.1\nno-such-package==1\n", encoding="utf-8")
+    assert compare.main() == 1
+    said = capsys.readouterr().out
+    assert f"numpy=={have}    (listed is 0.1)" in said
+    assert "no-such-package: not installed, listed is 1" in said
+    assert 'python nix/versions.py setup/pinned.in"' in (NIX / "checks.nix").read_text(encoding="utf-8")

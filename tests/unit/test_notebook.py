@@ -17,7 +17,7 @@ import pytest
 
 import crosslayer
 import synthetic
-from crosslayer import notebooks, places, published
+from crosslayer import notebooks, published, resources
 from crosslayer.figures import FigureError
 from crosslayer.notebooks import NotebookError, measuring, run, session, shown
 from crosslayer.report import drawing
@@ -199,7 +199,7 @@ def test_an_unknown_study_is_an_error() -> None:
 def test_paths_are_from_the_root_of_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(ROOT / "tests" / "unit")
     assert start(campaign="data/published").campaign == ROOT / "data" / "published"
-    if places.home() is None:
+    if resources.home() is None:
         pytest.skip("the package is installed: outside a checkout there is no root")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()

@@ -14,7 +14,7 @@ import pytest
 
 from crosslayer import pages
 from crosslayer.pages import PageError, _wire
-from crosslayer.places import PlaceError
+from crosslayer.resources import ResourceError
 
 SITES = Path(__file__).resolve().parents[2] / "sites"
 
@@ -507,5 +507,5 @@ def test_spec_dir_is_named_or_the_checkouts(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("CROSSLAYER_SITES", str(tmp_path))
     assert pages.find_spec_dir() == tmp_path
     monkeypatch.setenv("CROSSLAYER_SITES", str(tmp_path / "nowhere"))
-    with pytest.raises(PlaceError, match="nowhere: cannot be read"):
+    with pytest.raises(ResourceError, match="nowhere: cannot be read"):
         pages.find_spec_dir()

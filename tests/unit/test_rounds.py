@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.campaign import provenance, rounds
 from crosslayer.campaign.captures import Captures
 from crosslayer.campaign.plan import Cell
@@ -135,11 +135,11 @@ def test_a_clock_that_is_set_costs_the_round(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_versions_of_openssl_and_quic_go_are_told() -> None:
     assert provenance.packages()["openssl"] == ssl.OPENSSL_VERSION
-    wanted = places.find("profiles").path.parent / "go.mod"
+    wanted = resources.locate("profiles").path.parent / "go.mod"
     [version] = [line.split()[1] for line in wanted.read_text().splitlines() if "quic-go/quic-go " in line]
     try:
-        server = places.find("server").path
-    except places.PlaceError as missing:
+        server = resources.locate("server").path
+    except resources.ResourceError as missing:
         pytest.skip(str(missing))
     assert provenance.quic_go_version(server) == version
     assert provenance.quic_go_version(Path(ssl.__file__)) == ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crosslayer.errors import CrosslayerError
-from crosslayer.places import find_program
+from crosslayer.resources import find_program
 
 
 class BrowserError(CrosslayerError):

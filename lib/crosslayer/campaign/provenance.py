@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.campaign.errors import CampaignError
 
 _PACKAGES = (
@@ -116,11 +116,11 @@ def quic_go_version(program: Path) -> str:
 
 def revision() -> dict[str, Any]:
     """Git revision of this package's checkout and whether its files are as committed; of the package elsewhere."""
-    root = places.home()
+    root = resources.home()
     if root is None:
         told = os.environ.get("CROSSLAYER_REVISION")
         return {"revision": told, "clean": None if told is None else "dirty" not in told}
-    if (program := places.find_program("git")) is None:
+    if (program := resources.find_program("git")) is None:
         return {"revision": None, "clean": None}
     git = [program, "-C", str(root), "-c", f"safe.directory={root}"]
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crosslayer import pages, places
+from crosslayer import pages, resources
 from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign import provenance
 from crosslayer.campaign.captures import Captured, Captures
@@ -21,8 +21,8 @@ from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import TABLES
 from crosslayer.links import Profile
 from crosslayer.machine import Meter
-from crosslayer.places import PlaceError
 from crosslayer.process import ProcessDied
+from crosslayer.resources import ResourceError
 from crosslayer.stub import stub_version
 from crosslayer.testbed import LinkCheck, Testbed, namespaces, network
 from crosslayer.testbed.errors import TestbedError
@@ -166,16 +166,16 @@ def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:
 
     Raises
     ------
-    PlaceError
+    ResourceError
         Where there is no server.
     """
-    server = places.find("server").path
+    server = resources.locate("server").path
     versions = provenance.packages() | job.measurer.versions(job.plan)
     versions |= programs.versions | {
         "server": provenance.server_version(server),
         "quic-go": provenance.quic_go_version(server),
     }
-    with contextlib.suppress(PlaceError):  # most studies need none
+    with contextlib.suppress(ResourceError):  # most studies need none
         versions["stub"] = stub_version()
     return versions
 

@@ -30,7 +30,7 @@ from crosslayer.campaign.rounds import Job, Part, Source, versions_here
 from crosslayer.campaign.worker import WORDS, from_json
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import Clock, find_kernel
-from crosslayer.places import find_program
+from crosslayer.resources import find_program
 from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
 

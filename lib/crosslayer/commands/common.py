@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crosslayer.errors import CrosslayerError
-from crosslayer.places import find_program
+from crosslayer.resources import find_program
 from crosslayer.studies import DEFAULT
 
 if TYPE_CHECKING:

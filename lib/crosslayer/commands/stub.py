@@ -115,9 +115,9 @@ def _run_forever(settings: StubSettings, *, metrics: Path | None, control: Path 
     control
         Path of the control socket; None for none.
     """
-    from crosslayer import places
+    from crosslayer import resources
 
-    binary = str(places.find("stub").path)
+    binary = str(resources.locate("stub").path)
     words = [binary, *settings.words(), "--metrics", str(metrics or "-")]
     if control is not None:
         words += ["--control", str(control)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.checked import choice
 from crosslayer.discover.errors import DiscoverError
 from crosslayer.discover.support import ProbedHost
@@ -42,7 +42,7 @@ class Implementation:
 
     name: str
     resource: str
-    """Its program, a key of `places.THINGS`."""
+    """Its program, a key of `resources.RESOURCES`."""
     listens: frozenset[Socket]
     """Sockets that are open when it is ready."""
     configure: Callable[[Path, Certificates, Path], list[str]]
@@ -52,7 +52,7 @@ class Implementation:
     """The argument that makes it print its version."""
 
     def version(self) -> str:
-        """Its version, e.g. `5.6.0`; `0` if it prints none. `PlaceError` if the program is missing."""
+        """Its version, e.g. `5.6.0`; `0` if it prints none. `ResourceError` if the program is missing."""
         return ".".join(map(str, _version(self.resource, self.version_argument)))
 
 
@@ -147,8 +147,8 @@ def population(kinds: Sequence[Implementation] | None = None) -> Iterator[Popula
 def _find(kind: Implementation) -> Path | Absent:
     """An implementation's program, or why it is missing."""
     try:
-        return places.find(kind.resource).path
-    except places.PlaceError as error:
+        return resources.locate(kind.resource).path
+    except resources.ResourceError as error:
         return Absent(kind.name, f"{error.where}: {error.what}" if error.where else error.what, error.next_step)
 
 
@@ -170,7 +170,7 @@ class _Emulated(Process):
         with self.writing(own):
             certificates = make_certificates(own, [kind.name, NAME], [address])
             # A copy: at the program's usual path AppArmor restricts it to its usual folders.
-            copy = shutil.copy2(program, own / places.THINGS[kind.resource].program)
+            copy = shutil.copy2(program, own / resources.RESOURCES[kind.resource].program)
             command = namespaces.command_in(namespace, [str(copy), *kind.configure(own, certificates, zone)])
         super().__init__(subprocess.Popen, command, own / "log", cwd=own)
 
@@ -204,7 +204,9 @@ def bound_ports(table: str) -> set[int]:
 
 
 def _version(resource: str, argument: str) -> tuple[int, ...]:
-    output = subprocess.run([str(places.find(resource).path), argument], capture_output=True, text=True, check=False)
+    output = subprocess.run(
+        [str(resources.locate(resource).path), argument], capture_output=True, text=True, check=False
+    )
     match = re.search(r"\d+(\.\d+)+", output.stdout + output.stderr)
     return tuple(map(int, match[0].split("."))) if match else (0,)
 
@@ -270,7 +272,9 @@ def _configure_coredns(folder: Path, certificates: Certificates, zone: Path) -> 
 
 def _configure_unbound(folder: Path, certificates: Certificates, _zone: Path) -> list[str]:
     """Unbound: answers one name from its local data; over HTTP/2 and QUIC if it was built with them."""
-    built = subprocess.run([str(places.find("unbound").path), "-V"], capture_output=True, text=True, check=False).stdout
+    built = subprocess.run(
+        [str(resources.locate("unbound").path), "-V"], capture_output=True, text=True, check=False
+    ).stdout
     https = "interface: 0.0.0.0@443\n    https-port: 443" if "nghttp2" in built else ""
     quic = "quic-port: 853" if "ngtcp2" in built else ""
     configuration = folder / "unbound.conf"

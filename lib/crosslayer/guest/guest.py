@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.guest.errors import GuestDied, GuestError
 from crosslayer.guest.kernel import find_kernel
 from crosslayer.testbed import namespaces
@@ -110,7 +110,7 @@ class Guest:
         standard_input: bytes | None = None,
         seed: int | None = None,
     ) -> None:
-        kernel, init = find_kernel(), places.find("guest").path
+        kernel, init = find_kernel(), resources.locate("guest").path
         if environment is None:
             environment = {name: value for name, value in os.environ.items() if name not in ("TMPDIR", "TMP", "TEMP")}
         job = {

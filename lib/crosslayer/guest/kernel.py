@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.guest.errors import GuestError
 
 
@@ -48,8 +48,8 @@ def find_kernel() -> Kernel:
         If there is no kernel, or no valid build record next to it.
     """
     try:
-        path = places.find("kernel").path
-    except places.PlaceError as error:
+        path = resources.locate("kernel").path
+    except resources.ResourceError as error:
         raise GuestError(
             f"there is no kernel for the guest: {error.what}", where=error.where, next_step=error.next_step
         ) from None

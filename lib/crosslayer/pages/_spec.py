@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.checked import FieldError, checked, read_toml
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._urls import normal_path
@@ -165,8 +165,8 @@ class _PageFile:
 
 
 def find_spec_dir() -> Path:
-    """Folder of the page specifications; `places.PlaceError` where there is none."""
-    return places.find("sites").path
+    """Folder of the page specifications; `resources.ResourceError` where there is none."""
+    return resources.locate("sites").path
 
 
 def own_pages(path: Path) -> tuple[Path, ...]:

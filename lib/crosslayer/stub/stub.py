@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.process import Process, Spawn
 from crosslayer.stub.errors import StubError
 from crosslayer.stub.metrics import QueryMetrics, parse_metrics
@@ -34,8 +34,8 @@ class Stats:
 
 
 def stub_version() -> str:
-    """What the stub says of itself: versions of its libraries and of Go; `PlaceError` where it is not built."""
-    words = [str(places.find("stub").path), "--version"]
+    """What the stub says of itself: versions of its libraries and of Go; `ResourceError` where it is not built."""
+    words = [str(resources.locate("stub").path), "--version"]
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
@@ -56,7 +56,7 @@ class Stub(Process):
 
         Control socket, log and metrics are in the private folder, unless another file is told for the metrics.
         """
-        binary = places.find("stub").path
+        binary = resources.locate("stub").path
         metrics = metrics_file or folder / "stub.jsonl"
         control = folder / "stub.control"
         words = [str(binary), *settings.words(), "--control", str(control), "--metrics", str(metrics)]

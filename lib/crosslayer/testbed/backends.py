@@ -17,7 +17,7 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.links import Stage
 from crosslayer.process import Process, ProcessDied
 from crosslayer.testbed import namespaces, network
@@ -350,14 +350,14 @@ def find_uml() -> tuple[Path, str, list[Path], Path]:
 
     `CROSSLAYER_UML` names a kernel, `CROSSLAYER_UML_MODULES` its modules, `CROSSLAYER_WIRE` the init. The kernel of
     `make guest` is used if there is no other, or if the processor has AMX, where Debian's crashes. It needs no modules.
-    `TestbedError` or `PlaceError` names the missing part and the package that contains it.
+    `TestbedError` or `ResourceError` names the missing part and the package that contains it.
     """
-    init = places.find("wire").path
+    init = resources.locate("wire").path
     kernel_setting = os.environ.get("CROSSLAYER_UML")
-    kernel = kernel_setting or places.find_program("linux.uml") or places.find_program("linux")
+    kernel = kernel_setting or resources.find_program("linux.uml") or resources.find_program("linux")
     if not kernel_setting and (kernel is None or " amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8")):
-        with contextlib.suppress(places.PlaceError):
-            return places.find("kernel").path, "of the guest", [], init
+        with contextlib.suppress(resources.ResourceError):
+            return resources.locate("kernel").path, "of the guest", [], init
     if kernel is None or not os.access(kernel, os.X_OK):
         raise TestbedError(
             "this kernel has no netem and there is no User-Mode Linux kernel to stand in for it",

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates
 from crosslayer.testbed.errors import TestbedError
@@ -21,10 +21,10 @@ class BindError(TestbedError):
 
 
 def find_named() -> Path:
-    """Path of BIND's program `named` as `places.find` returns it; `BindError` names the package if it is missing."""
+    """Path of BIND's program `named` from `resources.locate`; `BindError` names the package if it is missing."""
     try:
-        return places.find("named").path
-    except places.PlaceError as error:
+        return resources.locate("named").path
+    except resources.ResourceError as error:
         raise BindError(
             "there is no BIND 9 (`named`) on this machine", where=error.where or "PATH", next_step=error.next_step
         ) from error

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates
 from crosslayer.testbed.errors import TestbedError
@@ -27,10 +27,10 @@ class DnsproxyError(TestbedError):
 
 
 def find_dnsproxy() -> str:
-    """Path of the program `dnsproxy` as `places.find` returns it; `DnsproxyError` names its source if it is missing."""
+    """Path of the program `dnsproxy` from `resources.locate`; `DnsproxyError` names its source if it is missing."""
     try:
-        return str(places.find("dnsproxy").path)
-    except places.PlaceError as error:
+        return str(resources.locate("dnsproxy").path)
+    except resources.ResourceError as error:
         raise DnsproxyError(
             "there is no dnsproxy on this machine, and Debian has no package of it",
             where=error.where or "PATH",

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from crosslayer.places import find_program
+from crosslayer.resources import find_program
 from crosslayer.testbed.errors import TestbedError
 
 MARK = "CROSSLAYER_PRIVATE"

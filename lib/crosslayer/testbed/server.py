@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates, make_certificates
 from crosslayer.testbed.ech import EchKey
@@ -256,7 +256,7 @@ class Server(Process):
     def _run(cls, spawn: Spawn, folder: Path, certificates: Certificates, addresses: dict[str, str]) -> Self:
         """Start the server with the files in a folder."""
         zone, corefile, control, events = (folder / name for name in _FILES)
-        server = cls(spawn, [str(places.find("server").path), "-conf", str(corefile)], folder / "server.log")
+        server = cls(spawn, [str(resources.locate("server").path), "-conf", str(corefile)], folder / "server.log")
         server.spawn, server.addresses = spawn, addresses
         server.ca_file, server.spki = certificates.ca_file, certificates.spki
         server.certificates = certificates

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from crosslayer import doctor, places
+from crosslayer import doctor, resources
 from crosslayer.campaign import provenance
 from crosslayer.process import run_command
 from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
 
-LIBRARY = Path(places.__file__).parent
-VARIABLES = {name: thing.variable for name, thing in places.THINGS.items()}
-OURS = [name for name, thing in places.THINGS.items() if thing.in_checkout]
-PROGRAMS = [name for name, thing in places.THINGS.items() if thing.in_checkout and thing.program]
+LIBRARY = Path(resources.__file__).parent
+VARIABLES = {name: thing.variable for name, thing in resources.RESOURCES.items()}
+OURS = [name for name, thing in resources.RESOURCES.items() if thing.in_checkout]
+PROGRAMS = [name for name, thing in resources.RESOURCES.items() if thing.in_checkout and thing.program]
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in ("bin", "here"):
         (tmp_path / folder).mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(places, "home", lambda: None)
+    monkeypatch.setattr(resources, "home", lambda: None)
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path
 
@@ -38,7 +38,7 @@ def tree(root: Path) -> Path:
     """A folder with everything in it where a checkout has it."""
     (root / "lib" / "crosslayer").mkdir(parents=True)
     for name in OURS:
-        path = root / places.THINGS[name].in_checkout
+        path = root / resources.RESOURCES[name].in_checkout
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o755)
     return root
@@ -48,44 +48,44 @@ def tree(root: Path) -> Path:
 def test_a_users_word_then_the_checkout_then_the_package(
     name: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    thing = places.THINGS[name]
-    with pytest.raises(places.PlaceError, match="nowhere") as caught:
-        places.find(name)
+    thing = resources.RESOURCES[name]
+    with pytest.raises(resources.ResourceError, match="nowhere") as caught:
+        resources.locate(name)
     assert caught.value.next_step
 
     share = tree(nowhere / "share")
     monkeypatch.setenv("CROSSLAYER_SHARE", str(share))
-    assert places.find(name) == places.Place(share / thing.in_checkout, "the package")
+    assert resources.locate(name) == resources.Location(share / thing.in_checkout, "the package")
 
     work = tree(nowhere / "work")
     below = work / "notebooks" / "mine"
     below.mkdir(parents=True)
     for here in (work, below):
         monkeypatch.chdir(here)
-        assert places.find(name) == places.Place(work / thing.in_checkout, "this checkout")
+        assert resources.locate(name) == resources.Location(work / thing.in_checkout, "this checkout")
 
     told = nowhere / "told"
     told.touch(mode=0o755)
     monkeypatch.setenv(thing.variable, str(told))
-    assert places.find(name) == places.Place(told, thing.variable)
+    assert resources.locate(name) == resources.Location(told, thing.variable)
 
 
 @pytest.mark.parametrize("name", VARIABLES)
 def test_a_users_word_is_never_passed_over(name: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tree(nowhere / "work"))
     monkeypatch.setenv(VARIABLES[name], "/nonexistent/thing")
-    with pytest.raises(places.PlaceError, match=f"/nonexistent/thing: cannot be read.*Unset {VARIABLES[name]}"):
-        places.find(name)
+    with pytest.raises(resources.ResourceError, match=f"/nonexistent/thing: cannot be read.*Unset {VARIABLES[name]}"):
+        resources.locate(name)
 
 
 @pytest.mark.parametrize("name", [*PROGRAMS, "named"])
 def test_programs_are_found_on_the_path_at_last(name: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = nowhere / "bin" / places.THINGS[name].program
+    program = nowhere / "bin" / resources.RESOURCES[name].program
     program.touch(mode=0o755)
-    assert places.find(name) == places.Place(program, "the PATH")
+    assert resources.locate(name) == resources.Location(program, "the PATH")
     if name in PROGRAMS:
         monkeypatch.chdir(tree(nowhere / "work"))
-        assert places.find(name).told_by == "this checkout"
+        assert resources.locate(name).source == "this checkout"
 
 
 def test_programs_of_the_system_folders_are_found_without_the_path(
@@ -93,23 +93,23 @@ def test_programs_of_the_system_folders_are_found_without_the_path(
 ) -> None:
     system = nowhere / "sbin"
     system.mkdir()
-    monkeypatch.setattr(places, "_SYSTEM_FOLDERS", (str(system),))
-    assert places.find_program("tc") is None
+    monkeypatch.setattr(resources, "_SYSTEM_FOLDERS", (str(system),))
+    assert resources.find_program("tc") is None
     for name in ("tc", "named"):
         (system / name).write_text("#!/bin/sh\necho runs\n", encoding="utf-8")
         (system / name).chmod(0o755)
-    assert places.find_program("tc") == namespaces.tool("tc") == str(system / "tc")
-    assert places.find("named").path == system / "named"
+    assert resources.find_program("tc") == namespaces.tool("tc") == str(system / "tc")
+    assert resources.locate("named").path == system / "named"
     assert run_command(["tc"]) == run_command(["tc"], {}) == 0
     assert capfd.readouterr().out == "runs\n" * 2
     assert next(finding for finding in doctor._tools() if finding.item == "tc").state is doctor.State.OK
 
     (nowhere / "bin" / "tc").symlink_to(system / "tc")
-    assert places.find_program("tc") == str(nowhere / "bin" / "tc"), "the user's PATH comes first"
+    assert resources.find_program("tc") == str(nowhere / "bin" / "tc"), "the user's PATH comes first"
 
 
 def test_a_tool_that_is_missing_is_named_with_its_package(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_SYSTEM_FOLDERS", ())
+    monkeypatch.setattr(resources, "_SYSTEM_FOLDERS", ())
     for name, package in (("tc", "iproute2"), ("nsenter", "util-linux")):
         with pytest.raises(TestbedError, match=f"no `{name}` on this machine. Install {package} "):
             namespaces.tool(name)
@@ -123,7 +123,7 @@ def test_no_other_part_of_the_library_searches_or_expects_programs_on_the_path()
     for file in LIBRARY.rglob("*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        assert file.name == "places.py" or not any(ast.unparse(call.func) == "shutil.which" for call in calls), file
+        assert file.name == "resources.py" or not any(ast.unparse(call.func) == "shutil.which" for call in calls), file
         of_the_wire = [word for call in calls if ast.unparse(call.func) == "self._guest.run" for word in call.args]
         for words in ast.walk(tree):
             if isinstance(words, ast.List) and words.elts and words not in of_the_wire:
@@ -133,27 +133,27 @@ def test_no_other_part_of_the_library_searches_or_expects_programs_on_the_path()
 
 def test_a_program_that_is_not_built_is_not_taken(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = tree(nowhere / "work")
-    (work / places.THINGS["server"].in_checkout).unlink()
+    (work / resources.RESOURCES["server"].in_checkout).unlink()
     monkeypatch.chdir(work)
-    with pytest.raises(places.PlaceError, match="make setup"):
-        places.find("server")
+    with pytest.raises(resources.ResourceError, match="make setup"):
+        resources.locate("server")
     monkeypatch.setenv("CROSSLAYER_SHARE", str(tree(nowhere / "share")))
-    assert places.find("server").told_by == "the package"
+    assert resources.locate("server").source == "the package"
 
 
 def test_the_package_s_own_checkout_counts_outside_any_other(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = tree(nowhere / "ours"), tree(nowhere / "theirs")
-    monkeypatch.setattr(places, "home", lambda: ours)
-    assert places.checkout() == ours
+    monkeypatch.setattr(resources, "home", lambda: ours)
+    assert resources.checkout() == ours
     monkeypatch.chdir(theirs)
-    assert places.checkout() == theirs
+    assert resources.checkout() == theirs
 
 
 def test_the_revision_is_that_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     assert provenance.revision() == {"revision": None, "clean": None}
     monkeypatch.setenv("CROSSLAYER_REVISION", "abc-dirty")
     assert provenance.revision() == {"revision": "abc-dirty", "clean": False}
-    monkeypatch.setattr(places, "home", lambda: Path(__file__).parents[2])
+    monkeypatch.setattr(resources, "home", lambda: Path(__file__).parents[2])
     assert provenance.revision()["revision"] != "abc-dirty"
 
 
@@ -236,6 +236,6 @@ def test_the_doctors_last_line_says_which_way_it_goes_and_how_to_get_the_other()
 
 
 def test_a_checkout_is_known_by_what_is_in_it(nowhere: Path) -> None:
-    assert places.checkout() is None
+    assert resources.checkout() is None
     root = Path(__file__).parents[2]
-    assert places._is_checkout(root)
+    assert resources._is_checkout(root)

@@ -1,0 +1,18 @@
+"""`crosslayer setup`: build the Go programs of an installed crosslayer."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("setup")
+def command() -> None:
+    """Build the server, the stub and the guests' programs from the sources in the wheel, for this user.
+
+    Needs Go, and network access for its modules. Takes one to five minutes. In a checkout `make setup` does it.
+    """
+    from crosslayer import programs
+
+    click.echo("Building crosslayer's Go programs: one to five minutes.")
+    folder = programs.build()
+    click.echo(f"Built {', '.join(sorted(path.name for path in folder.iterdir()))} in {folder}")

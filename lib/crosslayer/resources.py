@@ -1,0 +1,184 @@
+"""Locate this project's own programs and files: pages, links, published values. The first of these that has one:
+
+1. an environment variable of the user;
+2. the checkout: the working folder or one above it, else the checkout of this package;
+3. the package: the folder `CROSSLAYER_SHARE` (set by Nix), or the one in the wheel, laid out like a checkout;
+4. for programs, what `crosslayer setup` built from the wheel's sources, then the PATH and the system's folders.
+
+So in a checkout its own build counts, also in `nix develop`. Programs of others are located here too (`find_program`),
+whatever calls the library. Nothing is started or imported here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from crosslayer.errors import CrosslayerError
+
+
+class ResourceError(CrosslayerError):
+    """A program or file of this project is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The path of a program or file, and where it comes from."""
+
+    path: Path
+    source: str
+    """The variable that names it, `this checkout`, `the package`, `crosslayer setup` or `the PATH`."""
+
+
+class _Resource(NamedTuple):
+    variable: str
+    in_checkout: str
+    """Path in a checkout, and in the package; empty for programs of others."""
+    program: str
+    """Name on the PATH; empty for files."""
+    next_step: str
+
+
+_BUILD = "Run `make setup` in a checkout and `crosslayer setup` elsewhere, or work in `nix develop`."
+_KERNEL = (
+    "`make guest` builds it in a checkout (CROSSLAYER_KERNEL names one elsewhere), or work in `nix develop .#guest`."
+)
+_FILES = "The wheel has it: install crosslayer again, or work in a checkout."
+_PACKAGE = "Install {}: `make setup`, or work in `nix develop`."
+
+_SYSTEM_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Debian has `tc`, `named` and `kresd` there, and leaves these folders out of an ordinary user's PATH."""
+
+RESOURCES: Final = {
+    "server": _Resource("CROSSLAYER_SERVER_BIN", "build/crosslayer-server", "crosslayer-server", _BUILD),
+    "stub": _Resource("CROSSLAYER_STUB_BIN", "build/crosslayer-stub", "crosslayer-stub", _BUILD),
+    "wire": _Resource("CROSSLAYER_WIRE", "build/crosslayer-wire", "crosslayer-wire", _BUILD),
+    "guest": _Resource("CROSSLAYER_GUEST", "build/crosslayer-guest", "crosslayer-guest", _BUILD),
+    "kernel": _Resource("CROSSLAYER_KERNEL", "build/crosslayer-linux", "crosslayer-linux", _KERNEL),
+    "sites": _Resource("CROSSLAYER_SITES", "sites", "", _FILES),
+    "profiles": _Resource("CROSSLAYER_PROFILES", "emulation/profiles.toml", "", _FILES),
+    "published": _Resource("CROSSLAYER_PUBLISHED", "data/published", "", _FILES),
+    "named": _Resource("CROSSLAYER_NAMED", "", "named", _PACKAGE.format("bind9")),
+    "kresd": _Resource("CROSSLAYER_KRESD", "", "kresd", _PACKAGE.format("knot-resolver")),
+    "unbound": _Resource("CROSSLAYER_UNBOUND", "", "unbound", _PACKAGE.format("unbound")),
+    "dnsdist": _Resource("CROSSLAYER_DNSDIST", "", "dnsdist", _PACKAGE.format("dnsdist")),
+    "knotd": _Resource(
+        "CROSSLAYER_KNOTD", "", "knotd", "Install knot, 3.3 or newer for DoQ, or work in `nix develop`."
+    ),
+    "dnsproxy": _Resource(
+        "CROSSLAYER_DNSPROXY", "build/dnsproxy", "dnsproxy", "`make servers` builds it, or work in `nix develop`."
+    ),
+}
+"""Every program and file that is looked for, by the name `locate` takes."""
+
+
+def checkout() -> Path | None:
+    """The checkout: the working folder or one above it, else where this package is checked out, else None."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if _is_checkout(folder):
+            return folder
+    return home()
+
+
+def home() -> Path | None:
+    """The checkout that this package is imported from; None where it is installed."""
+    folder = Path(__file__).resolve().parents[2]
+    return folder if _is_checkout(folder) else None
+
+
+def wheel() -> Path | None:
+    """The files that came with this package in its wheel (setup/wheel.py); None in a checkout."""
+    folder = Path(__file__).resolve().parent / "share"
+    return folder if folder.is_dir() else None
+
+
+def built() -> Path | None:
+    """The user's folder for programs built from the wheel's Go sources; None where there is no wheel.
+
+    Its name is a digest of those sources: another version of crosslayer has another folder.
+    """
+    share = wheel()
+    if share is None:
+        return None
+    cached = os.environ.get("XDG_CACHE_HOME", "")
+    caches = Path(cached) if cached.startswith("/") else Path.home() / ".cache"
+    return caches / "crosslayer" / _digest(share / "emulation")
+
+
+@cache
+def _digest(sources: Path) -> str:
+    """The first 16 digits of the SHA-256 of what the Go programs are built from."""
+    digest = hashlib.sha256()
+    for path in sorted((*sources.glob("go.*"), *sources.rglob("*.go"))):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(sources)} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+def locate(name: str) -> Location:
+    """Locate one of `RESOURCES`.
+
+    Parameters
+    ----------
+    name
+        A key of `RESOURCES`.
+
+    Raises
+    ------
+    ResourceError
+        If it is nowhere, with the next step; also if a variable of the user names something that does not fit.
+    """
+    resource = RESOURCES[name]
+    if named := os.environ.get(resource.variable):
+        if _fits(Path(named), resource):
+            return Location(Path(named), resource.variable)
+        raise ResourceError(
+            f"cannot be read{' or run' if resource.program else ''}, and {resource.variable} names it",
+            where=named,
+            next_step=f"Unset {resource.variable}. {resource.next_step}",
+        )
+    if resource.in_checkout:
+        share = os.environ.get("CROSSLAYER_SHARE")
+        packaged = (share and Path(share), "the package"), (wheel(), "the package")
+        for folder, source in ((checkout(), "this checkout"), *packaged):
+            if folder and _fits(path := folder / resource.in_checkout, resource):
+                return Location(path, source)
+    if resource.program:
+        if (folder := built()) and _fits(path := folder / resource.program, resource):
+            return Location(path, "crosslayer setup")
+        if on_path := find_program(resource.program):
+            return Location(Path(on_path), "the PATH")
+    raise ResourceError(
+        f"`{resource.program or resource.in_checkout}` is nowhere to be found",
+        next_step=resource.next_step,
+    )
+
+
+def search_path() -> str:
+    """The folders in which programs are searched, as the variable PATH has them: those of PATH, then the system's."""
+    named = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join([*named, *(folder for folder in _SYSTEM_FOLDERS if folder not in named)])
+
+
+def find_program(name: str) -> str | None:
+    """Path of a program of this machine, by its name or path; None where it is not installed.
+
+    The only search for programs in the library, so that a notebook, a worker of a cluster and the command line find the
+    same ones.
+    """
+    return shutil.which(name, path=search_path())
+
+
+def _is_checkout(folder: Path) -> bool:
+    return (folder / "emulation" / "profiles.toml").is_file() and (folder / "lib" / "crosslayer").is_dir()
+
+
+def _fits(path: Path, resource: _Resource) -> bool:
+    return path.is_file() and os.access(path, os.X_OK) if resource.program else path.exists()

@@ -1,0 +1,125 @@
+"""The wheel alone, outside a checkout: what it carries, its programs, a smoke campaign, its report."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    done = subprocess.run([*pip, "--wheel-dir", folder, ROOT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Run `crosslayer` of a new environment with the wheel, in an empty folder, with a home of its own.
+
+    The packages it requires are those that these tests run with; crosslayer's checkout is not among them, since a path
+    file is not read in a folder that another path file names.
+    """
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    (packages / "tested.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--ignore-installed"]
+    subprocess.run([*pip, wheel], check=True)
+    here, home = folder / "here", folder / "home"
+    here.mkdir()
+    home.mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CROSSLAYER_", "PYTHON", "XDG_"))}
+    go = subprocess.run([ROOT / "setup" / "go"], capture_output=True, text=True, check=False).stdout.strip()
+    if go:
+        names = ("GOCACHE", "GOMODCACHE", "GOFLAGS", "GOPROXY", "GOSUMDB")
+        values = subprocess.run([go, "env", *names], capture_output=True, text=True, check=True).stdout.splitlines()
+        kept |= dict(zip(names, values, strict=True))
+        kept["PATH"] = f"{Path(go).parent}{os.pathsep}{kept['PATH']}"
+
+    def run(*words: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [folder / "venv" / "bin" / "crosslayer", *words],
+            cwd=here,
+            env=kept | {"HOME": str(home)},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    run.folder = here  # type: ignore[attr-defined]  # where it runs
+    return run
+
+
+def findings(installed: Any) -> dict[str, dict[str, str]]:
+    return {finding["item"]: finding for finding in json.loads(installed("doctor", "--json").stdout)["findings"]}
+
+
+def test_it_carries_what_measuring_reads_and_no_campaign(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    shared = {name.removeprefix("crosslayer/share/") for name in names if name.startswith("crosslayer/share/")}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    if not tracked:
+        pytest.skip("this is no git checkout: what is committed is not known")
+    # `pages/` and the servers read these; the tests and what makes the pages stay in the repository.
+    wanted = {
+        name
+        for name in tracked
+        if name.startswith(("sites/", "data/published/", "emulation/traces/"))
+        and not name.startswith("sites/_make/")
+        and not name.endswith("/make.py")
+    }
+    assert wanted <= shared
+    assert {"emulation/profiles.toml", "emulation/go.mod", "emulation/go.sum"} <= shared
+    assert not [name for name in names if "_test.go" in name or name.startswith("crosslayer/share/data/raw")]
+    assert wheel.stat().st_size < 10e6
+
+
+def test_its_report_is_that_of_the_checkout(installed: Any) -> None:
+    """Figures and verdicts need the published values, and processes that import the package: nothing of a checkout."""
+    done = installed("report", str(ROOT / "data" / "raw" / "serialisation"), "--out", "report")
+    assert done.returncode == 0, done.stderr
+    (page,) = (installed.folder / "report").glob("index.html")
+    assert page.read_text(encoding="utf-8").count("<figure") >= 2
+
+
+@pytest.mark.alone
+def test_it_builds_its_programs_and_measures(installed: Any) -> None:
+    before = findings(installed)
+    for name in ("profiles", "sites", "published"):
+        assert before[name]["detail"].endswith("(the package)")
+    assert before["crosslayer-server"]["state"] == "missing"
+    assert "crosslayer setup" in before["crosslayer-server"]["way_out"]
+
+    done = installed("setup")
+    if "Go could not build" in done.stderr:
+        pytest.skip(f"the Go modules are out of reach: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    after = findings(installed)
+    for name in ("crosslayer-server", "crosslayer-stub", "crosslayer-wire", "crosslayer-guest"):
+        assert after[name]["detail"].endswith("(crosslayer setup)")
+
+    done = installed("measure", "--size", "smoke", "--out", "smoke", timeout_s=900)
+    if done.returncode == 3:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    done = installed("report", "smoke", "--out", "report-of-smoke")
+    assert done.returncode == 0, done.stderr
+    text = (installed.folder / "report-of-smoke" / "index.html").read_text(encoding="utf-8")
+    assert text.count("<figure") >= 10
