@@ -174,7 +174,12 @@ def called_programs() -> set[str]:
             if isinstance(command, ast.Constant) and isinstance(command.value, str):
                 found.add(command.value)
     # Found by variables instead, or whatever the user asks for.
-    return {name for name in found if re.fullmatch(r"[a-z][a-z0-9.-]*", name)} - {"chromedriver", "linux", "linux.uml"}
+    return {name for name in found if re.fullmatch(r"[a-z][a-z0-9.-]*", name)} - {
+        "chromedriver",
+        "linux",
+        "linux.uml",
+        "sbatch",
+    }
 
 
 def started(commands: list[ast.expr]) -> Iterator[ast.expr]:
