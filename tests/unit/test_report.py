@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 from collections import Counter
@@ -29,6 +30,7 @@ from crosslayer.report import answer
 from crosslayer.report import drawing as drawing_all
 from crosslayer.report.files import saved_claims
 from crosslayer.studies import STUDIES, Study
+from crosslayer.study import TOPICS
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("failures", "fig05-dns-exchange")
@@ -353,60 +355,165 @@ def test_processes_draw_what_one_draws(tmp_path: Path, dataset: Dataset, monkeyp
 # The answer on top
 
 
-def with_numbers(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """As if the claims of the answer were measured; a campaign of one page has not all of them."""
-    asked = pl.col("claim_id").is_in(re.findall(r"\{(T\d+)\}", " ".join(STUDIES[studies.DEFAULT].answer)))
-    values = {"ours": 1.5, "low": 1.25, "high": 1.75, "unit": "%", "verdict": "reproduced"}
-    return verdicts.with_columns(
-        pl.when(asked).then(pl.lit(value)).otherwise(pl.col(name)).alias(name) for name, value in values.items()
-    )
+def of_committed(name: str) -> Dataset:
+    return Dataset.open(ROOT / "data" / "raw" / name)
+
+
+def answer_of(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> answer.Whole:
+    report.save_answer(dataset, verdicts, folder)
+    return answer.gathered(folder, None)
+
+
+def medians_by_hand(page: str, exchange: tuple[str, str], load: tuple[str, str]) -> float:
+    """Median over all links of what an exchange adds to DoUDP in its round, percent of the cell's median over DoUDP."""
+    shares = []
+    for link in sorted((ROOT / "data" / "raw" / "combinations" / "page_loads").iterdir()):
+        loads, exchanges = (
+            pl.read_parquet(ROOT / "data" / "raw" / "combinations" / table / link.name / "part-0.parquet").filter(
+                pl.col("page") == page, pl.col("error").is_null()
+            )
+            for table in ("page_loads", "dns_exchanges")
+        )
+        page_ms = dict(loads.filter(h3=load[0], variant=load[1]).select("round", "plt_ms").rows())
+        plain, other = (
+            dict(exchanges.filter(protocol=name, resumption=state, variant="main").select("round", "total_ms").rows())
+            for name, state in (("DoUDP", "none"), exchange)
+        )
+        level = statistics.median(plain[number] + page_ms[number] for number in page_ms)
+        shares += [100 * (other[number] - plain[number]) / level for number in page_ms]
+    return statistics.median(shares)
+
+
+def signed(values: list[float], digits: int) -> list[str]:
+    return [f"+{value:.{digits}f}\N{NO-BREAK SPACE}%" for value in values]
+
+
+def test_the_answer_compares_each_visit_with_plain_dns_in_the_same_state(tmp_path: Path) -> None:
+    of = answer_of(of_committed("combinations"), pl.DataFrame(schema=claims.COLUMNS), tmp_path)
+    (first, on_first), (returning, on_returning) = of.sentences
+    assert (first, returning) == ("First visit", "Returning visit")
+    pages = ("example.org", "wikipedia.org", "instagram.com")
+    full, early = ("1-rtt", "main"), ("0-rtt", "main")
+    doq, doh = ([medians_by_hand(page, (name, "none"), full) for page in pages] for name in ("DoQ", "DoH"))
+    named = ", ".join(f"{value} on {page} (copy)" for value, page in zip(signed(doq, 0), pages, strict=True))
+    assert named in on_first
+    assert on_first.endswith(f": {', '.join(signed(doh, 0))}.")
+    doq_back = [medians_by_hand(page, ("DoQ", "early-data"), early) for page in pages]
+    doh_back = [medians_by_hand(page, ("DoH", "ticket"), early) for page in pages]
+    assert f": {', '.join(signed(doq_back, 1))}; DoT or DoH, resumed" in on_returning
+    assert on_returning.endswith(f": {', '.join(signed(doh_back, 0))}.")
+
+
+def test_the_answer_says_what_one_connection_saves_and_costs_at_most(tmp_path: Path) -> None:
+    ((topic, sentence),) = answer_of(
+        of_committed("one-connection"), pl.DataFrame(schema=claims.COLUMNS), tmp_path
+    ).sentences
+    assert topic == "One connection for name and page"
+    worth = pl.read_csv(ROOT / "figures" / "one-connection" / "one-connection-worth.csv")
+    cells = worth.filter(pl.col("page").is_in(["example.org", "wikipedia.org"]))
+    over = {
+        (visit, what): of["median"] for (visit, what), of in cells.partition_by("visit", "what", as_dict=True).items()
+    }
+    separate = over["first visit", "over DoQ, then H3"]
+    assert f"{separate.min():.1f} to {separate.max():.1f} RTT earlier" in sentence
+    assert f"adds at most {-over['first visit', 'over DoUDP, then H3'].min():.2f} RTT" in sentence
+    assert f"a returning visit {-over['returning visit', 'over DoUDP, then H3 0-RTT'].min():.2f} RTT" in sentence
+
+
+def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: Path) -> None:
+    for name in ("coalescing", "one-connection", "combinations"):
+        dataset = of_committed(name)
+        report.save_answer(dataset, pl.DataFrame(schema=claims.COLUMNS), tmp_path)
+    whole = answer.gathered(tmp_path, None)
+    assert [topic for topic, _ in whole.sentences] == [*TOPICS, "First visit, in real time"]
+    for name, clock in (("combinations", "virtual"), ("one-connection", "virtual"), ("coalescing", "real")):
+        campaign = json.loads((ROOT / "data" / "raw" / name / "campaign.json").read_text())
+        rounds, links = campaign["plan"]["rounds"], len(campaign["plan"]["links"])
+        revision = campaign["git"]["revision"][:7]
+        assert f"{name} ({clock} time, {rounds} rounds, {links} links, {revision})" in whole.evidence
+        assert campaign["host"]["cpu"] in whole.evidence
+    assert "Not in real time: returning visit, one connection for name and page." in whole.evidence
+
+
+def test_a_campaign_that_lacks_a_page_adds_no_sentence(
+    tmp_path: Path, dataset: Dataset, verdicts: pl.DataFrame
+) -> None:
+    measured = verdicts.with_columns(ours=pl.lit(0.28), verdict=pl.lit("reproduced"))
+    whole = answer_of(dataset, measured, tmp_path)
+    assert whole.sentences == ()
+    assert whole.evidence == ""
+    assert [claim for claim, _, _ in whole.headlines] == ["T001", "T002", "T003", "T004"]
+    none = verdicts.with_columns(ours=pl.lit(None, pl.Float64))
+    assert answer_of(dataset, none, tmp_path).headlines == ()
+    assert not (tmp_path / "coalescing" / "answer.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "first", "third"),
+    [
+        ("reproduced", "holds as a worst case", "here at most"),
+        ("inconclusive", "undecided", "here at most"),
+        ("not reproduced", "does not hold here", "here at most"),
+    ],
+)
+def test_the_headlines_of_the_paper_have_verdicts_in_plain_words(
+    tmp_path: Path, dataset: Dataset, verdicts: pl.DataFrame, verdict: str, first: str, third: str
+) -> None:
+    judged = verdicts.with_columns(verdict=pl.lit(verdict), ours=pl.lit(0.28))
+    said = {claim: text for claim, _, text in answer_of(dataset, judged, tmp_path).headlines}
+    assert said["T001"].startswith(first)
+    heatmap = published.load().heatmap
+    percent = {(row["link"], row["page"], row["series"]): row["percent"] for row in heatmap.iter_rows(named=True)}
+    for claim, links in (("T003", ("fiber", "cable", "dsl")), ("T004", ("4g", "4g-medium"))):
+        most = max(
+            100 * (1 - (100 + percent[link, page, "DoQ + H3 0-RTT"]) / (100 + percent[link, page, "DoH + H3 1-RTT"]))
+            for link, page, series in percent
+            if link in links and series == "DoH + H3 1-RTT"
+        )
+        assert f"does not follow from the paper's own Fig. 8 (at most {most:.0f}\N{NO-BREAK SPACE}%)" in said[claim]
+        assert f"{third} 28\N{NO-BREAK SPACE}%" in said[claim]
 
 
 def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
-    numbered = with_numbers(verdicts)
-    report.save_claims(numbered, dataset, folder)
+    report.save_answer(of_committed("combinations"), verdicts, folder)
+    report.save_answer(dataset, verdicts.with_columns(ours=pl.lit(0.28), verdict=pl.lit("reproduced")), folder)
     page = report.write_index(dataset, folder).read_text()
-    said = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
-    assert said.count("<li>") == 3
-    assert "1.50 % [1.25, 1.75] longer over DoH" in said
-    assert "gives back 1.50 % [1.25, 1.75] of each load" in said
-    measured = numbered.filter(pl.col("verdict") != "not measured")
-    assert f"of the {measured.height} published results that were measured again" in said
-    assert "In brackets: 95 % intervals, 7 rounds of each link and page resampled" in said
-    assert page.index('class="answer"') < page.index('id="summary"') < page.index('id="claims"') < page.index("<figure")
+    part = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
+    assert part.count("<li>") == 2
+    assert "<strong>First visit:</strong> over plain DNS, DoQ or DoH3 adds" in part
+    paper = page[page.index('class="paper"') : page.index("</ul>", page.index('class="paper"'))]
+    assert paper.count("<li>") == 4
+    assert page.index('class="answer"') < page.index('class="paper"') < page.index('id="summary"')
 
 
-def test_a_clause_without_its_numbers_is_left_out(dataset: Dataset, verdicts: pl.DataFrame) -> None:
-    """The study web is not there, so nothing is said of it; of a sentence without any number nothing is left."""
-    first, second, _ = answer.answer(dataset, with_numbers(verdicts))
-    assert "{I129}" in STUDIES[dataset.campaign.study].answer[0]
-    assert "resumes its session" not in first
-    assert first.endswith("three pages).")
-    assert second.endswith("is left.")
-    (certainty,) = answer.answer(dataset, verdicts.with_columns(low=None, high=None))
-    assert certainty.startswith("In brackets")
+def test_the_answer_of_a_question_is_that_of_its_figures(
+    folder: Path, dataset: Dataset, drawings: list[Drawing]
+) -> None:
+    (folder / "coalescing" / "claims.parquet").unlink()
+    report.save_drawing(replace(drawings[0], verdict="Yes, it does."), dataset, folder)
+    page = report.write_index(dataset, folder).read_text()
+    part = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
+    assert "<li>Yes, it does.</li>" in part
 
 
-def test_numbers_of_the_answer_have_three_digits_each(dataset: Dataset, verdicts: pl.DataFrame) -> None:
-    known = with_numbers(verdicts).with_columns(ours=pl.lit(21.0), low=pl.lit(1.1), high=pl.lit(100.0))
-    assert "takes 21.0 % [1.10, 100] longer over DoQ" in answer.answer(dataset, known)[0]
-
-
-def test_the_answer_of_a_question_is_that_of_its_figures(dataset: Dataset, verdicts: pl.DataFrame) -> None:
-    other = replace(dataset, campaign=replace(dataset.campaign, study="key-share"))
-    assert answer.answer(other, None, ["Yes, it does."]) == ["Yes, it does."]
+def test_a_broken_answer_is_named(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
+    (folder / "coalescing" / "answer.json").write_text("{")
+    with pytest.raises(report.ReportError, match=r"answer\.json: cannot be read"):
+        report.write_index(dataset, folder)
 
 
 def test_the_readme_says_what_the_committed_campaigns_answer(tmp_path: Path) -> None:
     for name, study in STUDIES.items():
         if study.claims:
             of_study = Dataset.open(ROOT / "data" / "raw" / name)
-            report.save_claims(report.check_claims(of_study), of_study, tmp_path)
+            verdicts = report.check_claims(of_study)
+            report.save_claims(verdicts, of_study, tmp_path)
+            report.save_answer(of_study, verdicts, tmp_path)
     committed = Dataset.open(ROOT / "data" / "raw" / studies.DEFAULT)
-    sentences = answer.as_paragraph(answer.answer(committed, saved_claims(committed, tmp_path)))
+    whole = answer.as_markdown(answer.gathered(tmp_path, saved_claims(committed, tmp_path)))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     block = readme[readme.index("<!-- answer -->") : readme.index("<!-- /answer -->")]
-    assert block == f"<!-- answer -->\n{sentences}\n", "run `crosslayer report` and commit README.md"
+    assert block == f"<!-- answer -->\n{whole}\n", "run `crosslayer report` and commit README.md"
 
 
 def test_the_readme_is_renewed_in_a_checkout_and_nowhere_else(
@@ -417,11 +524,12 @@ def test_the_readme_is_renewed_in_a_checkout_and_nowhere_else(
     copy = Dataset.open(shutil.copytree(dataset.folder, tmp_path / "data" / "raw" / studies.DEFAULT))
     for where, own in ((tmp_path / "mine", copy), (tmp_path / "figures", dataset)):
         report.save_claims(verdicts, own, where)
+        report.save_answer(own, verdicts, where)
         answer.renew_readme(own, where)
         assert "\nold\n" in readme.read_text()
     answer.renew_readme(copy, tmp_path / "figures")
-    sentences = answer.as_paragraph(answer.answer(copy, verdicts))
-    assert readme.read_text() == f"# Title\n\n<!-- answer -->\n{sentences}\n<!-- /answer -->\n\nmore\n"
+    whole = answer.as_markdown(answer.gathered(tmp_path / "figures", verdicts))
+    assert readme.read_text() == f"# Title\n\n<!-- answer -->\n{whole}\n<!-- /answer -->\n\nmore\n"
 
 
 def test_a_dataset_from_another_machine_is_called_one(tmp_path: Path, folder: Path, dataset: Dataset) -> None:

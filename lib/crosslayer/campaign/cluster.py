@@ -121,7 +121,7 @@ def connected(
     except ImportError:
         raise CampaignError(
             "measuring on a cluster takes Dask, which is not installed",
-            next_step="Install the extra: `pip install 'crosslayer[cluster]'`; docs/cluster.md.",
+            next_step="Install the extra: `pip install 'crosslayer[cluster]'`; docs/howto/cluster.md.",
         ) from None
     with contextlib.ExitStack() as around:
         try:
@@ -136,7 +136,7 @@ def connected(
             raise CampaignError(
                 f"there is no such cluster: {str(error) or type(error).__name__}",
                 where=f"--scheduler {scheduler}" if scheduler else f"--cluster {kind}",
-                next_step="See docs/cluster.md.",
+                next_step="See docs/howto/cluster.md.",
             ) from error
         yield around.enter_context(client)
 

@@ -44,7 +44,7 @@ _STUDIES = "\n".join(["\b", "Studies:", *(f"  {study.name:<15}{study.lead}" for 
 @click.option(
     "--browser",
     type=click.Choice(["chromium", "firefox"]),
-    help="What to load pages in; see docs/browsers.md.  [default: the plan's, which is chromium if it does not say]",
+    help="Loads the pages; see docs/findings/browsers.md.  [default: the plan's, which is chromium if it does not say]",
 )
 @click.option(
     "--clock",

@@ -105,6 +105,11 @@ def link_title(link: str) -> str:
     return profile.title if profile else link
 
 
+def page_title(page: str) -> str:
+    """A page as readers see it: `wikipedia.org (copy)` where it is named like a public site; see `sites/README.md`."""
+    return f"{page} (copy)" if "." in page else page
+
+
 def with_titles(frame: pl.DataFrame) -> pl.DataFrame:
     """Rows with a column `link_title`."""
     titles = {link: link_title(link) for link in frame["link"].unique() if link is not None}

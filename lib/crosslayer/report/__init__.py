@@ -18,7 +18,7 @@ import polars as pl
 from crosslayer import claims, published
 from crosslayer.campaign import crate
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.report.answer import renew_readme
+from crosslayer.report.answer import renew_readme, save_answer
 from crosslayer.report.drawing import Drawer, cores, draw_all
 from crosslayer.report.files import (
     ReportError,
@@ -43,6 +43,7 @@ __all__ = [
     "cores",
     "made_from",
     "save",
+    "save_answer",
     "save_claims",
     "save_drawing",
     "save_failure",
@@ -104,7 +105,7 @@ def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = 
     """Check and save the claims, draw and save the figures, and join them on the page.
 
     `ro-crate-metadata.json` beside the figures says which run made them from what. Where the folder is the committed
-    one of the committed campaign, the README's answer is renewed too.
+    one and the campaign a committed one, the README's answer is renewed too.
 
     Parameters
     ----------
@@ -122,6 +123,7 @@ def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = 
         verdicts = pool.submit(check_claims, dataset)  # numbers, while charts are drawn of others
         failed = draw_all(dataset, beside, folder, processes)
         save_claims(verdicts.result(), dataset, folder)
+    save_answer(dataset, verdicts.result(), folder)
     check_beside(dataset, beside, folder)
     save_loads(dataset, folder)
     written = Report(write_index(dataset, folder), failed)

@@ -25,7 +25,7 @@ from crosslayer.figures.figure import vegalite_version
 from crosslayer.figures.hosts import HOSTS
 from crosslayer.figures.style import COLUMN_WIDTH
 from crosslayer.report import facts
-from crosslayer.report.answer import answer, in_words
+from crosslayer.report.answer import gathered, in_words
 from crosslayer.report.files import ReportError, Saved, saved_beside, saved_claims, saved_figures, write
 from crosslayer.report.loads import saved_loads
 from crosslayer.studies import STUDIES
@@ -80,7 +80,8 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
         dataset=dataset,
         study=study,
         notices=[text for text in (notice, facts.elsewhere(dataset)) if text],
-        answer=answer(dataset, verdicts, [said for saved in own for said in _said(saved)]),
+        answer=gathered(folder, verdicts),
+        figure_answers=[text for saved in own for text in _said(saved)],
         verdicts=None if verdicts is None else verdicts.rows(named=True),
         campaigns=[] if verdicts is None else verdicts["campaign"].unique(maintain_order=True).to_list(),
         beside=_by_claim(beside),
