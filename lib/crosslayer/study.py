@@ -89,6 +89,8 @@ class Study:
     """Frozen dataclass of what only this study can be told: `[options]` of a plan file is checked against it."""
     headlines: Mapping[str, str] = field(default_factory=dict)
     """Claims whose numbers stand on top of the report, and how they are called there."""
+    picture: str = ""
+    """Name of the figure that shows its part of the answer; empty where none does."""
     primes_alias: bool = True
     """Its loads prime an alias of their page, which must have them and no further origins."""
     browsers: tuple[str, ...] = ("chromium",)

@@ -20,11 +20,10 @@ from crosslayer import claims, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
 from crosslayer.figures import Inputs
-from crosslayer.report.files import ReportError, saved_claims, write
+from crosslayer.report.files import ANSWER, ReportError, saved_claims, write
 from crosslayer.studies import DEFAULT, STUDIES
 from crosslayer.study import TOPICS, Answer
 
-_FILE = "answer.json"
 _BLOCK = re.compile(r"(<!-- answer -->\n).*?(\n<!-- /answer -->)", re.DOTALL)
 _CLOCKS = {"virtual": "in virtual time", "wall": "in real time"}
 
@@ -84,7 +83,7 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     ReportError
         Where the folder cannot be written.
     """
-    campaign, path = dataset.campaign, folder / dataset.campaign.study / _FILE
+    campaign, path = dataset.campaign, folder / dataset.campaign.study / ANSWER
     study = STUDIES.get(campaign.study)
     by_claim = {row["claim_id"]: row for row in verdicts.iter_rows(named=True)}
     own = study.answer(Inputs.of(dataset, published.load()), by_claim) if study else Answer()
@@ -133,7 +132,7 @@ def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
 
 def _saved(folder: Path) -> Iterable[Part]:
     for name in STUDIES:
-        path = folder / name / _FILE
+        path = folder / name / ANSWER
         if not path.is_file():
             continue
         try:

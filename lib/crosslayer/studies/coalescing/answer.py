@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import polars as pl
-
 from crosslayer import metrics
 from crosslayer.claims import Verdict
 from crosslayer.figures import Inputs
 from crosslayer.figures.sentences import percent
 from crosslayer.figures.style import page_title
-from crosslayer.published import Published
 from crosslayer.studies.coalescing import PAGES
-from crosslayer.studies.coalescing.claims import COALESCING, DOH, DOQ, FIXED, MOBILE
+from crosslayer.studies.coalescing.claims import DOH, DOQ, FIXED, MOBILE, published_reduction
 from crosslayer.study import FIRST_VISIT, Answer
 
 _AT_WORST = {
@@ -32,7 +29,7 @@ def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> Answer:
     known = {claim: row for claim, row in verdicts.items() if row["ours"] is not None}
     at_worst = [(claim, statement, _bound(known[claim])) for claim, statement in _AT_WORST.items() if claim in known]
     reduced = [
-        (claim, statement, _fraction(known[claim], fraction, _published(inputs.published, links)))
+        (claim, statement, _fraction(known[claim], fraction, 100 * published_reduction(links)))
         for claim, (statement, links, fraction) in _REDUCED.items()
         if claim in known
     ]
@@ -74,13 +71,3 @@ def _fraction(row: Mapping[str, Any], fraction: float, published_percent: float)
         Verdict.INCONCLUSIVE: "undecided",
     }.get(Verdict(row["verdict"]), "does not hold here")
     return f"{held}: {ours}"
-
-
-def _published(published: Published, links: tuple[str, ...]) -> float:
-    """The greatest reduction by coalescing from DoH in the paper's Fig. 8, percent."""
-    cells = published.heatmap.filter(pl.col("link").is_in(links)).pivot(
-        "series", index=["link", "page"], values="percent"
-    )
-    level = {name: 1 + pl.col(name) / 100 for name in (COALESCING, DOH)}
-    greatest: float = cells.select(100 * (1 - level[COALESCING] / level[DOH])).to_series().max()  # type: ignore[assignment]
-    return greatest
