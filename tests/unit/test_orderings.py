@@ -1,4 +1,4 @@
-"""Orderings judged jointly: simulated error rates and power, by a fixed seed. `docs/reference/statistics.md` states them."""
+"""Orderings judged jointly: simulated error rates and power, as `docs/reference/statistics.md` states them."""
 
 from __future__ import annotations
 
