@@ -3,15 +3,15 @@
 #   make setup         system packages (apt, asks for sudo only for that), .venv from requirements.lock, Go build
 #   make reproduce     measure on this machine and draw every figure: build/figures/index.html (SIZE=smoke, quick or paper;
 #                      CLOCK=wall or virtual)
-#   make guest         the kernel of the guest that measures by a virtual clock (docs/clocks.md), about 10 minutes, once
-#   make servers       AdGuard's dnsproxy for `crosslayer servers`, which Debian has not (docs/servers.md)
+#   make guest         the kernel of the guest that measures by a virtual clock (docs/reference/clocks.md), about 10 minutes, once
+#   make servers       AdGuard's dnsproxy for `crosslayer servers`, which Debian has not (docs/findings/servers.md)
 #   make check         lint, types and the unit tests that a change touches, about two minutes
 #   make test          every test
 #   make test-long     fuzzing, hostile connections and kills of a campaign, about half an hour (tests/README.md)
 #   make environments  the unit tests and the report with the oldest packages allowed, with those of nix develop, and with
 #                      a second Python
 #   make test-machines the README's commands on fresh systems, the sandbox of Nix, the wheel and the image (tests/README.md)
-#   make sbom          what all this is made of, as CycloneDX, for both ways in (docs/dependencies.md)
+#   make sbom          what all this is made of, as CycloneDX, for both ways in (docs/development/dependencies.md)
 #   make lab           JupyterLab on the notebooks
 #   make lock          renew requirements.lock and the locks in setup/ after a change of pyproject.toml or setup/pinned.in
 
@@ -69,7 +69,7 @@ TAKES_quick := measuring and drawing take 12 to 25 minutes
 TAKES_paper := measuring takes about four days
 reproduce: setup $(if $(filter virtual,$(CLOCK)),guest)
 	@mkdir -p build/notebooks
-	@echo "== notebooks/run_all.ipynb, size $(SIZE), $(CLOCK) clock: $(or $(TAKES_$(SIZE)),see docs/measure.md)"
+	@echo "== notebooks/run_all.ipynb, size $(SIZE), $(CLOCK) clock: $(or $(TAKES_$(SIZE)),see docs/howto/measure.md)"
 	@{ $(BIN)/crosslayer doctor || true; } | tail -n 1
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/papermill notebooks/run_all.ipynb build/notebooks/run_all.ipynb \
 	  -p size $(SIZE) -p clock $(CLOCK) --cwd notebooks --stdout-file /dev/stdout --log-level ERROR --no-progress-bar

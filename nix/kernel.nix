@@ -1,4 +1,4 @@
-# The kernel of the guest that has the virtual clock (docs/clocks.md); setup/guest builds it where there is no Nix.
+# The kernel of the guest that has the virtual clock (docs/reference/clocks.md); setup/guest builds it where there is no Nix.
 {
   lib,
   stdenv,

@@ -49,6 +49,6 @@ testers.runNixOSTest {
     said = as_reviewer("mkdir work && cd work && crosslayer-reproduce -p size smoke", timeout=1800)
     assert "over the netem of its kernel" in said, said
     as_reviewer("${env}/bin/python ${../tests/vm/check_smoke_campaign.py} work/data/local/coalescing-smoke")
-    assert int(as_reviewer("grep --count --fixed-strings \"<figure\" work/build/figures/index.html")) > 10
+    assert int(as_reviewer("grep --count --fixed-strings \"<figure\" work/build/figures/coalescing/index.html")) > 10
   '';
 }

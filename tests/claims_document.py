@@ -1,4 +1,4 @@
-"""The verdicts in `docs/claims.md`, from the committed campaigns: `python -m tests.claims_document` renews them."""
+"""The verdicts in `docs/findings/claims.md`: `python -m tests.claims_document` renews them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crosslayer.campaign.dataset import Dataset, found_beside
 from crosslayer.studies import STUDIES
 
 ROOT = Path(__file__).parents[1]
-DOCUMENT = ROOT / "docs" / "claims.md"
+DOCUMENT = ROOT / "docs" / "findings" / "claims.md"
 _ROW = re.compile(r"^\| ([A-Z]+\d+) \| (.*) \| ([^|]*) \|$", re.MULTILINE)
 
 

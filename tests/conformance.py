@@ -1,4 +1,4 @@
-"""What the RFCs ask and what shows that we do it: `python -m tests.conformance` writes docs/conformance.md.
+"""What the RFCs ask and what shows that we do it: `python -m tests.conformance` writes docs/development/conformance.md.
 
 The rows are in `conformance.toml`. A test is named MODULE.test_NAME (pytest) or PACKAGE.TestName (Go); `missing` says
 of which names there is none. No knowledge of the RFCs is in here.
@@ -16,7 +16,7 @@ import msgspec
 
 ROOT = Path(__file__).parents[1]
 ROWS = Path(__file__).with_name("conformance.toml")
-DOCUMENT = ROOT / "docs" / "conformance.md"
+DOCUMENT = ROOT / "docs" / "development" / "conformance.md"
 NAME = re.compile(r"\b\w+\.(?:test_|Test|Fuzz)\w+")
 """How a test is named in text."""
 
@@ -67,7 +67,7 @@ def missing(named: Iterable[str]) -> list[str]:
 
 
 def to_markdown() -> str:
-    """`docs/conformance.md`."""
+    """`docs/development/conformance.md`."""
     tables = read()
     counts = Counter(row.verdict for rows in tables.values() for row in rows)
     tested = sum(bool(row.tests) for rows in tables.values() for row in rows)

@@ -1,6 +1,6 @@
 """How often the intervals in use hold the truth, in simulated campaigns.
 
-`python -m tests.interval_coverage` renews the table in docs/statistics.md.
+`python -m tests.interval_coverage` renews the table in docs/reference/statistics.md.
 
 Campaigns are simulated: each round adds something common to its observations, and each observation has a right tail
 (log-normal), as durations on a shared machine do.
@@ -21,7 +21,7 @@ from crosslayer import metrics
 from crosslayer.claims.measures import Moment, Quantile, Share
 from crosslayer.metrics.resampling import Estimate, Sample, derived, drawn
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "statistics.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "statistics.md"
 TRIALS = 1000
 """Of the table; a standard error of 0.7 percentage points at 95 %."""
 LOWEST, HIGHEST = 93, 97

@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
     with Cluster(folder, rounds=ROUNDS, batch=3, environment=environment, host=HOST) as cluster:
         cluster.scheduler()
         for name in MACHINES:
-            # In a loop, as docs/cluster.md says: a worker that lost its scheduler ends.
+            # In a loop, as docs/howto/cluster.md says: a worker that lost its scheduler ends.
             cluster.worker(name, before=[*inside[name], "sh", "-c", 'until false; do "$@"; sleep 1; done', "sh"])
             cluster.said(name, "Registered to")
         cluster.starter()

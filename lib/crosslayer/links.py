@@ -2,7 +2,7 @@
 
 A profile becomes queueing disciplines for each direction: one of `sch_netem`, or three stages in a row where a queue is
 managed or jitter reorders what a rate has put in order. Both backends of the testbed apply the same description. No
-network and no clock here. docs/links.md says what each effect is.
+network and no clock here. docs/howto/links.md says what each effect is.
 """
 
 from __future__ import annotations
@@ -498,7 +498,7 @@ def varied(
         Profile,
         where=f"link {profile.name} with {', '.join(said)}",
         error=LinkError,
-        next_step="docs/links.md has examples.",
+        next_step="docs/howto/links.md has examples.",
     )
 
 

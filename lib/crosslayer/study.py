@@ -1,7 +1,8 @@
 """What a study is, the one thing that people add: a room `studies/NAME/` and a line of `studies/__init__.py`.
 
 A room holds `STUDY` in its `__init__`, and as modules beside it what each task needs and no other has to import:
-`measure` (`MEASURER`), `figures` (`FIGURES`) and `claims` (`CLAIMS`). Analysis imports no browser, measuring no charts.
+`measure` (`MEASURER`), `figures` (`FIGURES`), `claims` (`CLAIMS`) and `answer` (`answer`). Analysis imports no browser,
+measuring no charts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from crosslayer.words import Protocol
 if TYPE_CHECKING:
     from crosslayer.campaign.measurer import Measurer
     from crosslayer.claims import Claims
-    from crosslayer.figures import Figure
+    from crosslayer.figures import Figure, Inputs
 
 
 SIX_TRANSPORTS = (Protocol.DOUDP, Protocol.DOTCP, Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)
@@ -51,6 +52,24 @@ class Section:
     """A sentence under the heading."""
 
 
+FIRST_VISIT, RETURNING_VISIT, ONE_CONNECTION = TOPICS = (
+    "First visit",
+    "Returning visit",
+    "One connection for name and page",
+)
+"""Topics of the answer, in the order in which it gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the campaign of a study adds to the answer, which opens the report and the README."""
+
+    sentences: tuple[tuple[str, str], ...] = ()
+    """One of `TOPICS` and a sentence."""
+    headlines: tuple[tuple[str, str, str], ...] = ()
+    """Claim, what the paper's abstract states, and our verdict, each as part of a sentence."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """Everything that the engine, the figures, the claims, the report and the notebooks know of a study."""
@@ -70,9 +89,8 @@ class Study:
     """Frozen dataclass of what only this study can be told: `[options]` of a plan file is checked against it."""
     headlines: Mapping[str, str] = field(default_factory=dict)
     """Claims whose numbers stand on top of the report, and how they are called there."""
-    answer: tuple[str, ...] = ()
-    """What its campaigns answer, in sentences: `{T198}` stands for that claim's number and interval. A clause, up to a
-    semicolon, is left out where a claim in it is not measured."""
+    picture: str = ""
+    """Name of the figure that shows its part of the answer; empty where none does."""
     primes_alias: bool = True
     """Its loads prime an alias of their page, which must have them and no further origins."""
     browsers: tuple[str, ...] = ("chromium",)
@@ -102,6 +120,14 @@ class Study:
     def claims(self) -> Claims | None:
         """What its campaigns are held against; None where it has no claims."""
         found: Claims | None = self._part("claims", "CLAIMS", None)
+        return found
+
+    @property
+    def answer(self) -> Callable[[Inputs, Mapping[str, Mapping[str, Any]]], Answer]:
+        """Computes the answer from the tables and the verdicts, rows of `claims.COLUMNS` by claim."""
+        found: Callable[[Inputs, Mapping[str, Mapping[str, Any]]], Answer] = self._part(
+            "answer", "answer", lambda inputs, verdicts: Answer()
+        )
         return found
 
     def _part(self, module: str, name: str, default: Any) -> Any:

@@ -29,9 +29,13 @@ CAPTURED = {("fiber", "0-rtt"): 60.0, ("fiber", "1-rtt"): 75.0, ("4g", "0-rtt"):
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return Dataset.open(synthetic.write(tmp_path_factory.mktemp("measured") / "dataset", rounds=7))
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory, dataset: Dataset) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    dataset = Dataset.open(synthetic.write(folder / "dataset", rounds=7))
     for (link, h3), plt_ms in CAPTURED.items():
         row = {"link": link, "page": "example.org", "round": 0, "h3": h3, "variant": "main", "plt_ms": plt_ms}
         about = About(condition=h3, profile={"rtt_ms": 14.8}, table="page_loads", rows={"page_loads": [row]})
@@ -40,6 +44,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for ending, content in kept_files(about, [], "").items():
             (place / f"h3-{h3}{ending}").write_bytes(content)
     return report.write_report(dataset, folder / "figures").page
+
+
+@pytest.fixture(scope="module")
+def page(index: Path) -> Path:
+    """The page of the study, with its charts."""
+    return index.parent / DEFAULT / "index.html"
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +88,14 @@ def opened(page: Path, browser: webdriver.Chrome) -> webdriver.Chrome:
     WebDriverWait(browser, 120).until(
         lambda driver: driver.execute_script("return document.documentElement.dataset.drawn")
     )
+    return browser
+
+
+@pytest.fixture
+def claims(index: Path, browser: webdriver.Chrome) -> webdriver.Chrome:
+    """The page of all claims, freshly loaded."""
+    browser.get("about:blank")
+    browser.get(index.with_name("claims.html").as_uri())
     return browser
 
 
@@ -122,7 +140,7 @@ def test_a_click_on_a_figure_offers_the_loads_behind_it(opened: webdriver.Chrome
         "return [dialog.open, ...[...dialog.querySelectorAll('a')].map(link => link.getAttribute('href'))];"
     )
     assert offered[0]
-    assert sorted(offered[1:]) == [f"coalescing/loads/fiber-example.org-0-h3-{h3}.html" for h3 in ("0-rtt", "1-rtt")]
+    assert sorted(offered[1:]) == [f"loads/fiber-example.org-0-h3-{h3}.html" for h3 in ("0-rtt", "1-rtt")]
     for href in offered[1:]:
         assert "<svg" in (page.parent / href).read_text(encoding="utf-8")
 
@@ -137,60 +155,65 @@ def test_the_page_may_not_fetch_even_if_told_to(opened: webdriver.Chrome) -> Non
     opened.get_log("browser")  # the violation is in it
 
 
-def test_the_claims_table_has_every_claim_and_can_be_filtered(opened: webdriver.Chrome, page: Path) -> None:
-    table = dict(shown(opened))
-    text = (page.parent / "coalescing" / "claims.md").read_text()
+def test_the_claims_table_has_every_claim_and_can_be_filtered(claims: webdriver.Chrome, index: Path) -> None:
+    table = dict(shown(claims))
+    text = (index.parent / "coalescing" / "claims.md").read_text()
     listed = re.findall(r"^\| ([A-Z]\d{3}) \|", text, flags=re.MULTILINE)
     assert list(table) == listed
-    counter = opened.find_element("css selector", ".filter output")
+    counter = claims.find_element("css selector", ".filter output")
     assert counter.text == f"{len(listed)} of {len(listed)} claims"
 
-    opened.find_element("name", "verdict").send_keys("direction only")
-    some = shown(opened)
+    claims.find_element("name", "verdict").send_keys("direction only")
+    some = shown(claims)
     assert {verdict for _, verdict in some} == {"direction-only"}
     assert len(some) == list(table.values()).count("direction-only") > 0
     assert counter.text == f"{len(some)} of {len(listed)} claims"
 
-    opened.find_element("name", "words").send_keys("mobile dOq")
-    fewer = [claim for claim, _ in shown(opened)]
+    claims.find_element("name", "words").send_keys("mobile dOq")
+    fewer = [claim for claim, _ in shown(claims)]
     assert 0 < len(fewer) < len(some)
     for claim in fewer:
-        row = opened.find_element("id", claim).get_attribute("textContent") or ""
+        row = claims.find_element("id", claim).get_attribute("textContent") or ""
         assert "mobile" in row.lower()
         assert "doq" in row.lower()
 
-    opened.find_element("css selector", ".filter button[type=reset]").click()
-    WebDriverWait(opened, 10).until(lambda driver: len(shown(driver)) == len(listed))
-    opened.find_element("name", "contradiction").click()
-    assert {"T003", "T145", "S007"} <= {claim for claim, _ in shown(opened)}
-    assert len(shown(opened)) == len(opened.find_elements("css selector", "tr[data-contradiction]"))
+    claims.find_element("css selector", ".filter button[type=reset]").click()
+    WebDriverWait(claims, 10).until(lambda driver: len(shown(driver)) == len(listed))
+    claims.find_element("name", "contradiction").click()
+    assert {"T003", "T145", "S007"} <= {claim for claim, _ in shown(claims)}
+    assert len(shown(claims)) == len(claims.find_elements("css selector", "tr[data-contradiction]"))
 
 
-def test_a_count_on_top_filters_the_table_and_a_headline_shows_its_claim(opened: webdriver.Chrome) -> None:
-    link = opened.find_element("css selector", '.counts a[data-paper="TNSM24"][data-verdict="reproduced"]')
+def test_a_count_on_top_filters_the_table_and_a_headline_shows_its_claim(
+    browser: webdriver.Chrome, index: Path
+) -> None:
+    browser.get(index.as_uri())
+    link = browser.find_element("css selector", '.counts a[data-paper="TNSM24"][data-verdict="reproduced"]')
     count = int(link.text)
-    opened.execute_script("arguments[0].click()", link)
-    assert len(shown(opened)) == count
-    assert {verdict for _, verdict in shown(opened)} == {"reproduced"}
-    opened.find_element("name", "verdict").send_keys("not measured")
-    assert {verdict for _, verdict in shown(opened)} == {"not-measured"}
-    headline = opened.find_element("css selector", ".headlines a[href='#T077']")
-    opened.execute_script("arguments[0].click()", headline)
-    assert opened.find_element("id", "T077").is_displayed()
+    browser.execute_script("arguments[0].click()", link)
+    WebDriverWait(browser, 10).until(lambda driver: len(driver.find_elements("name", "verdict")))
+    assert len(shown(browser)) == count
+    assert {verdict for _, verdict in shown(browser)} == {"reproduced"}
+    browser.find_element("name", "verdict").send_keys("not measured")
+    assert {verdict for _, verdict in shown(browser)} == {"not-measured"}
+    browser.execute_script("location.hash = '#T077'")
+    WebDriverWait(browser, 10).until(lambda driver: driver.find_element("id", "T077").is_displayed())
+    browser.get(index.as_uri())
+    assert browser.find_elements("css selector", ".headlines a[href='claims.html#T077']")
 
 
-def test_the_claims_can_be_sorted_by_verdict_and_back(opened: webdriver.Chrome) -> None:
-    before = shown(opened)
-    heads = {head.text: head for head in opened.find_elements("css selector", "table.claims th")}
+def test_the_claims_can_be_sorted_by_verdict_and_back(claims: webdriver.Chrome) -> None:
+    before = shown(claims)
+    heads = {head.text: head for head in claims.find_elements("css selector", "table.claims th")}
     button = heads["Verdict"].find_element("css selector", "[role=button]")
     rank = [verdict.replace(" ", "-") for verdict in Verdict]
     button.click()
-    assert [rank.index(verdict) for _, verdict in shown(opened)] == sorted(rank.index(v) for _, v in before)
+    assert [rank.index(verdict) for _, verdict in shown(claims)] == sorted(rank.index(v) for _, v in before)
     assert heads["Verdict"].get_attribute("aria-sort") == "ascending"
     button.send_keys(" ")
-    assert shown(opened)[0][1] == "not-measured"
+    assert shown(claims)[0][1] == "not-measured"
     heads["Claim"].find_element("css selector", "[role=button]").click()
-    assert shown(opened) == before
+    assert shown(claims) == before
 
 
 def test_a_chart_gives_its_rows_back_as_the_file_has_them(opened: webdriver.Chrome, page: Path) -> None:
@@ -204,23 +227,91 @@ def test_a_chart_gives_its_rows_back_as_the_file_has_them(opened: webdriver.Chro
             "document.querySelector(`[data-csv='${arguments[0]}']`).click(); window.given.text().then(arguments[1]);",
             name,
         )
-        saved = (page.parent / "coalescing" / f"{name}.csv").read_text()
+        saved = (page.parent / f"{name}.csv").read_text()
         assert rows.count("\n") == saved.count("\n")
         assert set(rows.partition("\n")[0].split(",")) >= set(saved.partition("\n")[0].split(","))
 
 
-def test_the_page_fits_a_phone(page: Path, browser: webdriver.Chrome) -> None:
-    size = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
+@pytest.mark.parametrize("name", ["index.html", "claims.html", f"{DEFAULT}/index.html"])
+def test_nothing_is_cut_on_a_phone(index: Path, browser: webdriver.Chrome, name: str) -> None:
+    size = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
-        browser.get(page.as_uri())
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
+        browser.get((index.parent / name).as_uri())
+        if name != "index.html" and "/" in name:
+            WebDriverWait(browser, 120).until(
+                lambda driver: driver.execute_script("return document.documentElement.dataset.drawn")
+            )
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        beyond = browser.execute_script(
+            "return [...document.querySelectorAll('header *, nav *, main *')].filter(part => !part.closest('svg, pre')"
+            " && part.getBoundingClientRect().right > innerWidth + 1).map(part => part.outerHTML.slice(0, 80))"
+        )
+        assert beyond == []
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_the_page_prints_as_a4_with_text_on_every_page(page: Path, programs: BrowserPrograms, tmp_path: Path) -> None:
-    pdf = write_pdf(page, tmp_path / "folder" / "report.pdf").read_bytes()
+def test_the_first_screen_has_the_answer_its_figure_and_the_verdicts(index: Path, browser: webdriver.Chrome) -> None:
+    size = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        browser.get(index.as_uri())
+        for part in (".first-answer", ".first-figure img", ".bar"):
+            box = browser.find_element("css selector", part).rect
+            assert box["height"] > 0
+            assert box["y"] + box["height"] <= 900, part
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_every_picture_has_an_alternative_text(opened: webdriver.Chrome) -> None:
+    described = opened.execute_script(
+        "return [...document.querySelectorAll('.chart svg.marks, main img')]"
+        ".map(picture => picture.getAttribute('aria-label') ?? picture.alt ?? '')"
+    )
+    assert described
+    assert all(len(text) > 20 for text in described)
+
+
+CONTRAST = """
+const channel = value => { value /= 255; return value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4; };
+const parsed = colour => colour.match(/[\\d.]+/g).map(Number);
+const luminance = ([red, green, blue]) => 0.2126 * channel(red) + 0.7152 * channel(green) + 0.0722 * channel(blue);
+const behind = part => {
+  for (let one = part; one; one = one.parentElement) {
+    const colour = parsed(getComputedStyle(one).backgroundColor);
+    if (colour.length < 4 || colour[3] > 0) return colour;
+  }
+  return [255, 255, 255];
+};
+return [...document.querySelectorAll('body *')].filter(part => part.checkVisibility() && !part.closest('svg')
+    && [...part.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim())).map(part => {
+  const [one, other] = [luminance(parsed(getComputedStyle(part).color)), luminance(behind(part))].sort((a, b) => b - a);
+  return [part.outerHTML.slice(0, 80), (one + 0.05) / (other + 0.05)];
+});
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["index.html", "claims.html", f"{DEFAULT}/index.html"])
+def test_text_has_the_contrast_of_wcag_aa(index: Path, browser: webdriver.Chrome, name: str, scheme: str) -> None:
+    """Success criterion 1.4.3: at least 4.5:1 for text of usual size."""
+    features = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
+    try:
+        browser.get((index.parent / name).as_uri())
+        found = browser.execute_script(CONTRAST)
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert len(found) > 20
+    assert [(text, ratio) for text, ratio in found if ratio < 4.5] == []
+
+
+def test_the_report_prints_as_a4_with_text_on_every_page(
+    index: Path, dataset: Dataset, programs: BrowserPrograms, tmp_path: Path
+) -> None:
+    pdf = write_pdf(dataset, index.parent, tmp_path / "folder" / "report.pdf").read_bytes()
     objects = {int(n): body for n, body in re.findall(rb"(?s)\n(\d+) 0 obj\n(.*?)\nendobj", pdf)}
     pages = [body for body in objects.values() if re.search(rb"/Type /Page\b", body)]
     assert len(pages) > 10

@@ -21,7 +21,7 @@ from tests.integration.conftest import CROSSLAYER
         ("one-connection", "fiber", {"main", "no-token", "at-once", "at-once-no-token", "settings"}),
         ("combinations", "fiber", {"main", "before ticket", "before early-data"}),
         ("gateway", "fiber", {"main", "gateway-two", "gateway-one"}),
-        # Firefox does not run in every guest (docs/browsers.md).
+        # Firefox does not run in every guest (docs/findings/browsers.md).
         pytest.param("browsers", "fiber", {"main"}, marks=pytest.mark.alone),
     ],
 )

@@ -596,7 +596,7 @@ def test_command_prints_the_counts_and_writes_table_text_and_page(folder: Callab
     assert saved["campaign"].unique().to_list() == ["synthetic"]
     assert any(line.startswith("T079") for line in lines)
     assert (tmp_path / "out" / "coalescing" / "claims.md").read_text(encoding="utf-8").startswith("# Claims")
-    assert '<tr id="T079"' in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert '<tr id="T079"' in (tmp_path / "out" / "claims.html").read_text(encoding="utf-8")
 
 
 def test_command_names_the_folder_it_cannot_write(folder: Callable[[], Path], tmp_path: Path) -> None:

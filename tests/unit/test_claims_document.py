@@ -1,4 +1,4 @@
-"""`docs/claims.md` says of each claim what the committed campaigns do."""
+"""`docs/findings/claims.md` says of each claim what the committed campaigns do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents that name tests: docs/conformance.md and tests/README.md."""
+"""Documents that name tests: docs/development/conformance.md and tests/README.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often the intervals in use hold the truth, against the table in docs/statistics.md."""
+"""How often the intervals in use hold the truth, against the table in docs/reference/statistics.md."""
 
 from __future__ import annotations
 

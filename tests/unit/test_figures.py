@@ -17,7 +17,7 @@ import synthetic
 from charts import valid
 from crosslayer import metrics, published
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.figures import MAX_ROWS, Drawing, FigureError, Inputs, cdf, draw
+from crosslayer.figures import MAX_ROWS, Drawing, FigureError, Inputs, cdf, draw, style
 from crosslayer.figures import figure as figure_module
 from crosslayer.figures.style import LOOKS, TRANSPORTS
 from crosslayer.studies import STUDIES
@@ -195,6 +195,17 @@ def test_fig12_has_one_point_per_cell(whole: Inputs) -> None:
     curve = frame.filter(source="measured", series="DoQ + H3 0-RTT")
     assert curve["n"].unique().to_list() == [15]
     assert curve.height == 15 + 1  # and the foot of the curve
+
+
+def test_copies_of_pages_are_called_copies_and_rows_keep_their_names(whole: Inputs) -> None:
+    drawing = draw(FIGURES["fig08-heatmap"], whole, "")
+    svg = drawing.svg()
+    assert ">example.org (copy)</text>" in svg
+    assert ">wikipedia.org (copy)</text>" in svg
+    assert ">example.org</text>" not in svg
+    assert "(copy)" not in drawing.rows.write_csv()
+    assert style.page_title("example.org") == "example.org (copy)"
+    assert style.page_title("long-document") == "long-document"
 
 
 def test_curves_start_at_zero_and_end_at_one(whole: Inputs) -> None:

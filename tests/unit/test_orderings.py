@@ -1,4 +1,4 @@
-"""Orderings judged jointly: simulated error rates and power, by a fixed seed. `docs/statistics.md` states them."""
+"""Orderings judged jointly: simulated error rates and power, as `docs/reference/statistics.md` states them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crosslayer.metrics.resampling import Estimate, drawn
 ROUNDS, CAMPAIGNS = 24, 200
 SHARED = {"independent": 0.0, "half shared": 0.5}
 """Share of a margin's variance that all margins of a round have in common, as margins with one baseline have."""
-DOCUMENT = Path(__file__).parents[2] / "docs" / "statistics.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "statistics.md"
 
 
 def verdicts(margins: int, errors: float, shared: float, *, enough: int | None = None, wrong: int = 0) -> Counter[str]:

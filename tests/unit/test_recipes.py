@@ -71,7 +71,7 @@ def test_a_figure(tree: Path, run: Run) -> None:
     figures.write_text(f"{head}\n{recipe('A figure', 'python')}\n\nFIGURES = (\n    {entry},\n{rest}", encoding="utf-8")
     run("-m", "crosslayer", "figures", "data/raw/key-share", "--out", "out")
     assert (tree / "out" / "key-share" / "slowest.png").stat().st_size > 1000
-    assert 'id="slowest"' in (tree / "out" / "index.html").read_text(encoding="utf-8")
+    assert 'id="slowest"' in (tree / "out" / "key-share" / "index.html").read_text(encoding="utf-8")
 
 
 _CONDITIONS = """

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 from collections import Counter
@@ -18,6 +19,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+import crosslayer
 import synthetic
 from crosslayer import claims, published, report, studies
 from crosslayer.browser import BrowserError
@@ -25,10 +27,11 @@ from crosslayer.campaign import provenance
 from crosslayer.campaign.dataset import Dataset, dataset_sha256
 from crosslayer.cli import cli
 from crosslayer.figures import Drawing, Figure, Inputs, draw
-from crosslayer.report import answer
+from crosslayer.report import answer, made
 from crosslayer.report import drawing as drawing_all
 from crosslayer.report.files import saved_claims
 from crosslayer.studies import STUDIES, Study
+from crosslayer.study import TOPICS
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("failures", "fig05-dns-exchange")
@@ -78,6 +81,14 @@ class Elements(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found.append((tag, dict(attrs)))
+
+
+def study_page(index: Path, study: str = "coalescing") -> str:
+    return (index.parent / study / "index.html").read_text(encoding="utf-8")
+
+
+def claims_page(index: Path) -> str:
+    return (index.parent / "claims.html").read_text(encoding="utf-8")
 
 
 # Files
@@ -160,40 +171,92 @@ def test_what_a_drawing_process_cannot_write_is_one_line(tmp_path: Path, dataset
 
 
 def test_the_page_shows_figures_captions_notice_and_provenance(folder: Path, dataset: Dataset) -> None:
-    page = report.write_index(dataset, folder, notice="Reference <campaign>.").read_text()
+    index = report.write_index(dataset, folder, notice="Reference <campaign>.")
+    page = study_page(index)
     for name in NAMES:
         assert f'<figure id="{name}"' in page
-    assert "Reference &lt;campaign&gt;." in page
+    for text in (page, index.read_text()):
+        assert "Reference &lt;campaign&gt;." in text
+        assert "Example CPU" in text
     assert dataset.caption in page
-    assert "Example CPU" in page
     assert dataset.campaign.git_revision in page
-    assert "2026-01-02 03:04 to 2026-01-02 05:04 UTC, 120 minutes" in page
+    assert "2026-01-02 03:04 to 2026-01-02 05:04 UTC, 120 minutes" in index.read_text()
 
 
 def test_the_page_shows_every_claim_and_counts_them(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
-    page = report.write_index(dataset, folder).read_text()
-    found = Elements(page).found
+    index = report.write_index(dataset, folder)
+    found = Elements(claims_page(index)).found
     rows = [attributes for tag, attributes in found if tag == "tr" and "data-paper" in attributes]
     assert [row["id"] for row in rows] == verdicts["claim_id"].to_list()
     ours = verdicts.filter(paper="TNSM24")
     words = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(ours).items())
     words = words.replace("follows from another", "that follow from another")
-    assert f"Of the {ours.height} results that TNSM24 prints: <strong>{words}</strong>" in page
+    assert f"Of the {ours.height} results that TNSM24 prints: <strong>{words}</strong>" in study_page(index)
     counted = Counter((row["data-paper"], row["data-counted"]) for row in rows)
-    text = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    text = re.sub(r"<script.*?</script>", "", index.read_text(), flags=re.DOTALL)
     for paper, kind, count in re.findall(r'data-paper="([^"]*)" data-verdict="([^"]+)">(\d+)</a>', text):
         assert counted.pop((paper, kind)) == int(count)
     assert not counted
+
+
+def test_a_claim_leads_to_its_figure_its_rows_and_its_rule(folder: Path, dataset: Dataset) -> None:
+    index = report.write_index(dataset, folder)
+    page = claims_page(index)
+    row = page[page.index('<tr id="T077"') : page.index("</tr>", page.index('<tr id="T077"'))]
+    figure, rows, rule = re.findall(r'href="([^"#][^"]*|#rule[^"]*)"', row)
+    assert figure == "coalescing/index.html#fig05-dns-exchange"
+    assert '<figure id="fig05-dns-exchange"' in study_page(index)
+    assert pl.read_csv(folder / rows, infer_schema_length=None).height
+    assert f'<dt id="{rule.removeprefix("#")}">' in page
+
+
+def test_every_link_between_the_pages_leads_somewhere(folder: Path, dataset: Dataset) -> None:
+    index = report.write_index(dataset, folder)
+    ids: dict[Path, set[str | None]] = {}
+    for path in folder.rglob("*.html"):
+        ids[path] = {attributes.get("id") for _, attributes in Elements(path.read_text()).found}
+    assert {index, folder / "claims.html", folder / "coalescing" / "index.html"} <= set(ids)
+    for path in ids:
+        for tag, attributes in Elements(path.read_text()).found:
+            target = attributes.get("href" if tag == "a" else "src") or ""
+            if not target or target.startswith(("data:", "https://doi.org/")):
+                continue
+            name, _, anchor = target.partition("#")
+            place = (path.parent / name).resolve() if name else path
+            assert place.is_file(), (path, target)
+            if anchor and "=" not in anchor:
+                assert anchor in ids[place], (path, target)
+
+
+def test_the_first_page_is_small(folder: Path, dataset: Dataset) -> None:
+    assert report.write_index(dataset, folder).stat().st_size <= 300_000
+
+
+def test_an_interval_without_width_is_given_in_words(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
+    one = pl.col("claim_id") == "T077"
+    flat = verdicts.with_columns(
+        pl.when(one).then(34.24).otherwise(pl.col(name)).alias(name) for name in ("ours", "low", "high")
+    )
+    report.save_claims(flat, dataset, folder)
+    page = claims_page(report.write_index(dataset, folder))
+    row = page[page.index('<tr id="T077"') : page.index("</tr>", page.index('<tr id="T077"'))]
+    assert '<td data-label="Ours">34.24 RTT</td><td data-label="95 % interval">within the last digit</td>' in row
 
 
 def test_headline_numbers_are_those_of_their_claims(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
     page = report.write_index(dataset, folder).read_text()
     headlines = page[page.index('class="headlines"') : page.index("</table>", page.index('class="headlines"'))]
     own = next(iter(STUDIES.values())).headlines
-    assert headlines.count('<a href="#') == len(own)
+    assert headlines.count('<a href="claims.html#') == len(own)
     row = verdicts.row(by_predicate=pl.col("claim_id") == "T077", named=True)
     assert row["low"] < row["ours"] < row["high"]
-    assert f"<td>{claims.ours(row)}</td><td>{claims.interval(row)}</td><td>1.03 RTT</td>" in headlines
+    assert claims.interval(row) == "[1.03, 1.03]"
+    assert f"<td>{claims.ours(row)}</td><td>within the last digit</td><td>1.03 RTT</td>" in headlines
+    wide = verdicts.with_columns(
+        pl.when(pl.col("claim_id") == "T077").then(1.5).otherwise(pl.col("high")).alias("high")
+    )
+    report.save_claims(wide, dataset, folder)
+    assert "<td>[1.03, 1.50]</td><td>1.03 RTT</td>" in report.write_index(dataset, folder).read_text()
 
 
 def test_a_claim_without_a_number_has_a_dash_on_top(tmp_path: Path) -> None:
@@ -206,10 +269,11 @@ def test_a_claim_without_a_number_has_a_dash_on_top(tmp_path: Path) -> None:
 
 def test_without_claims_the_page_says_how_to_check_them(folder: Path, dataset: Dataset) -> None:
     (folder / "coalescing" / "claims.parquet").unlink()
-    page = report.write_index(dataset, folder).read_text()
-    assert "Not checked yet for this campaign: <code>crosslayer report</code> does it." in page
-    assert "data-paper" not in re.sub(r"<style.*?</style>|<script.*?</script>", "", page, flags=re.DOTALL)
-    assert f'<figure id="{NAMES[0]}"' in page
+    index = report.write_index(dataset, folder)
+    for page in (index.read_text(), claims_page(index)):
+        assert "Not checked yet for this campaign: <code>crosslayer report</code> does it." in page
+        assert "data-paper" not in re.sub(r"<style.*?</style>|<script.*?</script>", "", page, flags=re.DOTALL)
+    assert f'<figure id="{NAMES[0]}"' in study_page(index)
 
 
 def test_claims_of_another_campaign_or_version_are_left_out(
@@ -224,9 +288,10 @@ def test_claims_of_another_campaign_or_version_are_left_out(
 
 def test_claims_alone_are_a_page_too(tmp_path: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
     report.save_claims(verdicts, dataset, tmp_path)
-    page = report.write_index(dataset, tmp_path).read_text()
-    assert '<tr id="T079"' in page
-    assert "<figure" not in page
+    index = report.write_index(dataset, tmp_path)
+    assert '<tr id="T079"' in claims_page(index)
+    assert "<figure" not in index.read_text()
+    assert "<figure" not in study_page(index)
 
 
 def test_figures_of_another_campaign_are_left_out(folder: Path, dataset: Dataset) -> None:
@@ -234,7 +299,7 @@ def test_figures_of_another_campaign_are_left_out(folder: Path, dataset: Dataset
     spec = json.loads(path.read_text())
     spec["usermeta"]["crosslayer"]["campaign"] = "another"
     path.write_text(json.dumps(spec))
-    page = report.write_index(dataset, folder).read_text()
+    page = study_page(report.write_index(dataset, folder))
     assert '<figure id="failures"' not in page
     assert '<figure id="fig05-dns-exchange"' in page
 
@@ -244,14 +309,15 @@ def test_claims_of_another_study_come_from_its_own_campaign(
 ) -> None:
     other = replace(dataset, campaign=replace(dataset.campaign, study="single-query", campaign="another"))
     report.save_claims(verdicts.with_columns(verdict=pl.lit("direction only"), ours=1.5), other, folder)
-    page = report.write_index(dataset, folder).read_text()
+    index = report.write_index(dataset, folder)
+    page = claims_page(index)
     rows = {a["id"]: a["class"] for tag, a in Elements(page).found if tag == "tr" and "data-paper" in a}
     assert list(rows) == verdicts["claim_id"].to_list()
     assert rows["I103"] == "direction-only"
     assert rows["I123"] == "not-measured"  # the study web is not there
     assert rows["T077"] == "reproduced"
     assert "Campaigns: synthetic, another." in page
-    assert "Single query, gain of DoQ over DoT and DoH" in page
+    assert "Single query, gain of DoQ over DoT and DoH" in index.read_text()
 
 
 def test_every_figure_has_its_part_of_the_page() -> None:
@@ -268,7 +334,7 @@ def test_the_page_says_what_its_study_measures(
 ) -> None:
     other = replace(dataset, campaign=replace(dataset.campaign, study=study))
     report.save_claims(verdicts, other, folder)
-    page = report.write_index(other, folder).read_text()
+    page = study_page(report.write_index(other, folder), study)
     about = page[page.index('<p class="about">') : page.index("</p>", page.index('<p class="about">'))]
     assert said in about
     assert ('class="bar"' in page) == (study != "key-share")
@@ -281,12 +347,15 @@ def test_figures_of_other_studies_are_shown_whatever_campaign_they_are_of(
     with_figures(monkeypatch, asked, study="key-share")
     other = replace(dataset, campaign=replace(dataset.campaign, study="key-share", campaign="another"))
     report.save_drawing(replace(drawings[0], figure=asked, verdict="Because of <it>."), other, folder)
-    page = report.write_index(dataset, folder).read_text()
+    index = report.write_index(dataset, folder)
+    page = study_page(index, "key-share")
     section = STUDIES["key-share"].sections[0]
     assert page.index(f'<section id="{section.notebook}">') < page.index('<figure id="asked"')
     entry = f'<li><a href="#{section.notebook}">{section.heading}</a><ul><li><a href="#asked">Why?</a></li></ul></li>'
     assert entry in page
     assert "<strong>Because of &lt;it&gt;.</strong>" in page
+    question = section.lead.replace("'", "&#39;")
+    assert f'<a href="key-share/index.html">{question}</a>' in index.read_text()
 
 
 # A figure that fails
@@ -315,7 +384,7 @@ def test_a_figure_that_fails_is_a_box_and_all_others_are_drawn(
     written = report.write_report(dataset, tmp_path)
     assert list(written.failed) == ["broken"]
     assert "ValueError: the rows <are> gone" in written.failed["broken"]
-    page = written.page.read_text()
+    page = study_page(written.page)
     box = page[page.index('<figure id="broken"') : page.index("</figure>", page.index('<figure id="broken"'))]
     assert 'class="failed"' in box
     assert "the rows &lt;are&gt; gone" in box
@@ -323,7 +392,7 @@ def test_a_figure_that_fails_is_a_box_and_all_others_are_drawn(
     assert not (tmp_path / "coalescing" / "broken.svg").exists()
     for name in NAMES:
         assert f'data-name="{name}"' in page
-    assert "broken" in report.write_index(dataset, tmp_path).read_text()  # whoever renews the page
+    assert "broken" in study_page(report.write_index(dataset, tmp_path))  # whoever renews the page
 
 
 def test_the_exit_status_says_that_a_figure_failed(
@@ -345,68 +414,235 @@ def test_processes_draw_what_one_draws(tmp_path: Path, dataset: Dataset, monkeyp
     assert not alone.failed
     assert not both.failed
     files = sorted(path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*.*"))
-    assert len(files) == 4 * len(NAMES) + 1
+    pages = [
+        "index.html",
+        "claims.html",
+        "report.js",
+        "coalescing/index.html",
+        "coalescing/about.json",
+        "coalescing/.made.json",
+    ]
+    assert {str(file) for file in files} >= set(pages)
+    assert len(files) == 4 * len(NAMES) + len(pages)
     for name in files:
         assert (tmp_path / "alone" / name).read_bytes() == (tmp_path / "both" / name).read_bytes(), name
+
+
+def counting(figure: Figure, drawn: list[str]) -> Figure:
+    def data(inputs: Inputs) -> pl.DataFrame:
+        drawn.append(figure.name)
+        return figure.data(inputs)
+
+    return replace(figure, data=data)
+
+
+def test_a_second_report_makes_only_what_is_missing_or_changed(
+    tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+    checked: list[str] = []
+    figures = tuple(counting(FIGURES[name], drawn) for name in NAMES)
+    monkeypatch.setattr(Study, "figures", property(lambda self: figures if self.name == "coalescing" else ()))
+    check = report.check_claims
+    monkeypatch.setattr(report, "check_claims", lambda of: checked.append(of.campaign.study) or check(of))
+    first = report.write_report(dataset, tmp_path)
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.name != "ro-crate-metadata.json"}
+    assert (sorted(drawn), checked) == (sorted(NAMES), ["coalescing"])
+    report.write_report(dataset, tmp_path)
+    assert (sorted(drawn), checked) == (sorted(NAMES), ["coalescing"])
+    assert {path: path.read_bytes() for path in files} == files
+    study = first.page.parent / "coalescing"
+    (study / f"{NAMES[0]}.png").write_bytes(b"not what was drawn")
+    (study / "claims.parquet").unlink()
+    report.write_report(dataset, tmp_path)
+    assert (drawn[2:], checked) == ([NAMES[0]], ["coalescing"] * 2)
+    changed = with_campaign(dataset, tmp_path / "changed", notes=["Another note."])
+    report.write_report(changed, tmp_path)
+    assert sorted(drawn[3:]) == sorted(NAMES)
+    monkeypatch.setattr(made, "_code", lambda study: "another revision")
+    report.write_report(changed, tmp_path)
+    assert sorted(drawn[5:]) == sorted(NAMES)
+
+
+def append(path: Path) -> None:
+    path.write_text(f"{path.read_text(encoding='utf-8')}\n# changed\n", encoding="utf-8")
+
+
+def test_what_the_figures_of_a_study_depend_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = shutil.copytree(Path(crosslayer.__file__).parent, tmp_path / "crosslayer")
+    monkeypatch.setattr(made.crosslayer, "__file__", str(package / "__init__.py"))
+    code = made._code.__wrapped__  # type: ignore[attr-defined]
+    before = code("coalescing")
+    for name in ("studies/web/figures.py", "testbed/backends.py"):
+        append(package / name)
+    assert code("coalescing") == before
+    append(package / "figures" / "marks.py")
+    assert code("coalescing") != before
 
 
 # The answer on top
 
 
-def with_numbers(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """As if the claims of the answer were measured; a campaign of one page has not all of them."""
-    asked = pl.col("claim_id").is_in(re.findall(r"\{(T\d+)\}", " ".join(STUDIES[studies.DEFAULT].answer)))
-    values = {"ours": 1.5, "low": 1.25, "high": 1.75, "unit": "%", "verdict": "reproduced"}
-    return verdicts.with_columns(
-        pl.when(asked).then(pl.lit(value)).otherwise(pl.col(name)).alias(name) for name, value in values.items()
-    )
+def of_committed(name: str) -> Dataset:
+    return Dataset.open(ROOT / "data" / "raw" / name)
+
+
+def answer_of(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> answer.Whole:
+    report.save_answer(dataset, verdicts, folder)
+    return answer.gathered(folder, None)
+
+
+def medians_by_hand(page: str, exchange: tuple[str, str], load: tuple[str, str]) -> float:
+    """Median over all links of what an exchange adds to DoUDP in its round, percent of the cell's median over DoUDP."""
+    shares = []
+    for link in sorted((ROOT / "data" / "raw" / "combinations" / "page_loads").iterdir()):
+        loads, exchanges = (
+            pl.read_parquet(ROOT / "data" / "raw" / "combinations" / table / link.name / "part-0.parquet").filter(
+                pl.col("page") == page, pl.col("error").is_null()
+            )
+            for table in ("page_loads", "dns_exchanges")
+        )
+        page_ms = dict(loads.filter(h3=load[0], variant=load[1]).select("round", "plt_ms").rows())
+        plain, other = (
+            dict(exchanges.filter(protocol=name, resumption=state, variant="main").select("round", "total_ms").rows())
+            for name, state in (("DoUDP", "none"), exchange)
+        )
+        level = statistics.median(plain[number] + page_ms[number] for number in page_ms)
+        shares += [100 * (other[number] - plain[number]) / level for number in page_ms]
+    return statistics.median(shares)
+
+
+def signed(values: list[float], digits: int) -> list[str]:
+    return [f"+{value:.{digits}f}\N{NO-BREAK SPACE}%" for value in values]
+
+
+def test_the_answer_compares_each_visit_with_plain_dns_in_the_same_state(tmp_path: Path) -> None:
+    of = answer_of(of_committed("combinations"), pl.DataFrame(schema=claims.COLUMNS), tmp_path)
+    (first, on_first), (returning, on_returning) = of.sentences
+    assert (first, returning) == ("First visit", "Returning visit")
+    pages = ("example.org", "wikipedia.org", "instagram.com")
+    full, early = ("1-rtt", "main"), ("0-rtt", "main")
+    doq, doh = ([medians_by_hand(page, (name, "none"), full) for page in pages] for name in ("DoQ", "DoH"))
+    named = ", ".join(f"{value} on {page} (copy)" for value, page in zip(signed(doq, 0), pages, strict=True))
+    assert named in on_first
+    assert on_first.endswith(f": {', '.join(signed(doh, 0))}.")
+    doq_back = [medians_by_hand(page, ("DoQ", "early-data"), early) for page in pages]
+    doh_back = [medians_by_hand(page, ("DoH", "ticket"), early) for page in pages]
+    assert f": {', '.join(signed(doq_back, 1))}; DoT or DoH, resumed" in on_returning
+    assert on_returning.endswith(f": {', '.join(signed(doh_back, 0))}.")
+
+
+def test_the_answer_says_what_one_connection_saves_and_costs_at_most(tmp_path: Path) -> None:
+    ((topic, sentence),) = answer_of(
+        of_committed("one-connection"), pl.DataFrame(schema=claims.COLUMNS), tmp_path
+    ).sentences
+    assert topic == "One connection for name and page"
+    worth = pl.read_csv(ROOT / "figures" / "one-connection" / "one-connection-worth.csv")
+    cells = worth.filter(pl.col("page").is_in(["example.org", "wikipedia.org"]))
+    over = {
+        (visit, what): of["median"] for (visit, what), of in cells.partition_by("visit", "what", as_dict=True).items()
+    }
+    separate = over["first visit", "over DoQ, then H3"]
+    assert f"{separate.min():.1f} to {separate.max():.1f} RTT earlier" in sentence
+    assert f"adds at most {-over['first visit', 'over DoUDP, then H3'].min():.2f} RTT" in sentence
+    assert f"a returning visit {-over['returning visit', 'over DoUDP, then H3 0-RTT'].min():.2f} RTT" in sentence
+
+
+def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: Path) -> None:
+    for name in ("coalescing", "one-connection", "combinations"):
+        dataset = of_committed(name)
+        report.save_answer(dataset, pl.DataFrame(schema=claims.COLUMNS), tmp_path)
+    whole = answer.gathered(tmp_path, None)
+    assert [topic for topic, _ in whole.sentences] == [*TOPICS, "First visit, in real time"]
+    for name, clock in (("combinations", "virtual"), ("one-connection", "virtual"), ("coalescing", "real")):
+        campaign = json.loads((ROOT / "data" / "raw" / name / "campaign.json").read_text())
+        rounds, links = campaign["plan"]["rounds"], len(campaign["plan"]["links"])
+        revision = campaign["git"]["revision"][:7]
+        assert f"{name} ({clock} time, {rounds} rounds, {links} links, {revision})" in whole.evidence
+        assert campaign["host"]["cpu"] in whole.evidence
+    assert "Not in real time: returning visit, one connection for name and page." in whole.evidence
+
+
+def test_a_campaign_that_lacks_a_page_adds_no_sentence(
+    tmp_path: Path, dataset: Dataset, verdicts: pl.DataFrame
+) -> None:
+    measured = verdicts.with_columns(ours=pl.lit(0.28), verdict=pl.lit("reproduced"))
+    whole = answer_of(dataset, measured, tmp_path)
+    assert whole.sentences == ()
+    assert whole.evidence == ""
+    assert [claim for claim, _, _ in whole.headlines] == ["T001", "T002", "T003", "T004"]
+    none = verdicts.with_columns(ours=pl.lit(None, pl.Float64))
+    assert answer_of(dataset, none, tmp_path).headlines == ()
+    assert not (tmp_path / "coalescing" / "answer.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "first", "third"),
+    [
+        ("reproduced", "holds as a worst case", "here at most"),
+        ("inconclusive", "undecided", "here at most"),
+        ("not reproduced", "does not hold here", "here at most"),
+    ],
+)
+def test_the_headlines_of_the_paper_have_verdicts_in_plain_words(
+    tmp_path: Path, dataset: Dataset, verdicts: pl.DataFrame, verdict: str, first: str, third: str
+) -> None:
+    judged = verdicts.with_columns(verdict=pl.lit(verdict), ours=pl.lit(0.28))
+    said = {claim: text for claim, _, text in answer_of(dataset, judged, tmp_path).headlines}
+    assert said["T001"].startswith(first)
+    heatmap = published.load().heatmap
+    percent = {(row["link"], row["page"], row["series"]): row["percent"] for row in heatmap.iter_rows(named=True)}
+    for claim, links in (("T003", ("fiber", "cable", "dsl")), ("T004", ("4g", "4g-medium"))):
+        most = max(
+            100 * (1 - (100 + percent[link, page, "DoQ + H3 0-RTT"]) / (100 + percent[link, page, "DoH + H3 1-RTT"]))
+            for link, page, series in percent
+            if link in links and series == "DoH + H3 1-RTT"
+        )
+        assert f"does not follow from the paper's own Fig. 8 (at most {most:.0f}\N{NO-BREAK SPACE}%)" in said[claim]
+        assert f"{third} 28\N{NO-BREAK SPACE}%" in said[claim]
 
 
 def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
-    numbered = with_numbers(verdicts)
-    report.save_claims(numbered, dataset, folder)
+    report.save_answer(of_committed("combinations"), verdicts, folder)
+    report.save_answer(dataset, verdicts.with_columns(ours=pl.lit(0.28), verdict=pl.lit("reproduced")), folder)
     page = report.write_index(dataset, folder).read_text()
-    said = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
-    assert said.count("<li>") == 3
-    assert "1.50 % [1.25, 1.75] longer over DoH" in said
-    assert "gives back 1.50 % [1.25, 1.75] of each load" in said
-    measured = numbered.filter(pl.col("verdict") != "not measured")
-    assert f"of the {measured.height} published results that were measured again" in said
-    assert "In brackets: 95 % intervals, 7 rounds of each link and page resampled" in said
-    assert page.index('class="answer"') < page.index('id="summary"') < page.index('id="claims"') < page.index("<figure")
+    part = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
+    assert part.count("<li>") == 2
+    assert "<strong>First visit:</strong> over plain DNS, DoQ or DoH3 adds" in part
+    paper = page[page.index('class="paper"') : page.index("</ul>", page.index('class="paper"'))]
+    assert paper.count("<li>") == 4
+    order = ['class="answer"', 'class="bar"', 'class="paper"', 'id="questions"', 'id="summary"']
+    assert [page.index(part) for part in order] == sorted(page.index(part) for part in order)
 
 
-def test_a_clause_without_its_numbers_is_left_out(dataset: Dataset, verdicts: pl.DataFrame) -> None:
-    """The study web is not there, so nothing is said of it; of a sentence without any number nothing is left."""
-    first, second, _ = answer.answer(dataset, with_numbers(verdicts))
-    assert "{I129}" in STUDIES[dataset.campaign.study].answer[0]
-    assert "resumes its session" not in first
-    assert first.endswith("three pages).")
-    assert second.endswith("is left.")
-    (certainty,) = answer.answer(dataset, verdicts.with_columns(low=None, high=None))
-    assert certainty.startswith("In brackets")
+def test_the_answer_of_a_question_is_that_of_its_figures(
+    folder: Path, dataset: Dataset, drawings: list[Drawing]
+) -> None:
+    (folder / "coalescing" / "claims.parquet").unlink()
+    report.save_drawing(replace(drawings[0], verdict="Yes, it does."), dataset, folder)
+    page = report.write_index(dataset, folder).read_text()
+    part = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
+    assert "<li>Yes, it does.</li>" in part
 
 
-def test_numbers_of_the_answer_have_three_digits_each(dataset: Dataset, verdicts: pl.DataFrame) -> None:
-    known = with_numbers(verdicts).with_columns(ours=pl.lit(21.0), low=pl.lit(1.1), high=pl.lit(100.0))
-    assert "takes 21.0 % [1.10, 100] longer over DoQ" in answer.answer(dataset, known)[0]
-
-
-def test_the_answer_of_a_question_is_that_of_its_figures(dataset: Dataset, verdicts: pl.DataFrame) -> None:
-    other = replace(dataset, campaign=replace(dataset.campaign, study="key-share"))
-    assert answer.answer(other, None, ["Yes, it does."]) == ["Yes, it does."]
+def test_a_broken_answer_is_named(folder: Path, dataset: Dataset, verdicts: pl.DataFrame) -> None:
+    (folder / "coalescing" / "answer.json").write_text("{")
+    with pytest.raises(report.ReportError, match=r"answer\.json: cannot be read"):
+        report.write_index(dataset, folder)
 
 
 def test_the_readme_says_what_the_committed_campaigns_answer(tmp_path: Path) -> None:
     for name, study in STUDIES.items():
         if study.claims:
             of_study = Dataset.open(ROOT / "data" / "raw" / name)
-            report.save_claims(report.check_claims(of_study), of_study, tmp_path)
+            verdicts = report.check_claims(of_study)
+            report.save_claims(verdicts, of_study, tmp_path)
+            report.save_answer(of_study, verdicts, tmp_path)
     committed = Dataset.open(ROOT / "data" / "raw" / studies.DEFAULT)
-    sentences = answer.as_paragraph(answer.answer(committed, saved_claims(committed, tmp_path)))
+    whole = answer.as_markdown(answer.gathered(tmp_path, saved_claims(committed, tmp_path)))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     block = readme[readme.index("<!-- answer -->") : readme.index("<!-- /answer -->")]
-    assert block == f"<!-- answer -->\n{sentences}\n", "run `crosslayer report` and commit README.md"
+    assert block == f"<!-- answer -->\n{whole}\n", "run `crosslayer report` and commit README.md"
 
 
 def test_the_readme_is_renewed_in_a_checkout_and_nowhere_else(
@@ -417,11 +653,12 @@ def test_the_readme_is_renewed_in_a_checkout_and_nowhere_else(
     copy = Dataset.open(shutil.copytree(dataset.folder, tmp_path / "data" / "raw" / studies.DEFAULT))
     for where, own in ((tmp_path / "mine", copy), (tmp_path / "figures", dataset)):
         report.save_claims(verdicts, own, where)
+        report.save_answer(own, verdicts, where)
         answer.renew_readme(own, where)
         assert "\nold\n" in readme.read_text()
     answer.renew_readme(copy, tmp_path / "figures")
-    sentences = answer.as_paragraph(answer.answer(copy, verdicts))
-    assert readme.read_text() == f"# Title\n\n<!-- answer -->\n{sentences}\n<!-- /answer -->\n\nmore\n"
+    whole = answer.as_markdown(answer.gathered(tmp_path / "figures", verdicts))
+    assert readme.read_text() == f"# Title\n\n<!-- answer -->\n{whole}\n<!-- /answer -->\n\nmore\n"
 
 
 def test_a_dataset_from_another_machine_is_called_one(tmp_path: Path, folder: Path, dataset: Dataset) -> None:
@@ -435,22 +672,24 @@ def test_a_dataset_from_another_machine_is_called_one(tmp_path: Path, folder: Pa
 # What comes from outside
 
 
-def test_the_page_loads_nothing_from_elsewhere(folder: Path, dataset: Dataset) -> None:
-    page = report.write_index(dataset, folder).read_text()
-    elements = Elements(page).found
-    for tag, attributes in elements:
-        for name in ("src", "srcset", "data", "action", "poster", "background"):
-            assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
-        if tag == "link":
-            assert attributes["href"] == "data:,"
-        assert tag not in ("iframe", "object", "embed", "base")
-    policy = next(a["content"] for tag, a in elements if tag == "meta" and a.get("http-equiv"))
-    assert policy is not None
-    assert policy.startswith("default-src 'none';")
-    assert "http" not in policy
-    style = page[page.index("<style>") : page.index("</style>")]
-    assert "@import" not in style
-    assert "url(" not in style
+def test_the_pages_load_nothing_from_elsewhere(folder: Path, dataset: Dataset) -> None:
+    index = report.write_index(dataset, folder)
+    for page in (index.read_text(), claims_page(index), study_page(index)):
+        elements = Elements(page).found
+        for tag, attributes in elements:
+            for name in ("src", "srcset", "data", "action", "poster", "background"):
+                value = attributes.get(name) or "data:"
+                assert value.startswith("data:") or not re.match(r"[a-z]+:|//", value), (tag, attributes)
+            if tag == "link":
+                assert attributes["href"] == "data:,"
+            assert tag not in ("iframe", "object", "embed", "base")
+        policy = next(a["content"] for tag, a in elements if tag == "meta" and a.get("http-equiv"))
+        assert policy is not None
+        assert policy.startswith("default-src 'none';")
+        assert "http" not in policy
+        style = page[page.index("<style>") : page.index("</style>")]
+        assert "@import" not in style
+        assert "url(" not in style
 
 
 def test_whatever_a_dataset_and_its_claims_say_stays_text(tmp_path: Path, verdicts: pl.DataFrame) -> None:
@@ -469,10 +708,11 @@ def test_whatever_a_dataset_and_its_claims_say_stays_text(tmp_path: Path, verdic
     report.save_drawing(draw(FIGURES[NAMES[0]], Inputs.of(bad, published.load()), bad.caption), bad, tmp_path)
     text = [name for name, kind in claims.COLUMNS.items() if kind == pl.String and name not in ("verdict", "claim_id")]
     report.save_claims(verdicts.with_columns(pl.lit(evil).alias(name) for name in text), bad, tmp_path)
-    page = report.write_index(bad, tmp_path, notice=evil).read_text()
-    assert "<img src=x" not in page
-    assert page.count("</script>") == 2
-    assert all(attributes.get("src") != "x" for _, attributes in Elements(page).found)
+    index = report.write_index(bad, tmp_path, notice=evil)
+    for page, scripts in ((index.read_text(), 0), (claims_page(index), 1), (study_page(index), 2)):
+        assert "<img src=x" not in page
+        assert page.count("</script>") == scripts
+        assert all(attributes.get("src") != "x" for _, attributes in Elements(page).found)
 
 
 def test_nothing_to_show_is_an_error(tmp_path: Path, dataset: Dataset) -> None:

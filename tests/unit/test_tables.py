@@ -20,8 +20,8 @@ from crosslayer.words import Protocol
 
 
 def test_the_documented_columns_are_the_columns() -> None:
-    """Written again by `python -m crosslayer.campaign.tables > docs/columns.md`."""
-    file = Path(__file__).parents[2] / "docs" / "columns.md"
+    """Written again by `python -m crosslayer.campaign.tables > docs/reference/columns.md`."""
+    file = Path(__file__).parents[2] / "docs" / "reference" / "columns.md"
     assert file.read_text(encoding="utf-8") == tables.to_markdown()
 
 

@@ -126,7 +126,7 @@ def connected(
     except ImportError:
         raise CampaignError(
             "measuring on a cluster takes Dask, which is not installed",
-            next_step="Install the extra: `pip install 'crosslayer[cluster]'`; docs/cluster.md.",
+            next_step="Install the extra: `pip install 'crosslayer[cluster]'`; docs/howto/cluster.md.",
         ) from None
     with contextlib.ExitStack() as around:
         around.enter_context(_quiet("distributed.client"))
@@ -143,7 +143,7 @@ def connected(
             raise CampaignError(
                 f"there is no such cluster: {str(error) or type(error).__name__}",
                 where=f"--scheduler {scheduler}" if scheduler else f"--cluster {kind}",
-                next_step=f"See docs/cluster.md{', SSH' if kind == 'ssh' else ''}.",
+                next_step=f"See docs/howto/cluster.md{', SSH' if kind == 'ssh' else ''}.",
             ) from error
         yield around.enter_context(client)
 

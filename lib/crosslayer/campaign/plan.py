@@ -67,13 +67,13 @@ class Plan:
     seed: int = 1
     """Draws the order of cells and of the conditions in each round."""
     clock: Literal["wall", "virtual"] = "wall"
-    """By which clock: this machine's, or a guest's that stands still while anything computes (docs/clocks.md)."""
+    """`wall`: real time; `virtual`: a guest's clock, which stops while anything computes (docs/reference/clocks.md)."""
     browser: Literal["chromium", "firefox"] = "chromium"
     """What pages are loaded in, where the study loads any."""
     congestion_control: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,15}$")] = CUBIC
     """Of TCP at both ends of the link, as Linux names it."""
     capture: tuple[Kind, ...] = ()
-    """What is kept of loads besides their rows (docs/packets.md)."""
+    """What is kept of loads besides their rows (docs/howto/packets.md)."""
     capture_rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] = 1
     """Of how many rounds of each cell, from the first."""
     options: Any = NoOptions()

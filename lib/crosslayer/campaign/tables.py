@@ -1,8 +1,8 @@
 """The tables of a dataset: a class each, a line per column, and everything that follows from them.
 
 The SQLite store, the Parquet files, the frames of the analysis, what a reader refuses, what a row takes from the
-results of browser, DNS client and stub, and `docs/columns.md`, which is what `python -m crosslayer.campaign.tables`
-prints. Columns may be added, never renamed. No I/O here.
+results of browser, DNS client and stub, and `docs/reference/columns.md`, which is what
+`python -m crosslayer.campaign.tables` prints. Columns may be added, never renamed. No I/O here.
 """
 
 from __future__ import annotations
@@ -570,12 +570,12 @@ TABLES: dict[str, type[Table]] = {
 
 
 def to_markdown() -> str:
-    """`docs/columns.md`."""
+    """`docs/reference/columns.md`."""
     lines = [
         "# Columns",
         "",
-        "Every table of a dataset, as `python -m crosslayer.campaign.tables > docs/columns.md` writes it. A dataset",
-        "folder holds `campaign.json` and `TABLE/link=LINK/*.parquet`, whose metadata say the same. Times since the",
+        "Every table of a dataset. `python -m crosslayer.campaign.tables > docs/reference/columns.md` writes this.",
+        "A dataset holds `campaign.json` and `TABLE/link=LINK/*.parquet`, whose metadata say the same. Times since the",
         "epoch are by the campaign's clock; by the virtual one each guest begins on 1 January 2026 (`clocks.md`).",
         "",
         "**r**: every row has a value. **k**: part of what says which condition a row is; a round has each once.",

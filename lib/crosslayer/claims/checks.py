@@ -383,7 +383,7 @@ class Ordering:
     least u of k margins are above 0 where the u-th strongest is, by the greatest of the standardised margins that are
     not stronger (max-t over the same resamples). With u = k that is the weakest alone (an intersection-union test,
     which takes no correction). The statement is refuted where k - u + 1 margins are below 0 by the same rule: with
-    u = k where one is, after correction for all k. `docs/statistics.md` has its error rates and its power.
+    u = k where one is, after correction for all k. `docs/reference/statistics.md` has its error rates and its power.
     """
 
     unit: str

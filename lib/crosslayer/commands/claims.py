@@ -67,7 +67,9 @@ def command(folder: Path, out: Path | None, against: Path | None, rows: str | No
         click.echo(f"{count:>5}  {verdict}")
     click.echo(dataset.caption)
     if out is not None:
-        for path in (*report.save_claims(verdicts, dataset, out), report.write_index(dataset, out)):
+        tables = report.save_claims(verdicts, dataset, out)
+        report.save_answer(dataset, verdicts, out)
+        for path in (*tables, report.write_index(dataset, out)):
             click.echo(str(path))
 
 

@@ -72,7 +72,7 @@ class _Measure(click.Command):
 @click.option(
     "--browser",
     type=click.Choice(["chromium", "firefox"]),
-    help="What to load pages in; see docs/browsers.md.  [default: the plan's, which is chromium if it does not say]",
+    help="Loads the pages; see docs/findings/browsers.md.  [default: the plan's, which is chromium if it does not say]",
 )
 @click.option(
     "--clock",

@@ -17,9 +17,9 @@ from crosslayer.commands.common import BESIDE, DATASET, FIGURES, others, tell
 def command(folder: Path, out: Path, beside: tuple[Path, ...], pdf: bool) -> None:
     """Make the report of the dataset in FOLDER: its figures, its claims, and the page that joins them.
 
-    What `crosslayer figures` and `crosslayer claims --out` make goes to OUT/STUDY. OUT/index.html is one file that
-    needs no network: summary, claims with their verdicts, figures with tooltips, provenance. With another campaign
-    beside it: its verdicts too, how many differ, and between the clocks what the network takes and computing adds.
+    What `crosslayer figures` and `crosslayer claims --out` make goes to OUT/STUDY. OUT/index.html has the
+    answer and leads to a page for each study and to the claims; none needs a network. With another campaign beside it:
+    its verdicts too, how many differ, and between real and virtual time what the network takes and computing adds.
 
     Needs no namespaces, no root and, without --pdf, no browser. FOLDER is data/raw/coalescing unless told otherwise.
 
@@ -39,5 +39,5 @@ def command(folder: Path, out: Path, beside: tuple[Path, ...], pdf: bool) -> Non
         find_browser()  # a missing one is told before the figures are drawn
     written = write_report(dataset, out, beside=others(dataset, beside), processes=cores())
     if pdf:
-        click.echo(str(write_pdf(written.page, out / "report.pdf")))
+        click.echo(str(write_pdf(dataset, out, out / "report.pdf")))
     tell(written)

@@ -1,7 +1,7 @@
 """Two campaigns of one study side by side, one by each clock: of any study that has page loads, exchanges or queries.
 
 What is measured by the virtual clock is the network's and the timers' share of a time; what the wall's has beyond it is
-computing (docs/clocks.md).
+computing (docs/reference/clocks.md).
 """
 
 from __future__ import annotations

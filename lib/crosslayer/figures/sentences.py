@@ -28,3 +28,14 @@ def holds(row: dict[str, float], value: float, tolerance: float) -> bool:
     """The interval, or the estimate where there is none, lies within a tolerance of a value."""
     low, high = (row["median"] if row[end] is None else row[end] for end in ("low", "high"))
     return value - tolerance <= low and high <= value + tolerance
+
+
+def reach(values: pl.Series, digits: int) -> str:
+    """Smallest and largest value, e.g. `1.0 to 1.4`; one number where both are written the same."""
+    low, high = (f"{round(value, digits) + 0.0:.{digits}f}" for value in (values.min(), values.max()))  # type: ignore[arg-type, operator]
+    return low if low == high else f"{low} to {high}"
+
+
+def percent(value: float, digits: int) -> str:
+    """A signed percentage that no line break divides."""
+    return f"{value:+.{digits}f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")

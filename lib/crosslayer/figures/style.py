@@ -105,6 +105,11 @@ def link_title(link: str) -> str:
     return profile.title if profile else link
 
 
+def page_title(page: str) -> str:
+    """A page as readers see it: `wikipedia.org (copy)` where it is named like a public site; see `sites/README.md`."""
+    return f"{page} (copy)" if "." in page else page
+
+
 def with_titles(frame: pl.DataFrame) -> pl.DataFrame:
     """Rows with a column `link_title`."""
     titles = {link: link_title(link) for link in frame["link"].unique() if link is not None}
@@ -130,6 +135,7 @@ def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> dic
     plot = chart.to_dict(validate=False)  # the tests validate every figure; here it would take longer than drawing
     of_figure = {name: plot.pop(name) for name in ("$schema", "data", "datasets") if name in plot}
     plot.pop("config")
+    _name_pages(plot)
     above = {"text": _wrapped([title], width, TITLE_PX), "fontSize": TITLE_PX, "color": INK, "offset": 8}
     below = {
         "text": _wrapped([" ".join(note for note in notes if note)], width, NOTE_PX),
@@ -149,6 +155,26 @@ def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> dic
         "padding": 6,
         "config": _CONFIG.to_dict(),
     }
+
+
+_PAGE_LABEL = "indexof(datum.label, '.') >= 0 ? datum.label + ' (copy)' : datum.label"
+"""Vega expression: what `page_title` does."""
+_GUIDES = {"x": "axis", "y": "axis", "row": "header", "column": "header", "facet": "header"} | dict.fromkeys(
+    ("color", "fill", "stroke", "shape"), "legend"
+)
+"""What shows the values of a channel."""
+
+
+def _name_pages(spec: Any) -> None:
+    """Label pages on axes, headers and legends of Vega-Lite as `page_title` does; the rows stay as they are."""
+    for key, value in spec.items() if isinstance(spec, dict) else enumerate(spec if isinstance(spec, list) else ()):
+        guide = _GUIDES.get(key) if isinstance(key, str) else None
+        if guide and isinstance(value, dict) and value.get("field") == "page":
+            shown = value.setdefault(guide, {})
+            if shown is not None:
+                shown.setdefault("labelExpr", _PAGE_LABEL)
+        else:
+            _name_pages(value)
 
 
 _OWN_LEGENDS = {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")}

@@ -2,7 +2,7 @@
 
 In virtual time computing takes no time and idle time is skipped: every measurement in the guest follows from its
 inputs. In real time a guest replaces the namespaces that a host refuses. This package knows nothing of what the
-commands measure. See docs/clocks.md.
+commands measure. See docs/reference/clocks.md.
 """
 
 from crosslayer.guest.attached import run_attached

@@ -202,7 +202,7 @@ class Guest:
                 self._send_some()
             if kind == b"F":
                 raise GuestError(
-                    f"the guest cannot run the command: {payload.decode()}", next_step="See docs/clocks.md."
+                    f"the guest cannot run the command: {payload.decode()}", next_step="See docs/reference/clocks.md."
                 )
             yield kind, payload
         if not received:

@@ -153,6 +153,26 @@ def paired(frame: pl.LazyFrame, value: str, condition: str, first: str, second: 
     return one.join(other, on=ROUND).select(*ROUND, (pl.col("first") - pl.col("second")).alias("difference"))
 
 
+def paired_costs(frame: pl.LazyFrame, value: str, condition: str, name: str, baseline: str) -> pl.LazyFrame:
+    """What a condition costs over a baseline within each round, for a value in ms; give it to `medians`.
+
+    The frame has at most one observation of each condition in a round.
+
+    Returns
+    -------
+    polars.LazyFrame
+        The columns of `ROUND`, difference_ms, difference_percent (of the baseline's median in the cell).
+    """
+    of_baseline = frame.filter(pl.col(condition) == baseline)
+    level = of_baseline.group_by(CELL).agg(level=pl.col(value).median())
+    differences = paired(frame, value, condition, name, baseline).join(level, on=list(CELL))
+    return differences.select(
+        *ROUND,
+        difference_ms="difference",
+        difference_percent=100 * pl.col("difference") / pl.col("level"),
+    )
+
+
 def _interval(estimates: list[Reals], rounds: int) -> tuple[float | None, float | None]:
     return interval(np.concatenate(estimates), rounds) if estimates else (None, None)
 

@@ -36,7 +36,7 @@ def measure(
     plan
         What to measure, e.g. `crosslayer.studies.sized(STUDY, "smoke").resized(clock="virtual")`.
     client
-        Any `dask.distributed.Client` whose workers offer a resource `testbed` (docs/cluster.md).
+        Any `dask.distributed.Client` whose workers offer a resource `testbed` (docs/howto/cluster.md).
     out
         Folder of the dataset; `data/local/STUDY-cluster` where None.
     batch, mixed

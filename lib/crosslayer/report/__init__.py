@@ -1,8 +1,9 @@
 """A dataset as files to keep, and one page that joins them.
 
 Every figure is saved as SVG, PNG, Vega-Lite JSON and CSV, the verdicts on the claims as Parquet and Markdown.
-`write_index` gathers what a folder has of a campaign into `index.html`, which needs no network: charts, their library
-and the pictures are inside. `write_report` makes all of it. `pdf.write_pdf` prints the page: it alone needs Chromium.
+`write_index` gathers what a folder has into pages that need no network: the answer, the claims, a page a study.
+`write_report` makes all of it, and nothing again whose data and code did not change. `pdf.write_pdf` prints it: only
+that needs Chromium.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import polars as pl
 from crosslayer import claims, published
 from crosslayer.campaign import crate
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.report.answer import renew_readme
+from crosslayer.report.answer import renew_readme, save_answer
 from crosslayer.report.drawing import Drawer, cores, draw_all
 from crosslayer.report.files import (
+    VERDICT_FILES,
     ReportError,
     check_folder,
     made_from,
@@ -31,6 +33,7 @@ from crosslayer.report.files import (
     save_failure,
 )
 from crosslayer.report.loads import save_loads
+from crosslayer.report.made import RECORD, Made
 from crosslayer.report.page import write_index
 from crosslayer.studies import STUDIES
 
@@ -43,6 +46,7 @@ __all__ = [
     "cores",
     "made_from",
     "save",
+    "save_answer",
     "save_claims",
     "save_drawing",
     "save_failure",
@@ -50,6 +54,10 @@ __all__ = [
     "write_index",
     "write_report",
 ]
+
+
+OF_SEVERAL = ("index.html", RECORD)
+"""Files in the folder of a study that are not made by one run: a report of another study renews the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = 
     """Check and save the claims, draw and save the figures, and join them on the page.
 
     `ro-crate-metadata.json` beside the figures says which run made them from what. Where the folder is the committed
-    one of the committed campaign, the README's answer is renewed too.
+    one and the campaign a committed one, the README's answer is renewed too.
 
     Parameters
     ----------
@@ -118,18 +126,23 @@ def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = 
     """
     check_folder(dataset, folder)
     started = datetime.now(UTC)
+    made = Made(dataset, beside, folder)
     with ThreadPoolExecutor(1) as pool:
-        verdicts = pool.submit(check_claims, dataset)  # numbers, while charts are drawn of others
+        judged = None if made.has("claims") else pool.submit(check_claims, dataset)  # numbers, while charts are drawn
         failed = draw_all(dataset, beside, folder, processes)
-        save_claims(verdicts.result(), dataset, folder)
-    check_beside(dataset, beside, folder)
+        if judged:
+            save_claims(judged.result(), dataset, folder)
+    if judged:
+        save_answer(dataset, judged.result(), folder)
+        check_beside(dataset, beside, folder)
+        made.remember({"claims": VERDICT_FILES})
     save_loads(dataset, folder)
     written = Report(write_index(dataset, folder), failed)
-    made = folder / dataset.campaign.study
+    study = folder / dataset.campaign.study
     crate.of_figures(
-        made,
+        study,
         dataset.folder,
-        (path for path in made.iterdir() if path.is_file() and path.name != crate.FILE_NAME),
+        (path for path in study.iterdir() if path.is_file() and path.name not in (crate.FILE_NAME, *OF_SEVERAL)),
         started,
     )
     renew_readme(dataset, folder)

@@ -1,94 +1,210 @@
-"""The answer in a few sentences, with the numbers of the claims: on top of the page, and in the README."""
+"""The answer that opens report and README: the cost of encrypted DNS, its evidence, and the headlines of the paper.
+
+Each study computes its part (`Study.answer`), `save_answer` keeps it with the facts of its campaign,
+and `gathered` joins the parts of all studies in a folder.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import polars as pl
 
-from crosslayer import claims
+from crosslayer import claims, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
-from crosslayer.report.files import saved_claims, write
+from crosslayer.figures import Inputs
+from crosslayer.report.files import ANSWER, ReportError, saved_claims, write
 from crosslayer.studies import DEFAULT, STUDIES
+from crosslayer.study import TOPICS, Answer
 
-_CLAIM = re.compile(r"\{(\w+)\}")
 _BLOCK = re.compile(r"(<!-- answer -->\n).*?(\n<!-- /answer -->)", re.DOTALL)
+_CLOCKS = {"virtual": "in virtual time", "wall": "in real time"}
 
 
-def answer(dataset: Dataset, verdicts: pl.DataFrame | None, verdicts_of_figures: Sequence[str] = ()) -> list[str]:
-    """What a dataset answers, and with what certainty.
+class Part(msgspec.Struct, frozen=True):
+    """The part of one campaign, as `answer.json` keeps it."""
+
+    study: str
+    campaign: str
+    clock: str
+    """`virtual` or `wall`."""
+    rounds: tuple[int, int]
+    """Fewest and most rounds of a link and page."""
+    links: int
+    machine: str
+    revision: str
+    sentences: tuple[tuple[str, str], ...]
+    headlines: tuple[tuple[str, str, str], ...]
+
+    @property
+    def evidence(self) -> str:
+        """Campaign, clock, rounds and revision of the sentences."""
+        fewest, most = self.rounds
+        rounds = str(most) if fewest == most else f"{fewest} to {most}"
+        clock = _CLOCKS[self.clock].removeprefix("in ")
+        return f"{self.study} ({clock}, {rounds} rounds, {self.links} links, {self.revision[:7]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The parts of all studies in a folder."""
+
+    sentences: tuple[tuple[str, str], ...]
+    """Topic and sentence: virtual time first, then what real time gives."""
+    evidence: str
+    """What was measured, where, with which revision; empty where there are no sentences."""
+    headlines: tuple[tuple[str, str, str], ...]
+    """Claim, statement of the paper, verdict in plain words."""
+    counts: str
+    """How many published results have which verdict; empty where none was checked."""
+
+
+def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
+    """Write `folder/STUDY/answer.json`; where the campaign contributes nothing, remove an earlier one.
 
     Parameters
     ----------
     dataset
-        Whose answer it is.
+        The campaign.
     verdicts
-        Of the dataset and of other studies beside it; None where no claim is checked.
-    verdicts_of_figures
-        What its figures answer: said where its study says nothing of claims.
+        From `crosslayer.claims.check`.
+    folder
+        E.g. `figures`.
+
+    Raises
+    ------
+    ReportError
+        Where the folder cannot be written.
     """
-    study = STUDIES.get(dataset.campaign.study)
-    measured = pl.DataFrame() if verdicts is None else verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED)
-    numbers = {row["claim_id"]: row for row in measured.iter_rows(named=True)}
-    said = [_sentence(template, numbers) for template in (study.answer if study else ())]
-    sentences = [text for text in said if text] or list(verdicts_of_figures)
-    published = measured.filter(pl.col("paper") != claims.OURS) if measured.height else measured
-    return [*sentences, _certainty(dataset, published)] if published.height else sentences
-
-
-def _sentence(template: str, numbers: Mapping[str, Mapping[str, Any]]) -> str:
-    """A sentence with its numbers; a clause, up to a semicolon, goes where one of its claims has none."""
-
-    def said(claim: re.Match[str]) -> str:
-        row = numbers[claim[1]]
-        value, low, high = (f"{row[name]:#.3g}".rstrip(".") for name in ("ours", "low", "high"))
-        return f"{value} {row['unit']} [{low}, {high}]"
-
-    known = {claim for claim, row in numbers.items() if row["low"] is not None}
-    clauses = [_CLAIM.sub(said, text) for text in template.split("; ") if known.issuperset(_CLAIM.findall(text))]
-    text = "; ".join(clauses).rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
-
-
-def _certainty(dataset: Dataset, measured: pl.DataFrame) -> str:
-    fewest, most = dataset.rounds_per_cell
-    rounds = str(most) if fewest == most else f"{fewest} to {most}"
-    counts = in_words({of: n for of, n in claims.counts(measured).items() if of != Verdict.NOT_MEASURED})
-    return (
-        f"In brackets: 95 % intervals, {rounds} rounds of each link and page resampled, links emulated on one machine; "
-        f"of the {measured.height} published results that were measured again: {counts}."
+    campaign, path = dataset.campaign, folder / dataset.campaign.study / ANSWER
+    study = STUDIES.get(campaign.study)
+    by_claim = {row["claim_id"]: row for row in verdicts.iter_rows(named=True)}
+    own = study.answer(Inputs.of(dataset, published.load()), by_claim) if study else Answer()
+    if own == Answer():
+        path.unlink(missing_ok=True)
+        return
+    part = Part(
+        campaign.study,
+        campaign.campaign,
+        campaign.clock,
+        dataset.rounds_per_cell,
+        len(campaign.links),
+        f"{campaign.host.cpu}, {campaign.host.cores} cores" if campaign.host.cores else campaign.host.cpu,
+        campaign.git_revision or "unknown",
+        own.sentences,
+        own.headlines,
     )
+    write(path, json.dumps(msgspec.to_builtins(part), ensure_ascii=False, indent=1).encode())
+
+
+def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
+    """The answer of every study in a folder.
+
+    Parameters
+    ----------
+    folder
+        E.g. `figures`.
+    verdicts
+        From `saved_claims`; None where no claim is checked.
+
+    Raises
+    ------
+    ReportError
+        For a file that cannot be read.
+    """
+    parts = sorted(_saved(folder), key=lambda part: part.clock != "virtual")
+    sentences = [(part, topic, sentence) for part in parts for topic, sentence in part.sentences]
+    sentences.sort(key=lambda of: (of[0].clock != "virtual", TOPICS.index(of[1])))
+    return Whole(
+        tuple((_topic(topic, part), sentence) for part, topic, sentence in sentences),
+        _evidence([part for part in parts if part.sentences]),
+        tuple(headline for part in parts for headline in part.headlines),
+        _counts(verdicts),
+    )
+
+
+def _saved(folder: Path) -> Iterable[Part]:
+    for name in STUDIES:
+        path = folder / name / ANSWER
+        if not path.is_file():
+            continue
+        try:
+            yield msgspec.json.decode(path.read_bytes(), type=Part)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ReportError(
+                f"cannot be read ({error})", where=str(path), next_step="Make it again: `crosslayer report`."
+            ) from error
+
+
+def _topic(topic: str, part: Part) -> str:
+    return topic if part.clock == "virtual" else f"{topic}, {_CLOCKS[part.clock]}"
+
+
+def _evidence(parts: Sequence[Part]) -> str:
+    if not parts:
+        return ""
+    virtual, real = (
+        {topic for part in parts if part.clock == clock for topic, _ in part.sentences} for clock in _CLOCKS
+    )
+    only = [topic.lower() for topic in TOPICS if topic in virtual - real]
+    missing = f" Not in real time: {', '.join(only)}." if only else ""
+    machines = ", ".join(dict.fromkeys(part.machine for part in parts))
+    return (
+        "Medians over links; ranges over links and pages; emulated links; in virtual time computing takes none. "
+        f"{machines}: {', '.join(part.evidence for part in parts)}.{missing}"
+    )
+
+
+def _counts(verdicts: pl.DataFrame | None) -> str:
+    if verdicts is None:
+        return ""
+    measured = verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED, pl.col("paper") != claims.OURS)
+    if measured.is_empty():
+        return ""
+    counts = {of: n for of, n in claims.counts(measured).items() if of != Verdict.NOT_MEASURED}
+    return f"Of {measured.height} published results measured again: {in_words(counts)}."
 
 
 def in_words(counts: Mapping[str, int]) -> str:
     """How many claims have each verdict, as part of a sentence."""
-    said = {claims.FOLLOWING: "that follow from another"}
-    return ", ".join(f"{count} {said.get(verdict, verdict)}" for verdict, count in counts.items())
+    phrases = {claims.FOLLOWING: "that follow from another"}
+    return ", ".join(f"{count} {phrases.get(verdict, verdict)}" for verdict, count in counts.items())
 
 
 def renew_readme(dataset: Dataset, folder: Path) -> None:
-    """Put the answer into the README of a checkout, where figures of its committed campaign were made in their place.
+    """Put the answer into the README of a checkout, where the figures of a committed campaign were made in `figures/`.
 
     Parameters
     ----------
     dataset, folder
-        What was reported and where to; for any other than `data/raw/coalescing` and `figures` nothing is done.
+        What was reported and where to; for any other than `data/raw/STUDY` and `figures` nothing is done.
     """
     root = folder.resolve().parent
     readme = root / "README.md"
-    committed = (root / "figures", root / "data" / "raw" / DEFAULT)
+    committed = (root / "figures", root / "data" / "raw" / dataset.campaign.study)
     if (folder.resolve(), dataset.folder.resolve()) != committed or not readme.is_file():
         return
+    default = Dataset.open(root / "data" / "raw" / DEFAULT)
+    whole = as_markdown(gathered(folder, saved_claims(default, folder)))
     text = readme.read_text(encoding="utf-8")
-    sentences = as_paragraph(answer(dataset, saved_claims(dataset, folder)))
-    write(readme, _BLOCK.sub(lambda block: f"{block[1]}{sentences}{block[2]}", text).encode())
+    write(readme, _BLOCK.sub(lambda block: f"{block[1]}{whole}{block[2]}", text).encode())
 
 
-def as_paragraph(sentences: Sequence[str]) -> str:
-    """The sentences as they stand in the README."""
-    return textwrap.fill(" ".join(sentences), 120, break_on_hyphens=False)
+def as_markdown(whole: Whole) -> str:
+    """The answer as it stands in the README."""
+    points = [_filled(f"- **{topic}:** {sentence}", "  ") for topic, sentence in whole.sentences]
+    rows = [f"- *{statement}*: {verdict}." for _, statement, verdict in whole.headlines]
+    headlines = ["The paper's headlines:", "", *rows] if rows else []
+    blocks = ["\n".join(points), _filled(whole.evidence), "\n".join(headlines), _filled(whole.counts)]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 120, break_on_hyphens=False, break_long_words=False, subsequent_indent=indent)

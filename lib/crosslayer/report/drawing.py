@@ -13,8 +13,8 @@ from crosslayer import published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.figures import Drawing, Figure, FigureError, Inputs, clocks, draw
 from crosslayer.figures.hosts import HOSTS
-from crosslayer.report import page
-from crosslayer.report.files import save_drawing, save_failure
+from crosslayer.report.files import ENDINGS, save_drawing, save_failure
+from crosslayer.report.made import Made
 from crosslayer.studies import STUDIES
 
 _WORTH_PROCESSES = 6
@@ -29,9 +29,10 @@ def cores() -> int:
 
 
 def draw_all(dataset: Dataset, others: Sequence[Dataset], folder: Path, processes: int) -> dict[str, str]:
-    """Draw and save every figure of a dataset; those that could not be drawn by name, and why."""
+    """Draw and save the figures of a dataset that the folder lacks; those that could not be drawn by name, and why."""
     drawer = Drawer(dataset, others)
-    names = [figure.name for figure in drawer.figures]
+    made = Made(dataset, others, folder)
+    names = [figure.name for figure in drawer.figures if not made.has(figure.name)]
     large = sum(dataset.campaign.rows.values()) > _ONE_AT_A_TIME
     if processes == 1 or large or len(names) < _WORTH_PROCESSES:
         errors = [_error(drawer, folder, name) for name in names]
@@ -40,9 +41,9 @@ def draw_all(dataset: Dataset, others: Sequence[Dataset], folder: Path, processe
         with ProcessPoolExecutor(
             processes, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(dataset, others, folder)
         ) as pool:
-            drawn = pool.map(_draw, names)
-            page.script()  # takes as long as a few figures, and nothing of them
-            errors = list(drawn)
+            errors = list(pool.map(_draw, names))
+    drawn = [name for name, error in zip(names, errors, strict=True) if not error]
+    made.remember({name: [f"{name}.{ending}" for ending in ENDINGS] for name in drawn})
     return {name: error for name, error in zip(names, errors, strict=True) if error}
 
 

@@ -4,11 +4,60 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 from crosslayer.campaign import provenance as machine
 from crosslayer.campaign.dataset import Campaign, Dataset
+from crosslayer.report.files import ReportError, write
 
 _BACKENDS = {"netem": "netem in the host's kernel", "uml": "netem in a User-Mode Linux guest"}
+
+
+_FILE = "about.json"
+
+
+def about(dataset: Dataset) -> dict[str, Any]:
+    """Everything below as plain values: campaign, overview, provenance, versions, whole."""
+    return {
+        "campaign": dataset.campaign.campaign,
+        "overview": overview(dataset),
+        "provenance": provenance(dataset),
+        "versions": dict(dataset.campaign.versions),
+        "whole": whole(dataset),
+    }
+
+
+def save(dataset: Dataset, folder: Path) -> None:
+    """Write `folder/STUDY/about.json`, from which the page of the study is made again without the dataset.
+
+    Raises
+    ------
+    ReportError
+        Where the folder cannot be written.
+    """
+    content = json.dumps(about(dataset), ensure_ascii=False, indent=1).encode()
+    write(folder / dataset.campaign.study / _FILE, content)
+
+
+def saved(folder: Path, study: str) -> dict[str, Any] | None:
+    """What `save` wrote of a study; None where it did not.
+
+    Raises
+    ------
+    ReportError
+        For a file that cannot be read.
+    """
+    path = folder / study / _FILE
+    if not path.is_file():
+        return None
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ReportError(
+            f"cannot be read ({error})", where=str(path), next_step="Make it again: `crosslayer report`."
+        ) from error
+    return found
 
 
 def elsewhere(dataset: Dataset) -> str:

@@ -22,8 +22,13 @@ from crosslayer.study import Study
 _KEY = "crosslayer"
 _CLAIMS = "claims.parquet"
 _BESIDE = "claims-beside.parquet"
+ANSWER = "answer.json"
+VERDICT_FILES = (_CLAIMS, "claims.md", _BESIDE, ANSWER)
+"""What is written of the verdicts of a campaign; the last two only where there is something in them."""
 _BESIDE_COLUMNS = {"beside": pl.String, "campaign": pl.String, "clock": pl.String} | claims.COLUMNS
 _PICTURES = ("svg", "png", "csv")
+ENDINGS = (*_PICTURES, "json")
+"""Of the files of a figure."""
 
 
 class ReportError(CrosslayerError):

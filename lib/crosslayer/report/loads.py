@@ -33,11 +33,11 @@ def save_loads(dataset: Dataset, folder: Path) -> None:
 
 
 def saved_loads(dataset: Dataset, folder: Path) -> list[dict[str, Any]]:
-    """Address of each load's page from `folder`, its length in ms, and its conditions by column."""
+    """Address of each load's page from that of its study, its length in ms, and its conditions by column."""
     found = [(load, _page(dataset, folder, load)) for load in captured(dataset.folder)]
     return [
         {
-            "href": quote(page.relative_to(folder).as_posix()),
+            "href": quote(page.relative_to(folder / dataset.campaign.study).as_posix()),
             "ms": load.length_ms,
             "conditions": {name: str(value) for name, value in load.conditions.items()},
         }

@@ -1,10 +1,14 @@
-"""`index.html`: what a folder has of a campaign, joined on one page that needs no network.
+"""The pages of a folder: the answer, the claims, a page a study; none needs a network.
 
-What the page says is gathered here; how it says it stands in `templates/`, where all is escaped unless told otherwise.
+Their content is gathered here; `templates/` has their form and escapes everything that is not marked as safe.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -18,40 +22,43 @@ import vl_convert
 from crosslayer import claims
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.claims import Verdict
-from crosslayer.claims.rules import RULES, VERSION
+from crosslayer.claims.rules import RULES
 from crosslayer.claims.table import CONTRADICTIONS
 from crosslayer.figures import clocks
 from crosslayer.figures.figure import vegalite_version
 from crosslayer.figures.hosts import HOSTS
 from crosslayer.figures.style import COLUMN_WIDTH
 from crosslayer.report import facts
-from crosslayer.report.answer import answer, in_words
+from crosslayer.report.answer import gathered, in_words
 from crosslayer.report.files import ReportError, Saved, saved_beside, saved_claims, saved_figures, write
 from crosslayer.report.loads import saved_loads
 from crosslayer.studies import STUDIES
-from crosslayer.study import Section
+from crosslayer.study import Section, Study
 
 _CLOCKS = Section(
     clocks.NOTEBOOK,
-    "Two clocks",
-    "What the network takes of each time, by the virtual clock, and what computing adds by the wall's.",
+    "Real and virtual time",
+    "What the network takes of each time (virtual time), and what computing adds (real time).",
 )
+_CLOCK_NAMES = {"wall": "real time", "virtual": "virtual time"}
 _HOSTS = Section(HOSTS.notebook, "Hosts", "The machines that measured this campaign, beside each other.")
 
 
 def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
-    """Write `folder/index.html` from the figures and claims saved in the folder.
+    """Write the pages of a folder from the figures, claims and answers saved in it.
 
-    Those of the dataset's study are shown where they are of this very campaign; those of other studies as they are.
+    `index.html` has the answer, its figure, the verdicts by paper and the questions; `claims.html` every claim;
+    `STUDY/index.html` the figures of a study; `report.js` draws their charts. None needs a network. Figures and claims
+    of the dataset's study are shown where they are of this very campaign; those of other studies as they are.
 
     Parameters
     ----------
     dataset
-        Whose page it is.
+        Whose pages they are.
     folder
         E.g. `figures`.
     notice
-        Printed on top of the page; that a dataset was measured on another machine is said without being told.
+        Printed on top of the pages; a dataset of another machine has a notice of its own.
 
     Returns
     -------
@@ -61,48 +68,204 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
     Raises
     ------
     ReportError
-        Where there is neither figure nor claim, one cannot be read, or the page cannot be written.
+        Where there is neither figure nor claim, one cannot be read, or a page cannot be written.
     """
-    campaign, study = dataset.campaign.campaign, STUDIES.get(dataset.campaign.study)
-    figures = [saved for saved in saved_figures(folder) if saved.study is not study or saved.campaign == campaign]
-    own = [saved for saved in figures if saved.study is study]
-    verdicts = saved_claims(dataset, folder)
-    beside = None if verdicts is None else saved_beside(verdicts, folder)
-    if not own and verdicts is None:
-        raise ReportError(
-            f"there are no figures and no claims of campaign {campaign}",
-            where=str(folder),
-            next_step="Make them first: `crosslayer report`, or run the notebooks.",
-        )
-    page = _templates().get_template("page.html")
+    content = _Content(dataset, folder, notice)
+    facts.save(dataset, folder)
+    for name, figures in content.by_study.items():
+        write(folder / name / "index.html", _study_page(content, STUDIES[name], figures).encode())
+    write(folder / "claims.html", _render("claims_page.html", content.common(_from_here)).encode())
+    _renew_script(folder / "report.js")
     path = folder / "index.html"
-    content = page.render(
-        dataset=dataset,
-        study=study,
-        notices=[text for text in (notice, facts.elsewhere(dataset)) if text],
-        answer=answer(dataset, verdicts, [said for saved in own for said in _said(saved)]),
-        verdicts=None if verdicts is None else verdicts.rows(named=True),
-        campaigns=[] if verdicts is None else verdicts["campaign"].unique(maintain_order=True).to_list(),
-        beside=_by_claim(beside),
-        compared=_compared(verdicts, beside),
-        by_paper=_by_paper(verdicts),
-        counted=list(next(iter(_by_paper(verdicts).values()), {})),
-        rules=_rules(),
-        headlines=_headlines(dataset, verdicts),
-        parts=_parts(figures),
-        loads=saved_loads(dataset, folder),
-        facts=facts,
-        specs={saved.figure.name: _slim(saved.spec) for saved in figures if not saved.error},
-        script=script(),
-    )
-    write(path, content.encode())
+    write(path, _render("index.html", _index(content)).encode())
     return path
+
+
+def whole(dataset: Dataset, folder: Path) -> str:
+    """The same content as one page with everything inside, to be printed.
+
+    Raises
+    ------
+    ReportError
+        As for `write_index`.
+    """
+    content = _Content(dataset, folder, "")
+    figures = [saved for saved in content.figures if saved.study is content.study]
+    return _render(
+        "paper.html",
+        content.common(_on_this_page)
+        | {
+            "about": facts.about(dataset),
+            "figure_parts": _parts(figures),
+            "specs": _specs(figures),
+            "script": script(),
+            "claims_page": "",
+        },
+    )
+
+
+class _Content:
+    """What a folder has of a campaign and of other studies."""
+
+    def __init__(self, dataset: Dataset, folder: Path, notice: str) -> None:
+        campaign = dataset.campaign.campaign
+        self.dataset, self.folder, self.study = dataset, folder, STUDIES.get(dataset.campaign.study)
+        self.figures = [
+            saved for saved in saved_figures(folder) if saved.study is not self.study or saved.campaign == campaign
+        ]
+        self.verdicts = saved_claims(dataset, folder)
+        own = [saved for saved in self.figures if saved.study is self.study]
+        if not own and self.verdicts is None:
+            raise ReportError(
+                f"there are no figures and no claims of campaign {campaign}",
+                where=str(folder),
+                next_step="Make them first: `crosslayer report`, or run the notebooks.",
+            )
+        self.beside = None if self.verdicts is None else saved_beside(self.verdicts, folder)
+        self.notices = [text for text in (notice, facts.elsewhere(dataset)) if text]
+        self.by_study = {
+            name: of_study
+            for name, study in STUDIES.items()
+            if (of_study := [saved for saved in self.figures if saved.study is study]) or study is self.study
+        }
+        self.figure_answers = [text for saved in own for text in _said(saved)]
+
+    def common(self, link: Callable[[str, str], str]) -> dict[str, Any]:
+        """What several pages show; `link` makes the address of a figure from its study and name."""
+        verdicts, beside = self.verdicts, self.beside
+        by_paper = _by_paper(verdicts)
+        return {
+            "dataset": self.dataset,
+            "study": self.study,
+            "notices": self.notices,
+            "answer": gathered(self.folder, verdicts),
+            "figure_answers": self.figure_answers,
+            "verdicts": None if verdicts is None else verdicts.rows(named=True),
+            "campaigns": [] if verdicts is None else verdicts["campaign"].unique(maintain_order=True).to_list(),
+            "beside": _by_claim(beside),
+            "compared": _compared(verdicts, beside),
+            "by_paper": by_paper,
+            "counted": list(next(iter(by_paper.values()), {})),
+            "rules": _rules(),
+            "sources": _sources(verdicts, self.figures, self.folder, link),
+            "headlines": _headlines(self.dataset, verdicts),
+            "claims_script": _loader().get_source(_templates(), "claims.js")[0],
+            "claims_page": "claims.html",
+        }
+
+
+def _render(template: str, values: dict[str, Any]) -> str:
+    return _templates().get_template(template).render(**values)
+
+
+def _from_here(study: str, figure: str) -> str:
+    """Address of a figure from the pages at the top of the folder; of its study where the figure is empty."""
+    return f"{study}/index.html#{figure}" if figure else f"{study}/index.html"
+
+
+def _on_this_page(study: str, figure: str) -> str:
+    return f"#{figure}"
+
+
+def _index(content: _Content) -> dict[str, Any]:
+    """What `index.html` shows besides the common."""
+    shown = [saved for saved in content.figures if not saved.error]
+    pictures = [saved for saved in shown if saved.figure.name == saved.study.picture]
+    own = [saved for saved in shown if saved.study is content.study]
+    studies = [
+        {
+            "study": STUDIES[name],
+            "question": STUDIES[name].sections[-1].lead,
+            "figures": len(figures),
+            "about": facts.saved(content.folder, name),
+        }
+        for name, figures in content.by_study.items()
+    ]
+    overall: dict[str, int] = {}
+    if content.verdicts is not None:
+        published = content.verdicts.filter(
+            pl.col("paper") != claims.OURS, pl.col("verdict") != Verdict.NOT_MEASURED.value
+        )
+        overall = claims.counts(published) if published.height else {}
+    return content.common(_from_here) | {
+        "picture": next(iter([*pictures, *own]), None),
+        "studies": studies,
+        "overall": overall,
+    }
+
+
+def _study_page(content: _Content, study: Study, figures: list[Saved]) -> str:
+    verdicts = content.verdicts
+    own = study.claims.checks if study.claims else {}
+    judged = [] if verdicts is None else [row for row in verdicts.iter_rows(named=True) if row["claim_id"] in own]
+    by_paper = _by_paper(verdicts)
+    return _render(
+        "study.html",
+        {
+            "study": study,
+            "notices": content.notices if study is content.study else [],
+            "counts": by_paper.get(study.paper.name) if study.paper else None,
+            "figure_parts": _parts(figures),
+            "verdicts": judged,
+            "loads": saved_loads(content.dataset, content.folder) if study is content.study else [],
+            "about": facts.saved(content.folder, study.name),
+            "specs": _specs(figures),
+        },
+    )
+
+
+def _specs(figures: Sequence[Saved]) -> dict[str, Any]:
+    return {saved.figure.name: _slim(saved.spec) for saved in figures if not saved.error}
+
+
+_IN_PAPER = re.compile(r"(Fig\.|Table) ?(\w+)")
+"""Names of figures and tables in what a claim says of its place in the paper."""
+
+
+def _sources(
+    verdicts: pl.DataFrame | None, figures: Sequence[Saved], folder: Path, link: Callable[[str, str], str]
+) -> dict[str, dict[str, str]]:
+    """Study, address of the figure and of its rows (CSV) by claim; where no figure is the claim's, the study's page."""
+    if verdicts is None:
+        return {}
+    owners = {claim: study for study in STUDIES.values() if study.claims for claim in study.claims.checks}
+    drawn = [saved for saved in figures if not saved.error]
+    studies = {saved.study.name for saved in drawn}
+    found = {}
+    for claim, section in verdicts.select("claim_id", "section_or_figure").iter_rows():
+        study = owners.get(claim)
+        if study is None or study.name not in studies:
+            continue
+        names = {f"{kind} {number}" for kind, number in _IN_PAPER.findall(section or "")}
+        of_study = [saved for saved in drawn if saved.study is study]
+        matching = [
+            saved
+            for saved in of_study
+            if names & {f"{kind} {number}" for kind, number in _IN_PAPER.findall(saved.figure.paper_figure)}
+        ]
+        shown = next(iter(matching or (of_study if len(of_study) == 1 else [])), None)
+        name = shown.figure.name if shown else ""
+        rows = f"{study.name}/{name}.csv" if shown and (folder / study.name / f"{name}.csv").is_file() else ""
+        found[claim] = {"study": study.name, "href": link(study.name, name), "rows": rows}
+    return found
+
+
+def _renew_script(path: Path) -> None:
+    """Write the script of the charts, unless the file was made of the same source by the same libraries."""
+    source, _, _ = _loader().get_source(_templates(), "charts.js")
+    made_of = hashlib.sha256(
+        f"{importlib.metadata.version('vl-convert-python')} {vegalite_version()} {source}".encode()
+    ).hexdigest()
+    head = f"/* {made_of} */"
+    if path.is_file() and path.read_text(encoding="utf-8").startswith(head):
+        return
+    write(path, f"{head}\n(() => {{{script()}}})();\n".encode())
 
 
 @cache
 def script() -> str:
-    """The page's script with the libraries that draw its charts, which is most of it."""
-    source, _, _ = _loader().get_source(_templates(), "page.js")
+    """The script of the charts with the libraries that draw them."""
+    source, _, _ = _loader().get_source(_templates(), "charts.js")
     bundled: str = vl_convert.javascript_bundle(source, vl_version=vegalite_version())
     return bundled
 
@@ -118,7 +281,7 @@ def _templates() -> jinja2.Environment:
     templates.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     templates.filters |= {
         "ours": claims.ours,
-        "interval": claims.interval,
+        "interval": _interval,
         "css": _css,
         "counted": claims.counted_as,
         "in_words": in_words,
@@ -163,7 +326,7 @@ def _by_paper(verdicts: pl.DataFrame | None) -> dict[str, dict[str, int]]:
 
 def _said(saved: Saved) -> list[str]:
     """The answer of a figure by its campaign's clock, and by the virtual one where that has been asked too."""
-    virtual = [f"By the virtual clock: {saved.verdict_virtual}"] if saved.verdict_virtual else []
+    virtual = [f"In virtual time: {saved.verdict_virtual}"] if saved.verdict_virtual else []
     return [saved.verdict, *virtual] if saved.verdict and saved.figure.notebook != clocks.NOTEBOOK else []
 
 
@@ -184,7 +347,7 @@ def _compared(verdicts: pl.DataFrame | None, beside: pl.DataFrame | None) -> lis
         of_campaign = verdicts.filter(campaign=mine)
         tables = [(f"{mine}", of_campaign)]
         for (name, clock), of_other in others.group_by("campaign", "clock", maintain_order=True):
-            tables.append((f"{name} ({clock} clock)", of_other))
+            tables.append((f"{name} ({_CLOCK_NAMES[clock]})", of_other))
         for (first, one), (second, other) in combinations(tables, 2):
             both = claims.compared(one, other)
             counted = {"claims": both.height, "changed": int(both["changed"].sum())}
@@ -196,10 +359,20 @@ def _compared(verdicts: pl.DataFrame | None, beside: pl.DataFrame | None) -> lis
     return found
 
 
-def _rules() -> dict[str, Any]:
-    """The rules that judge, in words."""
-    date, _, text = RULES[VERSION].partition(". ")
-    return {"version": VERSION, "date": date, "text": " ".join(text.split())}
+def _rules() -> list[dict[str, Any]]:
+    """Version, date and text of all rules, the latest first."""
+    parted = {version: text.partition(". ") for version, text in RULES.items()}
+    return [
+        {"version": version, "date": date, "text": " ".join(text.split())}
+        for version, (date, _, text) in sorted(parted.items(), reverse=True)
+    ]
+
+
+def _interval(row: dict[str, Any]) -> str:
+    """The interval of a claim; in words where both ends are written the same."""
+    text = claims.interval(row)
+    ends = re.fullmatch(r"\[(.+), (.+)\]", text)
+    return "within the last digit" if ends and ends[1] == ends[2] else text
 
 
 def _headlines(dataset: Dataset, verdicts: pl.DataFrame | None) -> list[dict[str, Any]]:

@@ -14,7 +14,9 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 from crosslayer.browser import find_browser
+from crosslayer.campaign.dataset import Dataset
 from crosslayer.report.files import ReportError, write
+from crosslayer.report.page import whole
 
 _FLAGS = (
     "--headless=new",
@@ -39,13 +41,13 @@ _PRINT = {
 """Page.printToPDF of the Chrome DevTools Protocol: WebDriver's own print command cannot ask for bookmarks."""
 
 
-def write_pdf(page: Path, file: Path) -> Path:
-    """Print the page, A4, after all its charts drew.
+def write_pdf(dataset: Dataset, folder: Path, file: Path) -> Path:
+    """Print answer, verdicts, figures, claims and provenance of a campaign, A4.
 
     Parameters
     ----------
-    page
-        From `write_index`.
+    dataset, folder
+        As for `write_index`, which wrote the folder.
     file
         Where the PDF goes; its folder is made where it is missing.
 
@@ -62,17 +64,19 @@ def write_pdf(page: Path, file: Path) -> Path:
         Where Chromium does not start or does not print, or the file cannot be written.
     """
     programs = find_browser()
-    other_way = f"Open {page} in any browser and print it from there."
-    with tempfile.TemporaryDirectory(prefix="crosslayer-", ignore_cleanup_errors=True) as folder:
+    other_way = f"Open {folder / 'index.html'} in any browser and print it from there."
+    with tempfile.TemporaryDirectory(prefix="crosslayer-", ignore_cleanup_errors=True) as temporary:
+        page = Path(temporary) / "paper.html"
+        write(page, whole(dataset, folder).encode())
         options = Options()
         options.binary_location = programs.browser
-        for flag in (*_FLAGS, f"--user-data-dir={folder}/profile"):
+        for flag in (*_FLAGS, f"--user-data-dir={temporary}/profile"):
             options.add_argument(flag)
         try:
             driver = webdriver.Chrome(
                 options=options,
                 service=Service(
-                    programs.driver, env={**os.environ, "HOME": folder}, log_output=f"{folder}/chromedriver.log"
+                    programs.driver, env={**os.environ, "HOME": temporary}, log_output=f"{temporary}/chromedriver.log"
                 ),
             )
         except WebDriverException as error:

@@ -68,16 +68,5 @@ STUDY = Study(
         "T198": "PLT over DoUDP + H3 1-RTT: DoH + H3 1-RTT",
         "T203": "PLT that H3 0-RTT saves",
     },
-    answer=(
-        (
-            "A page load that opens a new connection to its resolver takes {T197} longer over DoQ and {T198} longer "
-            "over DoH than over plain DNS (medians over five access links and three pages); a browser that resumes its "
-            "session with the resolver pays up to {I129} for DoQ on pages of one lookup and {I130} on those of eight."
-        ),
-        (
-            "Sharing QUIC between DNS and HTTP/3, so that a page needs no handshake of its own (emulated by 0-RTT), "
-            "gives back {T203} of each load; {T196} over plain DNS is left."
-        ),
-    ),
     browsers=("chromium", "firefox"),
 )

@@ -391,7 +391,7 @@ CABLE = Cause(
     "{0} there, and {1} to {2} on the others.",
     (TCP_RTT.on("cable"), least(over_links(TCP_RTT, _NOT_CABLE)), greatest(over_links(TCP_RTT, _NOT_CABLE))),
 )
-NOISE = "A guess: the long upper tail is our host's, a virtual machine of two cores, and its wire's (docs/measure.md)."
+NOISE = "A guess: the long upper tail is that of our host, two virtual cores, and its wire (docs/howto/measure.md)."
 AGAIN = "the load is the same, so it is the difference of the DNS exchanges again ({})"
 
 REDUCTION = Cause(

@@ -29,4 +29,5 @@ STUDY = question(
     pages=PAGES,
     rounds=(3, 8, 100),
     smoke={"links": ("fiber", "4g"), "pages": PAGES[:1]},
+    picture="visits",
 )

@@ -275,7 +275,7 @@ def like_with_like_verdict(frame: pl.DataFrame) -> str:
 
 
 _ENCRYPTED = tuple(protocol for protocol in SIX_TRANSPORTS if protocol is not Protocol.DOUDP)
-_VISITS = {
+VISITS: dict[str, dict[Protocol, Pair]] = {
     "first visit": {protocol: Pair(combination(protocol, FULL), combination("DoUDP", FULL)) for protocol in _ENCRYPTED},
     "returning visit": {
         protocol: Pair(combination(BEST[protocol], WITH), combination("DoUDP", WITH)) for protocol in _ENCRYPTED
@@ -290,7 +290,7 @@ def visits_data(inputs: Inputs) -> pl.DataFrame:
     """
     parts = [
         _costs(inputs, {str(protocol): pair for protocol, pair in pairs.items()}).with_columns(visit=pl.lit(visit))
-        for visit, pairs in _VISITS.items()
+        for visit, pairs in VISITS.items()
     ]
     return pl.concat(parts)
 
@@ -309,7 +309,7 @@ def visits(frame: pl.DataFrame) -> AnyChart:
         marks.line_at(base, x=0),
         *marks.intervals(base, x, marks.rows("series", list(_ENCRYPTED), bold=True), tooltip, look),
     ]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("visit", list(_VISITS)), spacing=14)
+    chart: AnyChart = marks.multiples(layers, column=marks.across("visit", list(VISITS)), spacing=14)
     chart.data = shown
     return chart
 
@@ -322,7 +322,7 @@ def visits_table(frame: pl.DataFrame) -> pl.DataFrame:
 def visits_verdict(frame: pl.DataFrame) -> str:
     """What does a user of encrypted DNS pay on a first visit, and what on a returning one?"""
     said = []
-    for visit in _VISITS:
+    for visit in VISITS:
         of_visit = frame.filter(visit=visit)
         parts = [(protocol, _said(of_visit, protocol)) for protocol in (Protocol.DOQ, Protocol.DOH)]
         if not all(text for _, text in parts):

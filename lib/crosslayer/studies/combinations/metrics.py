@@ -76,10 +76,4 @@ def costs(rows: pl.LazyFrame, combination: str, baseline: str) -> pl.LazyFrame:
     polars.LazyFrame
         campaign, round, link, page, difference_ms, difference_percent (of the baseline's median in the cell).
     """
-    level = rows.filter(pl.col("combination") == baseline).group_by(metrics.CELL).agg(level=pl.col("plt_ms").median())
-    paired = metrics.paired(rows, "plt_ms", "combination", combination, baseline).join(level, on=list(metrics.CELL))
-    return paired.select(
-        *metrics.ROUND,
-        difference_ms="difference",
-        difference_percent=100 * pl.col("difference") / pl.col("level"),
-    )
+    return metrics.paired_costs(rows, "plt_ms", "combination", combination, baseline)

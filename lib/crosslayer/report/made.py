@@ -1,0 +1,87 @@
+"""What a folder has already: a figure or table whose data and code did not change is not made again.
+
+`.made.json` beside the figures of a study has a key of data and code for each thing made, and the SHA-256 of its files.
+Git ignores it: a fresh clone makes everything once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import crosslayer
+from crosslayer import places
+from crosslayer.campaign.dataset import Dataset, dataset_sha256
+from crosslayer.report.files import write
+
+RECORD = ".made.json"
+_ELSEWHERE = ("commands", "notebooks", "testbed", "browser", "guest", "stub", "dns", "h3", "discover", "packets")
+"""Packages that neither figures nor claims depend on."""
+_LIBRARIES = ("altair", "numpy", "polars", "vl-convert-python")
+
+
+class Made:
+    """What is in `folder/STUDY` of a dataset and those beside it."""
+
+    def __init__(self, dataset: Dataset, others: Sequence[Dataset], folder: Path) -> None:
+        self._folder = folder / dataset.campaign.study
+        data = [dataset_sha256(one.folder) for one in (dataset, *others)]
+        self._key = _sha256(json.dumps([*data, _code(dataset.campaign.study)]).encode())
+
+    def has(self, name: str) -> bool:
+        """Whether `name` was made of the same data by the same code, and its files are as they were written."""
+        record = self._records().get(name)
+        if record is None or record["key"] != self._key:
+            return False
+        return all(self._hash(file) == expected for file, expected in record["files"].items())
+
+    def remember(self, made: dict[str, Iterable[str]]) -> None:
+        """Record the names of the files of each thing made; a file that does not exist must not exist later either.
+
+        Raises
+        ------
+        ReportError
+            Where the folder cannot be written.
+        """
+        fresh = {
+            name: {"key": self._key, "files": {file: self._hash(file) for file in files}}
+            for name, files in made.items()
+        }
+        write(self._folder / RECORD, json.dumps(self._records() | fresh, indent=1).encode())
+
+    def _records(self) -> dict[str, dict[str, Any]]:
+        """What is recorded; a file that cannot be read records nothing."""
+        try:
+            records: dict[str, dict[str, Any]] = json.loads((self._folder / RECORD).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return records
+
+    def _hash(self, file: str) -> str:
+        path = self._folder / file
+        return _sha256(path.read_bytes()) if path.is_file() else ""
+
+
+@cache
+def _code(study: str) -> str:
+    """Hash of the code, published values, profiles and library versions that a study's figures and claims depend on."""
+    package = Path(crosslayer.__file__).parent
+    own = study.replace("-", "_")
+    files = []
+    for path in sorted(path for path in package.rglob("*") if path.suffix in (".py", ".ttf", ".otf")):
+        parts = path.relative_to(package).parts
+        inside_another = parts[0] == "studies" and len(parts) > 2 and parts[1] != own and parts[-1] != "__init__.py"
+        if parts[0] not in _ELSEWHERE and not inside_another:
+            files.append(path)
+    files += [*sorted(places.find("published").path.glob("*.csv")), places.find("profiles").path]
+    versions = [importlib.metadata.version(name) for name in _LIBRARIES]
+    return _sha256(json.dumps([versions, *(_sha256(path.read_bytes()) for path in files)]).encode())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,70 @@
+"""What encrypted DNS costs a first and a returning visit, each compared with plain DNS in the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import Inputs
+from crosslayer.figures.sentences import percent, reach
+from crosslayer.figures.style import page_title
+from crosslayer.studies.coalescing import PAGES
+from crosslayer.studies.combinations.figures import VISITS, visits_data
+from crosslayer.studies.combinations.metrics import combined, costs
+from crosslayer.study import FIRST_VISIT, RETURNING_VISIT, Answer
+from crosslayer.words import Protocol
+
+_QUIC = (Protocol.DOQ, Protocol.DOH3)
+_TCP = (Protocol.DOT, Protocol.DOH)
+
+
+def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> Answer:
+    """Two sentences; none where the campaign lacks a page, an exchange or a load."""
+    shares = visits_data(inputs).filter(source="pooled")
+    wanted = len(VISITS) * len(PAGES) * (len(_QUIC) + len(_TCP))
+    shown = shares.filter(pl.col("page").is_in(PAGES), pl.col("series").is_in([*_QUIC, *_TCP]))
+    if shown.height < wanted:
+        return Answer()
+    first, returning = (_Visit(inputs, shares, visit) for visit in VISITS)
+    on_first = (
+        f"over plain DNS, DoQ or DoH3 adds {first.rtts(_QUIC)} round-trips (RTT): "
+        f"{first.pages(Protocol.DOQ, named=True)}; DoT or DoH {first.rtts(_TCP)}: {first.pages(Protocol.DOH)}."
+    )
+    on_returning = (
+        f"with early data DoQ or DoH3 adds {returning.rtts(_QUIC)} RTT: {returning.pages(Protocol.DOQ)}; DoT or DoH, "
+        f"resumed, {returning.rtts(_TCP)}: {returning.pages(Protocol.DOH)}."
+    )
+    return Answer(((FIRST_VISIT, on_first), (RETURNING_VISIT, on_returning)))
+
+
+class _Visit:
+    """The costs of one kind of visit."""
+
+    def __init__(self, inputs: Inputs, shares: pl.DataFrame, visit: str) -> None:
+        self._inputs = inputs
+        self._shares = shares.filter(visit=visit)
+        self._pairs = VISITS[visit]
+
+    def rtts(self, protocols: tuple[Protocol, ...]) -> str:
+        """Smallest and largest median of a link and page, RTT."""
+        rows = combined(self._inputs.dns_exchanges, self._inputs.page_loads)
+        cells = [
+            metrics.medians(
+                metrics.in_rtts(costs(rows, *self._pairs[protocol]), self._inputs.rtts, ["difference_ms"]),
+                "difference_rtt",
+                metrics.CELL,
+            )
+            for protocol in protocols
+        ]
+        return reach(pl.concat(cells)["median"], 1)
+
+    def pages(self, protocol: Protocol, *, named: bool = False) -> str:
+        """Median over all links of each page, percent of the load time over plain DNS."""
+        values = (self._shares.filter(series=str(protocol), page=page)["median"].item() for page in PAGES)
+        shares = (percent(value, 0 if abs(value) >= 2 else 1) for value in values)
+        return ", ".join(
+            f"{share} on {page_title(page)}" if named else share for share, page in zip(shares, PAGES, strict=True)
+        )
