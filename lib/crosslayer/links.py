@@ -369,7 +369,9 @@ def load_profiles(path: Path | None = None) -> dict[str, Profile]:
         Naming file, profile and key, for anything that is not a usable link.
     """
     step = (
-        "Name a TOML file of links, see docs/howto/links.md." if path else "Work in a checkout, or set CROSSLAYER_PROFILES."
+        "Name a TOML file of links, as in docs/howto/links.md."
+        if path
+        else "Work in a checkout, or set CROSSLAYER_PROFILES."
     )
     path = path or find_profiles_file()
     tables = read_toml(path, LinkError, step)
