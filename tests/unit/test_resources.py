@@ -178,7 +178,7 @@ def test_the_doctor_says_which_is_used(nowhere: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_doctor_sends_to_make_setup_for_what_that_installs(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_SYSTEM_FOLDERS", ())
+    monkeypatch.setattr(resources, "_SYSTEM_FOLDERS", ())
     script = (LIBRARY.parents[1] / "setup" / "system-packages").read_text(encoding="utf-8")
     for finding in doctor._tools():
         installed = any(re.search(rf"^ *need \S+( .*)? {name}( |$)", script, re.MULTILINE) for name in [finding.item])
@@ -196,7 +196,7 @@ def test_the_doctor_sends_to_make_setup_for_what_that_installs(nowhere: Path, mo
     ],
 )
 def test_the_way_to_namespaces_is_sentences(monkeypatch: pytest.MonkeyPatch, ending: str, value: str) -> None:
-    monkeypatch.setattr(places, "find_program", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(resources, "find_program", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(namespaces, "refused", lambda unshare: "unshare failed: Operation not permitted")
     monkeypatch.setattr(doctor, "_read", lambda path: value if path.endswith(ending) else "")
     assert ". Or `make guest`: " in doctor._namespaces(guest=False).way_out

@@ -41,7 +41,7 @@ from crosslayer.campaign.task import (
 from crosslayer.campaign.task import source as measured_there
 from crosslayer.checked import read_json
 from crosslayer.guest import Clock
-from crosslayer.places import find_program
+from crosslayer.resources import find_program
 from crosslayer.testbed.errors import TestbedError
 
 if TYPE_CHECKING:
