@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import crosslayer
-from crosslayer import places
+from crosslayer import resources
 from crosslayer.campaign.dataset import Dataset, dataset_sha256
 from crosslayer.report.files import write
 
@@ -78,7 +78,7 @@ def _code(study: str) -> str:
         inside_another = parts[0] == "studies" and len(parts) > 2 and parts[1] != own and parts[-1] != "__init__.py"
         if parts[0] not in _ELSEWHERE and not inside_another:
             files.append(path)
-    files += [*sorted(places.find("published").path.glob("*.csv")), places.find("profiles").path]
+    files += [*sorted(resources.locate("published").path.glob("*.csv")), resources.locate("profiles").path]
     versions = [importlib.metadata.version(name) for name in _LIBRARIES]
     return _sha256(json.dumps([versions, *(_sha256(path.read_bytes()) for path in files)]).encode())
 
