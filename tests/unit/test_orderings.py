@@ -76,7 +76,7 @@ def power_table() -> list[str]:
     """Rows of the table in the document: how often true orderings are reproduced."""
     return [
         f"| {margins} | {errors} | "
-        + " | ".join(f"{verdicts(margins, errors, s)['reproduced']} %" for s in SHARED.values())
+        + " | ".join(f"{verdicts(margins, errors, s)['reproduced']}" for s in SHARED.values())
         + " |"
         for margins in (1, 5, 30)
         for errors in (3, 4, 5)
