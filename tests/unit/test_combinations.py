@@ -182,21 +182,21 @@ def test_every_figure_answers_and_says_where_it_cannot(inputs: Inputs, figure: F
 
 
 def test_claims_of_its_own_follow_the_numbers(inputs: Inputs) -> None:
+    states = ("F001", "F002", "F003", "F004", "F005")
     found = verdicts(inputs)
-    assert found == {
-        "F001": "reproduced",
-        "F002": "reproduced",
-        "F003": "reproduced",
-        "F004": "reproduced",
-        "F005": "reproduced",
-    }
+    assert {name: found[name] for name in states} == dict.fromkeys(states, "reproduced")
     early = pl.col("resumption") == "early-data"
     slow = replace(
         inputs,
         dns_exchanges=inputs.dns_exchanges.with_columns(pl.col("total_ms") + pl.when(early).then(30.0).otherwise(0.0)),
     )
-    assert verdicts(slow) == found | {"F001": "not reproduced", "F002": "not reproduced"}
-    assert set(verdicts(measured(rounds=3)).values()) == {"inconclusive"}
+    slowed = verdicts(slow)
+    refuted = {"F001": "not reproduced", "F002": "not reproduced"}
+    assert {name: slowed[name] for name in states} == dict.fromkeys(states, "reproduced") | refuted
+    assert slowed["F012"] == "not reproduced"  # what DoQ costs a returning visitor of example.org
+    few = verdicts(measured(rounds=3))
+    assert few.pop("F018") == "not measured"  # these rows have no DSL
+    assert set(few.values()) == {"inconclusive"}
 
 
 def verdicts(inputs: Inputs) -> dict[str, str]:

@@ -34,13 +34,13 @@ def verdicts(margins: int, errors: float, shared: float, *, enough: int | None =
     [weights] = drawn(ROUNDS)
     truth = np.full(margins, errors / np.sqrt(ROUNDS))
     truth[margins - wrong :] *= -1
-    rule, found = checks.Ordering(unit="ms", enough=enough), Counter[str]()
+    rule, counted = checks.Ordering(unit="ms", enough=enough), Counter[str]()
     for _ in range(CAMPAIGNS):
         common = draw.normal(size=(ROUNDS, 1))
         rounds = truth + np.sqrt(shared) * common + np.sqrt(1 - shared) * draw.normal(size=(ROUNDS, margins))
         resampled = weights @ rounds / ROUNDS
-        found[rule.judge(as_margins(rounds.mean(axis=0), resampled), None, None).verdict] += 1  # type: ignore[arg-type]
-    return Counter({verdict: round(100 * count / CAMPAIGNS) for verdict, count in found.items()})
+        counted[rule.judge(as_margins(rounds.mean(axis=0), resampled), None, None).verdict] += 1  # type: ignore[arg-type]
+    return Counter({verdict: round(100 * count / CAMPAIGNS) for verdict, count in counted.items()})
 
 
 def as_margins(means: np.ndarray, resampled: np.ndarray) -> dict[str, Measure]:
@@ -76,7 +76,7 @@ def power_table() -> list[str]:
     """Rows of the table in the document: how often true orderings are reproduced."""
     return [
         f"| {margins} | {errors} | "
-        + " | ".join(f"{verdicts(margins, errors, s)['reproduced']} %" for s in SHARED.values())
+        + " | ".join(f"{verdicts(margins, errors, s)['reproduced']}" for s in SHARED.values())
         + " |"
         for margins in (1, 5, 30)
         for errors in (3, 4, 5)

@@ -436,7 +436,7 @@ def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
     def plain(o: Observed) -> str:
         increases = {(link, page): increase(DOH, page).on(link)(o) for link, page in product(links, PAGES)}
         (link, page), most = max(increases.items(), key=lambda item: item[1].value)
-        above = sum(position(found, limit, math.inf) is Position.INSIDE for found in increases.values())
+        above = sum(position(one, limit, math.inf) is Position.INSIDE for one in increases.values())
         typical = middle(cells(increase, DOH, links=links))(o).value
         if not above:
             return f"Not shown here: DoH costs at most {number(most.value)} %, and the claim is more than {limit:g} %."

@@ -206,7 +206,7 @@ CHECKS = by_id(
         "T269",
         "SETTINGS that come earlier would save a round-trip",
         spared("not waiting for SETTINGS", "returning visit"),
-        Number(tolerance=IN_RTTS, unit="RTT"),
+        one_round_trip,
         follows_from="CONN5, the same number",
     ),
     claim(
