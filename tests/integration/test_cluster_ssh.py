@@ -90,7 +90,7 @@ def test_what_is_missing_of_ssh_has_its_step(home: Path, missing: str, message: 
     with pytest.raises(CampaignError, match=message) as caught, connected(None, "ssh", hosts=HOST):
         pass
     assert caught.value.next_step == "See docs/howto/cluster.md, SSH."
-    docs = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+    docs = (Path(__file__).parents[2] / "docs" / "howto" / "cluster.md").read_text(encoding="utf-8")
     assert message.removesuffix(HOST).strip() in docs.partition("## SSH")[2].partition("## SLURM")[0]
 
 

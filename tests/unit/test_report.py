@@ -190,7 +190,7 @@ def test_the_page_shows_every_claim_and_counts_them(folder: Path, dataset: Datas
     assert [row["id"] for row in rows] == verdicts["claim_id"].to_list()
     ours = verdicts.filter(paper="TNSM24")
     words = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(ours).items())
-    words = words.replace("follows from another", "that follow from another")
+    words = re.sub(rf"\b{claims.FOLLOWING}\b", "that follow from another", words)
     assert f"Of the {ours.height} results that TNSM24 prints: <strong>{words}</strong>" in study_page(index)
     counted = Counter((row["data-paper"], row["data-counted"]) for row in rows)
     text = re.sub(r"<script.*?</script>", "", index.read_text(), flags=re.DOTALL)
@@ -470,7 +470,7 @@ def append(path: Path) -> None:
 
 def test_what_the_figures_of_a_study_depend_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = shutil.copytree(Path(crosslayer.__file__).parent, tmp_path / "crosslayer")
-    monkeypatch.setattr(made.crosslayer, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(made, "_PACKAGE", package)
     code = made._code.__wrapped__  # type: ignore[attr-defined]
     before = code("coalescing")
     for name in ("studies/web/figures.py", "testbed/backends.py"):

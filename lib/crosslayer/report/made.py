@@ -14,12 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import crosslayer
 from crosslayer import resources
 from crosslayer.campaign.dataset import Dataset, dataset_sha256
 from crosslayer.report.files import write
 
 RECORD = ".made.json"
+_PACKAGE = Path(__file__).parents[1]
 _ELSEWHERE = ("commands", "notebooks", "testbed", "browser", "guest", "stub", "dns", "h3", "discover", "packets")
 """Packages that neither figures nor claims depend on."""
 _LIBRARIES = ("altair", "numpy", "polars", "vl-convert-python")
@@ -70,11 +70,10 @@ class Made:
 @cache
 def _code(study: str) -> str:
     """Hash of the code, published values, profiles and library versions that a study's figures and claims depend on."""
-    package = Path(crosslayer.__file__).parent
     own = study.replace("-", "_")
     files = []
-    for path in sorted(path for path in package.rglob("*") if path.suffix in (".py", ".ttf", ".otf")):
-        parts = path.relative_to(package).parts
+    for path in sorted(path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".ttf", ".otf")):
+        parts = path.relative_to(_PACKAGE).parts
         inside_another = parts[0] == "studies" and len(parts) > 2 and parts[1] != own and parts[-1] != "__init__.py"
         if parts[0] not in _ELSEWHERE and not inside_another:
             files.append(path)
