@@ -61,7 +61,7 @@ FIRST_VISIT, RETURNING_VISIT, ONE_CONNECTION = TOPICS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StudyAnswer:
     """What the campaign of a study adds to the answer, which opens the report and the README."""
 
     sentences: tuple[tuple[str, str], ...] = ()
@@ -123,10 +123,10 @@ class Study:
         return found
 
     @property
-    def answer(self) -> Callable[[Inputs, Mapping[str, Mapping[str, Any]]], Answer]:
+    def answer(self) -> Callable[[Inputs, Mapping[str, Mapping[str, Any]]], StudyAnswer]:
         """Computes the answer from the tables and the verdicts, rows of `claims.COLUMNS` by claim."""
-        found: Callable[[Inputs, Mapping[str, Mapping[str, Any]]], Answer] = self._part(
-            "answer", "answer", lambda inputs, verdicts: Answer()
+        found: Callable[[Inputs, Mapping[str, Mapping[str, Any]]], StudyAnswer] = self._part(
+            "answer", "answer", lambda inputs, verdicts: StudyAnswer()
         )
         return found
 

@@ -22,13 +22,13 @@ from crosslayer.claims import Verdict
 from crosslayer.figures import Inputs
 from crosslayer.report.files import ANSWER, ReportError, saved_claims, write
 from crosslayer.studies import DEFAULT, STUDIES
-from crosslayer.study import TOPICS, Answer
+from crosslayer.study import TOPICS, StudyAnswer
 
 _BLOCK = re.compile(r"(<!-- answer -->\n).*?(\n<!-- /answer -->)", re.DOTALL)
 _CLOCKS = {"virtual": "in virtual time", "wall": "in real time"}
 
 
-class Part(msgspec.Struct, frozen=True):
+class CampaignAnswer(msgspec.Struct, frozen=True):
     """The part of one campaign, as `answer.json` keeps it."""
 
     study: str
@@ -86,11 +86,11 @@ def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
     campaign, path = dataset.campaign, folder / dataset.campaign.study / ANSWER
     study = STUDIES.get(campaign.study)
     by_claim = {row["claim_id"]: row for row in verdicts.iter_rows(named=True)}
-    own = study.answer(Inputs.of(dataset, published.load()), by_claim) if study else Answer()
-    if own == Answer():
+    own = study.answer(Inputs.of(dataset, published.load()), by_claim) if study else StudyAnswer()
+    if own == StudyAnswer():
         path.unlink(missing_ok=True)
         return
-    part = Part(
+    part = CampaignAnswer(
         campaign.study,
         campaign.campaign,
         campaign.clock,
@@ -130,24 +130,24 @@ def gathered(folder: Path, verdicts: pl.DataFrame | None) -> Whole:
     )
 
 
-def _saved(folder: Path) -> Iterable[Part]:
+def _saved(folder: Path) -> Iterable[CampaignAnswer]:
     for name in STUDIES:
         path = folder / name / ANSWER
         if not path.is_file():
             continue
         try:
-            yield msgspec.json.decode(path.read_bytes(), type=Part)
+            yield msgspec.json.decode(path.read_bytes(), type=CampaignAnswer)
         except (OSError, msgspec.MsgspecError) as error:
             raise ReportError(
                 f"cannot be read ({error})", where=str(path), next_step="Make it again: `crosslayer report`."
             ) from error
 
 
-def _topic(topic: str, part: Part) -> str:
+def _topic(topic: str, part: CampaignAnswer) -> str:
     return topic if part.clock == "virtual" else f"{topic}, {_CLOCKS[part.clock]}"
 
 
-def _evidence(parts: Sequence[Part]) -> str:
+def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     if not parts:
         return ""
     virtual, real = (

@@ -12,7 +12,7 @@ from crosslayer.figures.sentences import percent
 from crosslayer.figures.style import page_title
 from crosslayer.studies.coalescing import PAGES
 from crosslayer.studies.coalescing.claims import DOH, DOQ, FIXED, MOBILE, published_reduction
-from crosslayer.study import FIRST_VISIT, Answer
+from crosslayer.study import FIRST_VISIT, StudyAnswer
 
 _AT_WORST = {
     "T001": "DoH adds over 30\N{NO-BREAK SPACE}% on fixed lines",
@@ -24,7 +24,7 @@ _REDUCED = {
 }
 
 
-def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> Answer:
+def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
     """A sentence on the first visit in the campaign's clock, and the headlines that the campaign measured."""
     known = {claim: row for claim, row in verdicts.items() if row["ours"] is not None}
     at_worst = [(claim, statement, _bound(known[claim])) for claim, statement in _AT_WORST.items() if claim in known]
@@ -33,7 +33,7 @@ def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> Answer:
         for claim, (statement, links, fraction) in _REDUCED.items()
         if claim in known
     ]
-    return Answer(_first_visit(inputs), (*at_worst, *reduced))
+    return StudyAnswer(_first_visit(inputs), (*at_worst, *reduced))
 
 
 def _first_visit(inputs: Inputs) -> tuple[tuple[str, str], ...]:

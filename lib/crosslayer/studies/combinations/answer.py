@@ -14,20 +14,20 @@ from crosslayer.figures.style import page_title
 from crosslayer.studies.coalescing import PAGES
 from crosslayer.studies.combinations.figures import VISITS, visits_data
 from crosslayer.studies.combinations.metrics import combined, costs
-from crosslayer.study import FIRST_VISIT, RETURNING_VISIT, Answer
+from crosslayer.study import FIRST_VISIT, RETURNING_VISIT, StudyAnswer
 from crosslayer.words import Protocol
 
 _QUIC = (Protocol.DOQ, Protocol.DOH3)
 _TCP = (Protocol.DOT, Protocol.DOH)
 
 
-def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> Answer:
+def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
     """Two sentences; none where the campaign lacks a page, an exchange or a load."""
     shares = visits_data(inputs).filter(source="pooled")
     wanted = len(VISITS) * len(PAGES) * (len(_QUIC) + len(_TCP))
     shown = shares.filter(pl.col("page").is_in(PAGES), pl.col("series").is_in([*_QUIC, *_TCP]))
     if shown.height < wanted:
-        return Answer()
+        return StudyAnswer()
     first, returning = (_Visit(inputs, shares, visit) for visit in VISITS)
     on_first = (
         f"over plain DNS, DoQ or DoH3 adds {first.rtts(_QUIC)} round-trips (RTT): "
@@ -37,7 +37,7 @@ def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> Answer:
         f"with early data DoQ or DoH3 adds {returning.rtts(_QUIC)} RTT: {returning.pages(Protocol.DOQ)}; DoT or DoH, "
         f"resumed, {returning.rtts(_TCP)}: {returning.pages(Protocol.DOH)}."
     )
-    return Answer(((FIRST_VISIT, on_first), (RETURNING_VISIT, on_returning)))
+    return StudyAnswer(((FIRST_VISIT, on_first), (RETURNING_VISIT, on_returning)))
 
 
 class _Visit:

@@ -13,26 +13,26 @@ from crosslayer.figures import Inputs
 from crosslayer.figures.sentences import percent, reach
 from crosslayer.figures.style import page_title
 from crosslayer.studies.one_connection.metrics import BACK, DOCUMENT, FIRST, TIMES, WORTH, Worth, loads
-from crosslayer.study import ONE_CONNECTION, Answer
+from crosslayer.study import ONE_CONNECTION, StudyAnswer
 
 _PAGES = ("example.org", "wikipedia.org")
 
 
-def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> Answer:
+def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
     """One sentence; none where the campaign lacks a page or a mode."""
     of_study = loads(inputs.resolved_loads).filter(pl.col("page").is_in(_PAGES))
     worth = {(one.what, one.visit): _costs(of_study, inputs, one) for one in WORTH}
     own_first = worth["over DoQ, then H3", FIRST]
     plain_first, plain_back = worth["over DoUDP, then H3", FIRST], worth["over DoUDP, then H3 0-RTT", BACK]
     if {page for of in (own_first, plain_first, plain_back) for page in _PAGES if page not in set(of["page"])}:
-        return Answer()
+        return StudyAnswer()
     medians = [statistics.median(own_first.filter(page=page)["percent"]) for page in _PAGES]
     shares = ", ".join(f"{percent(of, 0)} on {page_title(page)}" for of, page in zip(medians, _PAGES, strict=True))
     sentence = (
         f"a first visit has its document {reach(-own_first['rtt'], 1)} RTT earlier than over separate DoQ ({shares}); "
         f"over plain DNS it adds at most {_most(plain_first)}, a returning visit {_most(plain_back)}."
     )
-    return Answer(((ONE_CONNECTION, sentence),))
+    return StudyAnswer(((ONE_CONNECTION, sentence),))
 
 
 def _costs(of_study: pl.LazyFrame, inputs: Inputs, worth: Worth) -> pl.DataFrame:
