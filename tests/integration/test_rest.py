@@ -1,4 +1,4 @@
-"""After a rest: what befalls a connection, and when who keeps it notices; and the link is as it was before."""
+"""Idle connections: what happens to them, when their client notices, and the link is as before afterwards."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_the_readme_names_targets_of_make_and_commands_that_exist() -> None:
 
 def test_the_readme_shows_the_figure_of_the_answer_and_the_testbed() -> None:
     pictures = re.findall(r"!\[([^\]]+)\]\(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert [target for _, target in pictures] == ["figures/combinations/visits.svg", "docs/testbed.svg"]
+    assert [target for _, target in pictures] == ["figures/combinations/visits.png", "docs/testbed.svg"]
     assert all(len(alternative) > 30 for alternative, _ in pictures)
 
 

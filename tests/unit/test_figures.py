@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import polars as pl
 import pytest
 import vl_convert
@@ -206,6 +207,15 @@ def test_copies_of_pages_are_called_copies_and_rows_keep_their_names(whole: Inpu
     assert "(copy)" not in drawing.rows.write_csv()
     assert style.page_title("example.org") == "example.org (copy)"
     assert style.page_title("long-document") == "long-document"
+
+
+def test_headers_of_panels_call_copies_of_pages_copies() -> None:
+    rows = pl.DataFrame({"page": ["example.org", "long-document"], "ms": [1, 2]})
+    chart = alt.Chart(rows).mark_point().encode(x="ms:Q").facet(column="page:N")
+    spec = style.framed(chart, "Title", [], style.COLUMN_WIDTH)
+    svg = vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=figure_module.vegalite_version())
+    assert ">example.org (copy)</text>" in svg
+    assert ">long-document</text>" in svg
 
 
 def test_curves_start_at_zero_and_end_at_one(whole: Inputs) -> None:

@@ -1,4 +1,4 @@
-"""Does the procedure find nothing where there is nothing? The figure of every study that checks itself."""
+"""The figure of the A/A self-check: loads of the same kind in one round should not differ."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _plain(value: float) -> str:
 SELF_CHECK = partial(
     Figure,
     name="aa-self-check",
-    title="The procedure held against itself",
+    title="A/A self-check: loads that should not differ",
     caption="Two loads of the same kind in the same round (A/A), and loads that are primed as for 0-RTT but whose "
     "ticket the server refuses, minus H3 1-RTT loads of the round: there is no effect to find, so whatever differs is "
     "the procedure's own.",

@@ -1,4 +1,4 @@
-"""The procedure held against itself: loads that should be equal, how surely they are, and whether their spread is."""
+"""The A/A self-check: differences between loads that should be equal, their intervals, and their spread."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from crosslayer.study import question
 STUDY = question(
     __name__,
     asks="What is the token worth that proves a returning visitor's address?",
-    heading="The token",
+    heading="Address-validation token",
     lead="What the token is worth that proves a returning visitor's address.",
     notebook="question_token",
     links=LINKS,

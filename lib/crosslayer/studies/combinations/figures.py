@@ -114,7 +114,7 @@ def _said(frame: pl.DataFrame, series: str) -> str:
     return ", ".join(f"{with_interval(of, '%', 1)} on {page}" for page, of in found.items() if of)
 
 
-# The whole factorial
+# All states of DNS and HTTP/3
 
 
 def factorial_data(inputs: Inputs) -> pl.DataFrame:

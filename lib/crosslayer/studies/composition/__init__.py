@@ -7,7 +7,7 @@ from crosslayer.study import question
 STUDY = question(
     __name__,
     asks="Is a DNS exchange plus a page load what a browser that resolves by itself takes?",
-    heading="Sum and truth",
+    heading="Does adding DNS and page time match a real browser?",
     lead="The paper adds the time of a DNS exchange to that of a page load. Is the sum what a browser takes that "
     "resolves by itself?",
     options=web.Options,

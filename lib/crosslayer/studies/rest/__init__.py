@@ -37,7 +37,7 @@ class Options:
 STUDY = question(
     __name__,
     asks="When the path of a kept connection has gone while it rested, how long does the next answer take?",
-    heading="After a rest",
+    heading="First query after idle",
     lead="What a connection that has rested costs the next query: path forgotten, client moved, server restarted.",
     options=Options,
     links=("fiber", "4g"),
