@@ -1,4 +1,4 @@
-"""All states of DNS and HTTP/3: sums within a round, the same state on both sides, and answers that follow the numbers."""
+"""All states of DNS and HTTP/3: sums within a round, equal states on both sides, answers that follow the numbers."""
 
 from __future__ import annotations
 

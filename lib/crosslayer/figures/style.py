@@ -158,7 +158,7 @@ def framed(chart: AnyChart, title: str, notes: Sequence[str], width: int) -> dic
 
 
 _PAGE_LABEL = "indexof((datum.label), '.') >= 0 ? (datum.label) + ' (copy)' : (datum.label)"
-"""Vega expression: what `page_title` does. Vega-Lite puts an expression in place of `datum.label`, hence parentheses."""
+"""Vega expression: what `page_title` does. Vega-Lite inserts an expression for `datum.label`, hence the parentheses."""
 _GUIDES = {"x": "axis", "y": "axis", "row": "header", "column": "header", "facet": "header"} | dict.fromkeys(
     ("color", "fill", "stroke", "shape"), "legend"
 )
