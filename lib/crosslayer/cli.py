@@ -17,10 +17,9 @@ CANNOT_MEASURE = 3
 """Exit status where the machine cannot provide the testbed; nothing was measured then."""
 
 COMMANDS = (
-    "doctor", "setup", "link", "measure", "export", "figures", "claims", "report", "show", "rounds", "import",
-    "page", "discover", "servers", "stub",
+    "doctor", "setup", "studies", "link", "measure", "export", "figures", "claims", "report", "show", "rounds",
+    "import", "page", "discover", "servers", "stub",
 )  # fmt: skip
-_OLD = {"plan": "rounds"}
 
 
 class Commands(click.Group):
@@ -31,9 +30,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command; an old name is told the new one."""
-        if cmd_name in _OLD:
-            raise CrosslayerError(f"`crosslayer {cmd_name}` is now `crosslayer {_OLD[cmd_name]}`")
+        """The command of a name; None where there is none."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module("crosslayer.commands." + cmd_name.replace("import", "import_"))
@@ -44,7 +41,7 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__)
 def cli() -> None:
-    """What does encrypted DNS cost a web user, and what does sharing QUIC between DNS and HTTP/3 give back?
+    """What does encrypted DNS cost a web user, and what does sharing QUIC between DNS and HTTP/3 save?
 
     \b
     crosslayer doctor                              what this machine can do

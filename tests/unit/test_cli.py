@@ -59,7 +59,6 @@ def test_the_doctors_json_says_what_is_missing_and_the_way_out() -> None:
         (["servers", "knott"], "Did you mean 'knot'?"),
         (["measure", "--study", "nothing"], "no study 'nothing'"),
         (["measure", "--profile", "smoke"], "--profile is now --size"),
-        (["plan", "x"], "`crosslayer plan` is now `crosslayer rounds`"),
         (["measure", "--links", "fibre", "--out", "x"], "no link profile 'fibre'"),
         (["measure", "--pages", "nowhere.org", "--out", "x"], "no page 'nowhere.org'"),
         (["measure", "--plan", "missing.toml"], "cannot be read"),
@@ -186,3 +185,13 @@ def test_an_output_that_takes_nothing_is_one_line(command: list[str]) -> None:
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     assert done.returncode == 1
     assert done.stderr == "crosslayer: standard output cannot be written (No space left on device)\n"
+
+
+def test_studies_lists_each_with_its_links_and_pages() -> None:
+    shown = CliRunner().invoke(cli, ["studies"])
+    assert shown.exit_code == 0
+    text = " ".join(shown.output.split())
+    for study in STUDIES.values():
+        plan = study.sizes["quick"]
+        assert f"{study.name} question " in text
+        assert f"links {', '.join(plan.links)} pages {', '.join(plan.pages)} browsers " in text

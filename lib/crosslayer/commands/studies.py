@@ -1,0 +1,35 @@
+"""`crosslayer studies`: every study with its question, links, pages and rounds."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+
+@click.command("studies")
+def command() -> None:
+    """List the studies: question or paper, links and pages of the size quick, browsers, and rounds of each size.
+
+    Transports, and the committed campaigns of each study: docs/reference/studies.md.
+
+    \b
+    crosslayer studies
+    crosslayer measure --study key-share --size smoke
+    """
+    from crosslayer.studies import STUDIES
+    from crosslayer.study import SIZES
+
+    for study in STUDIES.values():
+        plan = study.sizes["quick"]
+        rounds = ", ".join(f"{size} {study.sizes[size].rounds}" for size in SIZES)
+        lines = {
+            "question": study.paper.citation if study.paper else study.sections[-1].lead,
+            "links": ", ".join(plan.links),
+            "pages": ", ".join(plan.pages),
+            "browsers": ", ".join(study.browsers),
+            "rounds": rounds,
+        }
+        click.echo(click.style(study.name, bold=True))
+        for name, content in lines.items():
+            click.echo(textwrap.fill(content, 110, initial_indent=f"  {name:10}", subsequent_indent=" " * 12))
