@@ -16,7 +16,7 @@ import polars as pl
 from crosslayer.campaign import plan
 from crosslayer.studies import STUDIES
 from crosslayer.study import Study
-from crosslayer.words import Protocol
+from crosslayer.vocabulary import Protocol
 
 DOCS = Path(__file__).parent
 CAMPAIGNS = DOCS.parent / "data" / "raw"

@@ -22,7 +22,7 @@ from typing import Any
 import vl_convert
 from _make import fonts, pictures, scripts
 
-from crosslayer.checked import read_toml
+from crosslayer.decode import read_toml
 from crosslayer.errors import CrosslayerError
 from crosslayer.pages import SPEC_FILE, PageError, fitted
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from crosslayer.campaign import provenance, run
-from crosslayer.campaign.cluster import connected, measured_on
+from crosslayer.campaign.cluster import connected, dask_executor
+from crosslayer.campaign.dask_worker import WorkerHooks
 from crosslayer.campaign.plan import Plan
-from crosslayer.campaign.rounds import Job, Part, Source
-from crosslayer.campaign.task import Hands
+from crosslayer.campaign.rounds import Executor, FinishedRound, Job
 from crosslayer.errors import CrosslayerError
 from crosslayer.links import load_profiles
 from crosslayer.pages import find_spec_dir, load_pages
@@ -40,14 +40,14 @@ def examined(measurer: Any, plan: Any, clock: Any) -> tuple[str, dict[str, str]]
     return os.environ.get(UNABLE, ""), provenance.code() | {"chromium": os.environ.get(VERSION, "1")}
 
 
-def source(clock: Any) -> Source:
+def source(clock: Any) -> Executor:
     return measured
 
 
-def telling(clock: Any) -> Source:
+def telling(clock: Any) -> Executor:
     """The same, whose versions tell what the worker has of the starter's own files."""
 
-    def told(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
+    def told(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
         trace = job.profiles["walk"].trace
         assert trace is not None
         assert trace.steps is not None
@@ -63,13 +63,13 @@ def telling(clock: Any) -> Source:
     return told
 
 
-def measured(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
+def measured(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
     """Each round after its time, with its loads in the order of the plan."""
     if os.environ.get(FAILS):
         raise KeyError("nobody foresees this")
     told = ("netem", {"chromium": os.environ.get(VERSION, "1")})
     for link in {cell.link for _, cell in job.todo}:
-        yield Part(None, -1, {"link_checks": [_check(job, link, -1, None)]}, 0, *told)
+        yield FinishedRound(None, -1, {"link_checks": [_check(job, link, -1, None)]}, 0, *told)
     conditions = [str(number) for number in range(int(os.environ.get(LOADS, "2")))]
     for number, cell in job.todo:
         time.sleep(float(os.environ.get(ROUND_S, "0.01")))
@@ -78,7 +78,7 @@ def measured(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None
             for position, variant in enumerate(job.plan.shuffled(number, cell, conditions))
         ]
         rows = {"link_checks": [_check(job, cell.link, number, cell.page)], "page_loads": loads}
-        yield Part(cell, number, rows, 0, *told)
+        yield FinishedRound(cell, number, rows, 0, *told)
 
 
 def _check(job: Job, link: str, number: int, page: str | None) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _load(job: Job, link: str, page: str, number: int, position: int, variant: s
     }
 
 
-HANDS = Hands(examined, source)
+HANDS = WorkerHooks(examined, source)
 
 
 def a_plan(rounds: int) -> Plan:
@@ -126,7 +126,7 @@ def main(address: str, folder: str, rounds: str, batch: str) -> None:
     plan = a_plan(int(rounds))
     with connected(address, None) as client:
         mixed = bool(os.environ.get(MIXED))
-        lent = measured_on(client, clock=plan.clock, batch=int(batch), mixed=mixed, hands=HANDS)
+        lent = dask_executor(client, clock=plan.clock, batch=int(batch), mixed=mixed, hands=HANDS)
         run.measure(plan, Path(folder), Any, load_profiles(), say=print_line, source=lent)  # type: ignore[arg-type]
 
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from crosslayer import resources
-from crosslayer.checked import FieldError, checked, choice, read_toml
+from crosslayer.decode import FieldError, checked, choice, read_toml
 from crosslayer.errors import CrosslayerError
 from crosslayer.traces import MOST_MBIT, MOST_RTT_MS, Course, Trace, from_words
 

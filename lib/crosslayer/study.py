@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crosslayer.campaign.plan import NoOptions, Plan
 from crosslayer.links import Profile, load_profiles, rtt_alone, swept
-from crosslayer.words import Protocol
+from crosslayer.vocabulary import Protocol
 
 if TYPE_CHECKING:
     from crosslayer.campaign.measurer import Measurer

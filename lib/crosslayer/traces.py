@@ -18,7 +18,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from crosslayer.checked import FieldError
+from crosslayer.decode import FieldError
 from crosslayer.errors import CrosslayerError
 
 OPPORTUNITY_BYTES: Final = 1504

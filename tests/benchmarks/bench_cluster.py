@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from crosslayer.campaign import run
-from crosslayer.campaign.cluster import connected, measured_on
+from crosslayer.campaign.cluster import connected, dask_executor
 from crosslayer.campaign.plan import Plan
 from crosslayer.campaign.store import Store
 from crosslayer.links import load_profiles
@@ -98,7 +98,7 @@ def main() -> None:
             for place in range(options.processes):
                 cluster.said(f"worker-{place}", "Registered to", within_s=600)
             with connected(cluster.address, None) as client:
-                source = measured_on(client, clock="virtual", hands=sleeping.HANDS)
+                source = dask_executor(client, clock="virtual", hands=sleeping.HANDS)
                 watch = _Watch(total)
                 before_s = time.process_time()
                 run.measure(plan, cluster.dataset, nobody, load_profiles(), say=print, source=watch.of(source))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crosslayer.campaign import task
+from crosslayer.campaign import dask_worker
 from crosslayer.guest import Clock
 from crosslayer.studies import STUDIES, sized
 from tests import sleeping
@@ -61,6 +61,6 @@ def test_a_worker_says_what_it_measures_with(
     if clock == "virtual":
         request.getfixturevalue("virtual_clock")
     plan = sized("coalescing", "smoke")
-    unable, identity = task.examined(STUDIES[plan.study].measurer, plan, clock)
+    unable, identity = dask_worker.examined(STUDIES[plan.study].measurer, plan, clock)
     assert unable == ""
     assert {"commit", "code", "chromium", "server", "guest_kernel" if clock == "virtual" else "kernel"} <= set(identity)

@@ -37,7 +37,7 @@ def begin(of: Cluster, **workers: dict[str, str]) -> None:
 def other_code(folder: Path) -> dict[str, str]:
     """Variables of a worker that has another commit."""
     copy = shutil.copytree(ROOT / "lib" / "crosslayer", folder / "elsewhere" / "crosslayer")
-    with (copy / "words.py").open("a", encoding="utf-8") as file:
+    with (copy / "vocabulary.py").open("a", encoding="utf-8") as file:
         file.write("# of another commit\n")
     return {
         "PYTHONPATH": os.pathsep.join([str(copy.parent), str(ROOT)]),

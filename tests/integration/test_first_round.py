@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from crosslayer.campaign.plan import Cell, Plan
-from crosslayer.campaign.rounds import Job, measured_here
+from crosslayer.campaign.rounds import Job, local_executor
 from crosslayer.errors import CrosslayerError
 from crosslayer.links import Profile
 from crosslayer.studies.serialisation.measure import MEASURER
@@ -45,7 +45,7 @@ def measure(deaths: int) -> dict[str, Any]:
     job = Job(plan, "c", [(0, Cell(LINK.name, "example.org"))], Dying, {LINK.name: LINK}, "auto")
     said: list[str] = []
     try:
-        rounds = [part.number for part in measured_here(job, said.append) if part.cell]
+        rounds = [part.number for part in local_executor(job, said.append) if part.cell]
     except CrosslayerError as error:
         return {"said": said, "fault": str(error)}
     return {"said": said, "rounds": rounds}

@@ -66,7 +66,7 @@ class Measuring:
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
-    def not_every_round(self, cell: Cell, number: int) -> list[str]:
+    def occasional_conditions(self, cell: Cell, number: int) -> list[str]:
         return []
 
     def conditions(self, cell: Cell) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crosslayer.campaign import run
-from crosslayer.campaign.cluster import connected, measured_on
+from crosslayer.campaign.cluster import connected, dask_executor
 from crosslayer.links import load_profiles
 from tests import sleeping
 from tests.cluster import ROOT, check_whole
@@ -38,7 +38,7 @@ def test_a_campaign_on_jobs_of_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said: list[str] = []
     nobody: Any = None
     with connected(None, "slurm", workers=1, clock="virtual") as client:
-        source = measured_on(client, clock="virtual", hands=sleeping.HANDS)
+        source = dask_executor(client, clock="virtual", hands=sleeping.HANDS)
         run.measure(sleeping.a_plan(4), tmp_path / "out", nobody, load_profiles(), say=said.append, source=source)
     check_whole(tmp_path / "out", 4)
     assert any(line.startswith("Measuring on a cluster of 2 testbeds") for line in said), said

@@ -5,8 +5,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Number, by_id, claim
+from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import median
-from crosslayer.claims.observed import Observed
 from crosslayer.claims.rules import IN_RTTS
 
 

@@ -16,7 +16,7 @@ from crosslayer.studies import STUDIES
 from crosslayer.studies.certificates.measure import SIZES, Brought, Certificates, Kind
 from crosslayer.studies.certificates.metrics import steps
 from crosslayer.studies.certificates.visits import Visit
-from crosslayer.words import Sharing
+from crosslayer.vocabulary import Sharing
 
 STUDY = STUDIES["certificates"]
 RTT_MS = {"fiber": 14.77, "dsl": 42.36, "4g": 91.85}

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 import synthetic
 from crosslayer import claims, metrics, published
 from crosslayer.campaign.dataset import Dataset
-from crosslayer.claims import Verdict, checks, rules, shapes, table
-from crosslayer.claims.measures import Asked, Measure, Quantile, Share, median
-from crosslayer.claims.observed import FEWEST_ROUNDS, NotMeasured, Observed
+from crosslayer.claims import Verdict, checks, distribution_shape, rules, table
+from crosslayer.claims.data import FEWEST_ROUNDS, NotMeasured, Observed
+from crosslayer.claims.measures import CustomMeasure, Measure, Quantile, Share, median
 from crosslayer.claims.rules import Tolerance
 from crosslayer.cli import cli
 from crosslayer.metrics.resampling import Estimate, Sample
@@ -214,7 +214,7 @@ def test_another_truth_is_not_reproduced(as_published: Dataset) -> None:
 
 def constant(value: float, low: float, high: float, rounds: int = 30) -> Measure:
     draws = None if rounds < metrics.MIN_ROUNDS else np.linspace(low, high, 1001)
-    return Asked(lambda observed: Estimate(value, 100, rounds, draws))
+    return CustomMeasure(lambda observed: Estimate(value, 100, rounds, draws))
 
 
 def run(rule: checks.Rule, of: object, value: float | None = None) -> checks.Outcome:
@@ -439,10 +439,10 @@ def test_a_study_without_claims_measures_none(as_published: Dataset) -> None:
 
 
 def test_extremes_have_an_interval_beyond_them(verdicts: pl.DataFrame) -> None:
-    least, greatest = row(verdicts, "T080"), row(verdicts, "T078")
-    assert least["low"] < least["ours"] == least["high"]  # type: ignore[operator]
-    assert greatest["low"] == greatest["ours"] < greatest["high"]  # type: ignore[operator]
-    assert least["verdict"] == "reproduced"
+    minimum, maximum = row(verdicts, "T080"), row(verdicts, "T078")
+    assert minimum["low"] < minimum["ours"] == minimum["high"]  # type: ignore[operator]
+    assert maximum["low"] == maximum["ours"] < maximum["high"]  # type: ignore[operator]
+    assert minimum["verdict"] == "reproduced"
     assert Quantile(0)(sample([3.0, 1.0, 1.5, 2.0, 9.0, 4.0]), None).interval is None
     assert Quantile(0)(
         sample([3.0, 1.0, 1.5, 2.0, 9.0, 4.0]), np.ones((1, 6), dtype=np.int32)
@@ -479,10 +479,11 @@ def sample(values: object) -> Sample:
 
 def test_modes_of_known_distributions() -> None:
     draw = np.random.default_rng(3)
-    one = [shapes.modes(sample(draw.normal(50, 5, 100))).value for _ in range(60)]
-    skewed = [shapes.modes(sample(draw.exponential(5, 100))).value for _ in range(60)]
+    one = [distribution_shape.modes(sample(draw.normal(50, 5, 100))).value for _ in range(60)]
+    skewed = [distribution_shape.modes(sample(draw.exponential(5, 100))).value for _ in range(60)]
     two = [
-        shapes.modes(sample(np.concatenate([draw.normal(20, 2, 60), draw.normal(33, 2, 40)]))).value for _ in range(60)
+        distribution_shape.modes(sample(np.concatenate([draw.normal(20, 2, 60), draw.normal(33, 2, 40)]))).value
+        for _ in range(60)
     ]
     assert np.mean(np.array(one) == 1) > 0.9
     assert np.mean(np.array(skewed) == 1) > 0.9
@@ -492,19 +493,19 @@ def test_modes_of_known_distributions() -> None:
 def test_share_of_the_first_mode() -> None:
     draw = np.random.default_rng(4)
     both = np.concatenate([draw.normal(20, 2, 600), draw.normal(33, 2, 400)])
-    assert shapes.first_mode_percent(sample(both)).value == pytest.approx(60, abs=2)
-    assert shapes.first_mode_percent(sample(draw.normal(20, 2, 500))).value == 100
-    assert shapes.places_of_modes(sample([5.0] * 10)) == [5.0]
-    assert shapes.modes(sample([30.2] * 3 + [30.3] * 5)).value == 1  # two steps of Chromium's clock
-    assert shapes.modes(sample([30.2] * 3 + [31.2] * 5)).value == 2
-    assert shapes.places_of_modes(sample([67.5178675] * 5 + [67.51786750000001])) == [67.5178675]
+    assert distribution_shape.first_mode_percent(sample(both)).value == pytest.approx(60, abs=2)
+    assert distribution_shape.first_mode_percent(sample(draw.normal(20, 2, 500))).value == 100
+    assert distribution_shape.places_of_modes(sample([5.0] * 10)) == [5.0]
+    assert distribution_shape.modes(sample([30.2] * 3 + [30.3] * 5)).value == 1  # two steps of Chromium's clock
+    assert distribution_shape.modes(sample([30.2] * 3 + [31.2] * 5)).value == 2
+    assert distribution_shape.places_of_modes(sample([67.5178675] * 5 + [67.51786750000001])) == [67.5178675]
 
 
 def test_outliers_do_not_hide_modes() -> None:
     draw = np.random.default_rng(6)
     both = np.concatenate([draw.normal(20, 2, 60), draw.normal(33, 2, 40), [30_000.0]])
-    assert shapes.places_of_modes(sample(both)) == pytest.approx([20, 33], abs=1.5)
-    assert shapes.modes(sample(np.append(draw.normal(50, 1, 99), 30_000.0))).value == 1
+    assert distribution_shape.places_of_modes(sample(both)) == pytest.approx([20, 33], abs=1.5)
+    assert distribution_shape.modes(sample(np.append(draw.normal(50, 1, 99), 30_000.0))).value == 1
 
 
 @pytest.mark.parametrize(
@@ -514,12 +515,12 @@ def test_outliers_do_not_hide_modes() -> None:
 def test_steps(levels: list[float], expected: int) -> None:
     draw = np.random.default_rng(5)
     values = np.concatenate([level + draw.normal(0, 0.004, 200) for level in levels])
-    assert shapes.steps(sample(values)).value == expected
+    assert distribution_shape.steps(sample(values)).value == expected
 
 
 def test_share_within_percentiles() -> None:
     whole = sample(range(100))
-    assert shapes.share_within(sample(range(10, 30)), whole, 0.0, 0.2) == pytest.approx(50)
+    assert distribution_shape.share_within(sample(range(10, 30)), whole, 0.0, 0.2) == pytest.approx(50)
 
 
 # How it is read
@@ -654,9 +655,9 @@ def test_rounds_that_would_decide_narrow_the_interval_to_the_border() -> None:
 
 
 def test_an_extreme_takes_as_many_observations_as_the_published_one() -> None:
-    least = Asked(lambda observed: Estimate(1.14, 72, 24, ends=(1.0, 1.14)))
+    minimum = CustomMeasure(lambda observed: Estimate(1.14, 72, 24, ends=(1.0, 1.14)))
     rule = checks.Number(tolerance=rules.IN_RTTS, unit="RTT")
-    outcome = checks.claim("T052", "A least one", least, rule, sample=11_487).run(None, 1.25)  # type: ignore[arg-type]
+    outcome = checks.claim("T052", "A least one", minimum, rule, sample=11_487).run(None, 1.25)  # type: ignore[arg-type]
     assert outcome.verdict == Verdict.INCONCLUSIVE
     assert outcome.rounds_needed == 3829  # 24 * 11487 / 72
 

@@ -194,4 +194,4 @@ def test_studies_lists_each_with_its_links_and_pages() -> None:
     for study in STUDIES.values():
         plan = study.sizes["quick"]
         assert f"{study.name} question " in text
-        assert f"links {', '.join(plan.links)} pages {', '.join(plan.pages)} browsers " in text
+        assert f"links {', '.join(plan.links)} pages {', '.join(plan.pages)} browser " in text

@@ -14,17 +14,17 @@ from click.testing import CliRunner
 from tests import sleeping
 
 from crosslayer.campaign import cluster, run
-from crosslayer.campaign.cluster import batches, ending_together, measured_on
+from crosslayer.campaign.cluster import batches, dask_executor, ending_together
+from crosslayer.campaign.dask_worker import WorkerHooks
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.rounds import Job
-from crosslayer.campaign.task import Hands
 from crosslayer.cli import cli
 from crosslayer.links import load_profiles
 from crosslayer.testbed.errors import TestbedError
 
 distributed = pytest.importorskip("distributed")
-luggage = pytest.importorskip("crosslayer.campaign.luggage")
+worker_files = pytest.importorskip("crosslayer.campaign.worker_files")
 
 # On a machine without a route to anywhere, Dask says that it takes the host's name for its address.
 pytestmark = pytest.mark.filterwarnings("ignore:Couldn't detect a suitable IP address:RuntimeWarning")
@@ -47,7 +47,7 @@ def lent() -> Iterator[Any]:
 def campaign(folder: Path, client: Any, plan: Plan = PLAN, **more: Any) -> list[str]:
     """Measure it; what was said."""
     said: list[str] = []
-    source = measured_on(client, clock=plan.clock, hands=sleeping.HANDS, **more)
+    source = dask_executor(client, clock=plan.clock, hands=sleeping.HANDS, **more)
     run.measure(plan, folder, Any, load_profiles(), say=said.append, source=source)  # type: ignore[arg-type]
     return said
 
@@ -93,7 +93,7 @@ def test_every_round_is_there_once_with_its_host(lent: Any, tmp_path: Path) -> N
 
 def test_what_was_interrupted_goes_on(lent: Any, tmp_path: Path) -> None:
     campaign(tmp_path / "whole", lent)
-    source = measured_on(lent, clock="virtual", batch=2, hands=sleeping.HANDS)
+    source = dask_executor(lent, clock="virtual", batch=2, hands=sleeping.HANDS)
 
     def dying(*words: Any) -> Iterator[Any]:
         parts = source(*words)
@@ -145,7 +145,7 @@ def test_pages_and_traces_of_ones_own_come_along(lent: Any, tmp_path: Path) -> N
     trace.write_text("duration_ms,rtt_ms\n100,20\n100,30\n", encoding="utf-8")
     profiles.write_text('[walk.trace]\nsteps = "walk.csv"\n', encoding="utf-8")
     plan = replace(PLAN, pages=("mine",), links=("walk",), rounds=2)
-    source = measured_on(lent, clock="virtual", batch=1, hands=Hands(sleeping.examined, sleeping.telling))
+    source = dask_executor(lent, clock="virtual", batch=1, hands=WorkerHooks(sleeping.examined, sleeping.telling))
     own: dict[str, Any] = {"profiles": load_profiles(profiles), "own_pages": (page,)}
     run.measure(plan, tmp_path / "out", Any, say=lambda _: None, source=source, **own)  # type: ignore[arg-type]
     told = json.loads((tmp_path / "out" / "campaign.json").read_text())["versions"]
@@ -161,7 +161,7 @@ def test_pages_and_traces_of_ones_own_come_along(lent: Any, tmp_path: Path) -> N
 def test_files_that_did_not_come_are_one_sentence(lent: Any) -> None:
     def asked() -> str:
         try:
-            luggage.at_hand(Job(PLAN, "", [], Any, {}, ""), "crosslayer-lost")  # type: ignore[arg-type]
+            worker_files.localise(Job(PLAN, "", [], Any, {}, ""), "crosslayer-lost")  # type: ignore[arg-type]
         except TestbedError as error:
             return str(error)
         return "nothing"

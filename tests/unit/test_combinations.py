@@ -15,7 +15,7 @@ from crosslayer.figures import Figure, Inputs, draw
 from crosslayer.studies import STUDIES
 from crosslayer.studies.combinations.figures import FIGURES
 from crosslayer.studies.combinations.metrics import COMBINATIONS, EXCHANGES, LOADS, combined, costs, named
-from crosslayer.words import Protocol, Resumption
+from crosslayer.vocabulary import Protocol, Resumption
 
 RTT_MS = {"fiber": 14.77, "4g": 91.85}
 PAGES = {"example.org": 30.0, "wikipedia.org": 120.0, "instagram.com": 300.0}

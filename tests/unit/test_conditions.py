@@ -16,7 +16,7 @@ from crosslayer.browser import Browser, BrowserError, PageLoad
 from crosslayer.campaign.conditions import FULL_HANDSHAKE, REFUSED, Condition, ConditionsMeasurer, Load, measuring
 from crosslayer.campaign.evidence import exchange_columns, incomplete, keeps_token, load_evidence, mismatch
 from crosslayer.campaign.instruments import Loads, resource_rows
-from crosslayer.campaign.measurer import Bench
+from crosslayer.campaign.measurer import RoundContext
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.tables import TABLES, Resources
 from crosslayer.pages import PageSpec, find_spec_dir, load_pages
@@ -258,7 +258,7 @@ def test_conditions_that_share_an_instrument_open_it_once_and_it_is_closed() -> 
         def tool(self) -> str:
             return self.key
 
-        def open(self, bench: Bench, sharing: Sequence[Any]) -> Any:
+        def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Any:
             done.append(f"open {self.tool} for {len(sharing)}")
             return SimpleNamespace(close=lambda: done.append(f"close {self.tool}"))
 
@@ -270,11 +270,11 @@ def test_conditions_that_share_an_instrument_open_it_once_and_it_is_closed() -> 
 
     conditions = {"a": Counted("one"), "b": Counted("two"), "c": Counted("one")}
     plan = sized("serialisation", "smoke")
-    bench = Bench(plan, "c", {PAGE.name: PAGE}, *[None] * 4)  # type: ignore[arg-type]
+    bench = RoundContext(plan, "c", {PAGE.name: PAGE}, *[None] * 4)  # type: ignore[arg-type]
     with measuring(conditions)(bench) as measurer:
         cell = Cell("dsl", PAGE.name)
         assert measurer.conditions(cell) == ["a", "b", "c"]
-        assert measurer.not_every_round(cell, 0) == []
+        assert measurer.occasional_conditions(cell, 0) == []
         [row] = measurer.measure("b", cell, 3, 1)["tcp_rtts"]
         assert (row["round"], row["page"], row["position"], row["study"]) == (3, PAGE.name, 1, "serialisation")
     assert done == ["open one for 2", "open two for 1", "close two", "close one"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from crosslayer.dns import parted
+from crosslayer.dns import handshake_bytes
 from crosslayer.dns.capture import Packet, measure, read_frame
 from crosslayer.dns.model import Protocol, Sizes
 
@@ -213,12 +213,12 @@ def test_what_tls_sends_in_clear_is_the_handshake_with_the_header_of_its_packet(
         (segment(b"", sent=False, flags=ACK, sequence=441), 0),
         (segment(record(23, 100), sent=False, sequence=441), 0),
     ]
-    of_handshake = parted.of_handshake(Protocol.DOT)
+    of_handshake = handshake_bytes.of_handshake(Protocol.DOT)
     assert [of_handshake(packet) for packet, _ in conversation] == [expected for _, expected in conversation]
 
 
 def test_without_tls_only_the_opening_of_the_connection_is_the_handshake() -> None:
-    of_handshake = parted.of_handshake(Protocol.DOTCP)
+    of_handshake = handshake_bytes.of_handshake(Protocol.DOTCP)
     query = segment(record(22, 30), sent=True, sequence=0)
     assert [of_handshake(packet) for packet, _ in [*OPENED, (query, 0)]] == [40, 40, 32, 0]
 
@@ -229,4 +229,4 @@ def test_without_tls_only_the_opening_of_the_connection_is_the_handshake() -> No
 )
 def test_over_quic_long_headers_tell(protocol: str, first: int, expected: int) -> None:
     datagram = replace(packet(10, 1208, sent=True), payload=bytes([first]))
-    assert parted.of_handshake(Protocol(protocol))(datagram) == expected
+    assert handshake_bytes.of_handshake(Protocol(protocol))(datagram) == expected

@@ -18,7 +18,7 @@ from crosslayer.studies import STUDIES
 from crosslayer.studies.gateway.kinds import KINDS, NONE, ONE, TWO, Kind
 from crosslayer.studies.gateway.measure import told
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
-from crosslayer.words import Sharing
+from crosslayer.vocabulary import Sharing
 
 STUDY = STUDIES["gateway"]
 PAGE = pages.load_pages(pages.find_spec_dir())["wikipedia.org"]

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.guest_main import from_json, to_json
 from crosslayer.campaign.guests import left_of
 from crosslayer.campaign.measurer import Measurer
 from crosslayer.campaign.plan import Cell, Plan
-from crosslayer.campaign.rounds import Job, Part
-from crosslayer.campaign.worker import from_json, to_json
+from crosslayer.campaign.rounds import FinishedRound, Job
 from crosslayer.guest import Guest, GuestError, check_mappings, find_kernel, inside
 from crosslayer.guest import guest as guest_module
 from crosslayer.testbed.errors import TestbedError
@@ -113,9 +113,9 @@ def test_a_job_that_a_killed_process_left_is_removed_and_no_other(tmp_path: Path
 
 def test_a_part_comes_out_of_a_guest_as_it_went_in() -> None:
     rows = {"dns_exchanges": [{"round": 1, "total_ms": 14.782144, "error": None, "retry_received": False}]}
-    part = Part(Cell("4g", "example.org"), 1, rows, 0, "netem", {"python": "3.13"})
+    part = FinishedRound(Cell("4g", "example.org"), 1, rows, 0, "netem", {"python": "3.13"})
     assert from_json(json.dumps(to_json(part)).encode()) == part
-    checks = Part(None, -1, {"link_checks": [{"rtt_samples_ms": [1.0, 2.0]}]}, 0, "netem", {})
+    checks = FinishedRound(None, -1, {"link_checks": [{"rtt_samples_ms": [1.0, 2.0]}]}, 0, "netem", {})
     assert from_json(json.dumps(to_json(checks)).encode()) == checks
 
 

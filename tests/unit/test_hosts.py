@@ -15,7 +15,7 @@ from crosslayer.campaign import provenance
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, Plan
-from crosslayer.campaign.rounds import Part
+from crosslayer.campaign.rounds import FinishedRound
 from crosslayer.campaign.run import _Hosts
 from crosslayer.campaign.store import Store
 from crosslayer.campaign.tables import TABLES
@@ -81,9 +81,9 @@ def test_a_repetition_is_compared_with_the_load_that_it_repeats() -> None:
 def test_hosts_have_names_and_a_mixed_campaign_says_so(tmp_path: Any) -> None:
     plan = Plan(study="coalescing", links=("fiber",), pages=("p",), rounds=2)
 
-    def part(mark: str, version: str, name: str = "") -> Part:
+    def part(mark: str, version: str, name: str = "") -> FinishedRound:
         host = provenance.Host(mark, name, {"cpu": "x"})
-        return Part(Cell("fiber", "p"), 0, {}, 0, "netem", {"chromium": version, "server": "1"}, host)
+        return FinishedRound(Cell("fiber", "p"), 0, {}, 0, "netem", {"chromium": version, "server": "1"}, host)
 
     with Store(tmp_path, plan) as store:
         hosts = _Hosts(store, "c")

@@ -19,16 +19,16 @@ PACKAGES = (
     "__init__.py",
     "__main__.py",
     "browser",
-    "checked.py",
+    "decode.py",
     "cli.py",
     "discover",
     "errors.py",
     "guest",
     "h3",
-    "machine.py",
+    "cpu_load.py",
     "packets",
     "published.py",
-    "sockets.py",
+    "timestamps.py",
     "testbed",
 )
 """Packages and modules whose names are plain; the list grows until it is the whole library."""
@@ -43,7 +43,6 @@ FORBIDDEN = frozenset(
 
 SHARED_NAMES = {
     "Answer": 3,  # of a worker, of a message, of a client of a study
-    "Asked": 2,
     "Browser": 2,
     "Certificates": 2,
     "Condition": 5,
@@ -52,7 +51,6 @@ SHARED_NAMES = {
     "Host": 2,
     "Kind": 3,
     "Load": 2,
-    "Part": 2,
     "Recording": 2,
     "Tables": 2,
     "Text": 2,

@@ -14,8 +14,8 @@ import synthetic
 from crosslayer import metrics
 from crosslayer.campaign import dataset
 from crosslayer.campaign.dataset import Dataset
+from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import median
-from crosslayer.claims.observed import Observed
 from crosslayer.metrics import resampling
 from crosslayer.metrics.resampling import Rounds
 

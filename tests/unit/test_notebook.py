@@ -19,7 +19,7 @@ import crosslayer
 import synthetic
 from crosslayer import notebooks, published, resources
 from crosslayer.figures import FigureError
-from crosslayer.notebooks import NotebookError, measuring, run, session, shown
+from crosslayer.notebooks import NotebookError, figure_view, measuring, run, session
 from crosslayer.report import drawing
 
 ROOT = Path(__file__).parents[2]
@@ -97,7 +97,7 @@ def test_a_figure_has_rows_table_and_chart_and_saves_itself(folder: Path, tmp_pa
 
 def test_a_figure_shows_itself_with_tooltips_and_as_a_picture(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown_: list[object] = []
-    monkeypatch.setattr(shown, "display", lambda *objects, **_: shown_.extend(objects))
+    monkeypatch.setattr(figure_view, "display", lambda *objects, **_: shown_.extend(objects))
     crosslayer.open(folder).figure("failures")._ipython_display_()
     bundle, caption = shown_
     assert {"image/png", "text/plain", "application/vnd.vegalite.v5+json"} == set(bundle)  # type: ignore[call-overload]
@@ -337,7 +337,7 @@ def test_a_question_refuses_a_dataset_of_another_study(folder: Path) -> None:
 
 def test_tables_are_markdown_with_four_digits_and_no_null() -> None:
     table = pl.DataFrame({"link": ["fiber"], "median_ms": [14.76543], "published": [None], "n": [3]})
-    assert shown.table(table).data == (
+    assert figure_view.table(table).data == (
         "| link | median ms | published | n |\n| --- | ---: | --- | ---: |\n| fiber | 14.77 | – | 3 |"
     )
 

@@ -17,7 +17,7 @@ from crosslayer.studies import STUDIES
 from crosslayer.studies.one_connection.measure import told
 from crosslayer.studies.one_connection.modes import AT_ONCE, BASELINE, FIRST_VISIT, MODES, NO_TOKEN, RETURNING, Mode
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
-from crosslayer.words import Http3, Protocol, Resumption, Sharing
+from crosslayer.vocabulary import Http3, Protocol, Resumption, Sharing
 
 STUDY = STUDIES["one-connection"]
 PAGE = pages.load_pages(pages.find_spec_dir())["example.org"]

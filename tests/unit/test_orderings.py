@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crosslayer.claims import checks
-from crosslayer.claims.measures import Asked, Measure
+from crosslayer.claims.measures import CustomMeasure, Measure
 from crosslayer.metrics.resampling import Estimate, drawn
 
 ROUNDS, CAMPAIGNS = 24, 200
@@ -46,7 +46,7 @@ def verdicts(margins: int, errors: float, shared: float, *, enough: int | None =
 def as_margins(means: np.ndarray, resampled: np.ndarray) -> dict[str, Measure]:
     def measure(number: int) -> Measure:
         estimate = Estimate(float(means[number]), ROUNDS, ROUNDS, resampled[:, number])
-        return Asked(lambda observed: estimate)
+        return CustomMeasure(lambda observed: estimate)
 
     return {str(number): measure(number) for number in range(len(means))}
 

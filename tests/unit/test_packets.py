@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crosslayer.campaign.captures import Captured, handshake_ms, named, netlog_part
+from crosslayer.campaign.captures import CaptureFiles, handshake_ms, named, netlog_part
+from crosslayer.campaign.guest_main import from_json, to_json
 from crosslayer.campaign.plan import Plan
-from crosslayer.campaign.rounds import Part
-from crosslayer.campaign.worker import from_json, to_json
+from crosslayer.campaign.rounds import FinishedRound
 from crosslayer.packets import About, Frame, PacketsError, kept_files, read_kept, read_pcapng, write_pcapng
 from crosslayer.report.waterfall import Load, captured, quic_packets, waterfall
 from crosslayer.studies.one_connection.modes import MODES
@@ -232,7 +232,7 @@ def test_what_others_send_in_a_capture_without_directions_is_counted(tmp_path: P
 
 
 def test_captures_come_out_of_a_guest() -> None:
-    part = Part(None, 0, {}, 0, "netem", {}, captured=(Captured("a", {".pcapng": bytes(range(256))}),))
+    part = FinishedRound(None, 0, {}, 0, "netem", {}, captured=(CaptureFiles("a", {".pcapng": bytes(range(256))}),))
     assert from_json(json.dumps(to_json(part)).encode()) == part
 
 

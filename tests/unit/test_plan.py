@@ -9,7 +9,7 @@ import pytest
 
 from crosslayer import pages
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.measurer import Bench
+from crosslayer.campaign.measurer import RoundContext
 from crosslayer.campaign.plan import Cell, Plan, changed, check_names
 from crosslayer.studies import STUDIES, load_plan, sized
 
@@ -52,10 +52,10 @@ def test_every_cell_has_every_self_check_once_in_a_period(study: str) -> None:
 
     def checked(plan: Plan, cell: Cell) -> list[str]:
         of_plan = measurer.__new__(measurer)
-        of_plan.bench = Bench(plan, "", {}, *[None] * 4)  # type: ignore[arg-type]
-        found = [of_plan.not_every_round(cell, number) for number in range(8)]
+        of_plan.bench = RoundContext(plan, "", {}, *[None] * 4)  # type: ignore[arg-type]
+        found = [of_plan.occasional_conditions(cell, number) for number in range(8)]
         assert all(len(of_round) <= 1 for of_round in found)
-        assert [of_plan.not_every_round(cell, number) for number in range(8, 16)] == found
+        assert [of_plan.occasional_conditions(cell, number) for number in range(8, 16)] == found
         tables = [of_plan.place(condition) for of_round in found for condition in of_round]
         assert {(table, columns["h3"], columns["variant"]) for table, columns in tables} <= {
             ("page_loads", "1-rtt", "aa"),
@@ -164,9 +164,9 @@ def test_firefox_has_no_load_without_a_token() -> None:
     def measured(browser: str) -> set[str]:
         measurer = STUDIES["coalescing"].measurer
         of_plan = measurer.__new__(measurer)
-        of_plan.bench = Bench(changed(QUICK, {"browser": browser}), "", {}, *[None] * 4)  # type: ignore[arg-type]
+        of_plan.bench = RoundContext(changed(QUICK, {"browser": browser}), "", {}, *[None] * 4)  # type: ignore[arg-type]
         cell = QUICK.cells[0]
-        return {*of_plan.conditions(cell), *(c for n in range(8) for c in of_plan.not_every_round(cell, n))}
+        return {*of_plan.conditions(cell), *(c for n in range(8) for c in of_plan.occasional_conditions(cell, n))}
 
     assert measured("chromium") - measured("firefox") == {"H3 0-RTT without token", "A/A H3 0-RTT without token"}
 

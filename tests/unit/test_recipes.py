@@ -100,7 +100,7 @@ print(*STREAMS, *CONDITIONS, *COMBINATIONS, *LOOKUPS, *SIX_TRANSPORTS, sep="\\n"
 def test_a_seventh_transport_is_known_by_its_rows_and_adds_no_condition_to_a_study(tree: Path, run: Run) -> None:
     url, *before = run("-c", _CONDITIONS).splitlines()
     assert url == "quic://192.0.2.1:853"
-    words = tree / "lib" / "crosslayer" / "words.py"
+    words = tree / "lib" / "crosslayer" / "vocabulary.py"
     row = (
         "    Protocol.DOX: Transport(port=8853, resumptions=(Resumption.NONE,), encrypted=False, round_trips=2, "
         'url_scheme="dox", connection_packets=5),\n'

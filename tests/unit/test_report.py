@@ -663,8 +663,8 @@ def test_the_readme_is_renewed_in_a_checkout_and_nowhere_else(
 
 def test_a_dataset_from_another_machine_is_called_one(tmp_path: Path, folder: Path, dataset: Dataset) -> None:
     assert "Measured elsewhere" in report.write_index(dataset, folder).read_text()
-    measured_here = with_campaign(dataset, tmp_path / "here", host=provenance.host())
-    page = report.write_index(measured_here, folder).read_text()
+    local_executor = with_campaign(dataset, tmp_path / "here", host=provenance.host())
+    page = report.write_index(local_executor, folder).read_text()
     assert "Measured elsewhere" not in page
     assert 'class="notice"' not in page
 

@@ -56,7 +56,7 @@ class Measuring:
     def conditions(self, cell: Cell) -> list[str]:
         return ["all"]
 
-    def not_every_round(self, cell: Cell, round_number: int) -> list[str]:
+    def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
         return []
 
     def measure(self, *_: Any) -> dict[str, list[Any]]:

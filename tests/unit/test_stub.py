@@ -11,7 +11,7 @@ import pytest
 
 from crosslayer.dns import Protocol, Resolver, Resumption
 from crosslayer.stub import Gateway, QueryMetrics, StubError, StubSettings, parse_metrics
-from crosslayer.words import Sharing
+from crosslayer.vocabulary import Sharing
 
 ROW: dict[str, Any] = {
     "time": 1700000000000000000, "client": "127.0.0.1:40000", "client_protocol": "udp", "name": "www.example.org.",

@@ -16,7 +16,7 @@ from crosslayer.campaign import instruments, tables
 from crosslayer.campaign.tables import TABLES, DnsExchanges, LinkChecks, Lookups, PacedQueries, PageLoads, Resources
 from crosslayer.stub import QueryMetrics
 from crosslayer.testbed import LinkCheck
-from crosslayer.words import Protocol
+from crosslayer.vocabulary import Protocol
 
 
 def test_the_documented_columns_are_the_columns() -> None:

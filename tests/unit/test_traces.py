@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from crosslayer.campaign.plan import Cell, Plan
-from crosslayer.checked import FieldError
+from crosslayer.decode import FieldError
 from crosslayer.links import LinkError, Profile, load_profiles, own_profiles, varied
 from crosslayer.testbed import trace_check, trace_replay
 from crosslayer.testbed.trace_check import Playing

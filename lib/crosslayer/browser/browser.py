@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from crosslayer.browser.programs import BrowserError
-from crosslayer.machine import ticks_used
+from crosslayer.cpu_load import ticks_used
 
 WARM_UP_HOST = "www.warmup.example"
 """A site other than every page under test: the measured load is a cross-site navigation into a fresh renderer."""

@@ -12,7 +12,7 @@ from crosslayer import pages
 from crosslayer.browser.browser import WARM_UP_HOST
 from crosslayer.browser.chromium import Chromium
 from crosslayer.browser.programs import find_browser
-from crosslayer.checked import checked, read_json
+from crosslayer.decode import checked, read_json
 from crosslayer.links import Profile
 from crosslayer.pages import RECORDED, PageError, normal_url
 from crosslayer.testbed import Testbed

@@ -37,7 +37,7 @@ _BEFORE_NS = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class CaptureFiles:
     """The files of one load, by the ends of their names."""
 
     condition: str
@@ -45,7 +45,7 @@ class Captured:
 
 
 @dataclass(slots=True)
-class Taking:
+class LoadCapture:
     """A load while it is captured."""
 
     condition: str
@@ -69,7 +69,7 @@ class Captures:
         self._netlogs = self._folder / "netlog"
         self._events: Path | None = None
         self._ring: Ring | None = None
-        self._taken: list[Taking] = []
+        self._taken: list[LoadCapture] = []
 
     def __enter__(self) -> Self:
         self._forget()  # what the user's own shell asks for is no part of a plan
@@ -99,9 +99,9 @@ class Captures:
             self._ring = Ring()
 
     @contextlib.contextmanager
-    def load(self, measuring: Measurer, condition: str, round_number: int) -> Iterator[Taking]:
+    def load(self, measuring: Measurer, condition: str, round_number: int) -> Iterator[LoadCapture]:
         """Capture what happens in the block, which leaves its rows in `rows`; they have the netlog's word then."""
-        load = Taking(condition)
+        load = LoadCapture(condition)
         if not self._plan.capture or round_number >= self._plan.capture_rounds or self._events is None:
             yield load
             return
@@ -130,15 +130,15 @@ class Captures:
                 load.rows = {**load.rows, "page_loads": told}
         self._taken.append(load)
 
-    def take(self, profile: Profile) -> tuple[Captured, ...]:
+    def take(self, profile: Profile) -> tuple[CaptureFiles, ...]:
         """The files of the loads since the last call: of a round that is over, so that its rows are what is kept."""
         taken, self._taken = self._taken, []
-        found = tuple(Captured(load.condition, self._files(load, profile)) for load in taken)
+        found = tuple(CaptureFiles(load.condition, self._files(load, profile)) for load in taken)
         for file in self._qlogs.glob("*"):
             file.unlink()
         return found
 
-    def _files(self, load: Taking, profile: Profile) -> dict[str, bytes]:
+    def _files(self, load: LoadCapture, profile: Profile) -> dict[str, bytes]:
         own = [row for row in load.rows.get(load.table, ()) if not row.get("warming")]
         start_ns = round(min((row["started_s"] for row in own), default=0.0) * 1e9) - _BEFORE_NS
         about = About(
@@ -197,7 +197,7 @@ def handshake_ms(log: bytes, host: str) -> float | None:
     return float(last[-1] - first[0]) if first and last else None
 
 
-def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[Captured, ...]) -> None:
+def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[CaptureFiles, ...]) -> None:
     """Write the captures of a round into a dataset's folder, instead of those that are there of it.
 
     Raises

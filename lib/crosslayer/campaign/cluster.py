@@ -22,24 +22,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from crosslayer.campaign import provenance
-from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.guests import left_of
-from crosslayer.campaign.plan import Cell, Task
-from crosslayer.campaign.rounds import Job, Part, Source
-from crosslayer.campaign.task import (
+from crosslayer.campaign.dask_worker import (
     RESOURCE,
     Answer,
-    Hands,
     Request,
     Told,
+    WorkerHooks,
     about,
     differing,
     examined,
     measure,
     offer,
 )
-from crosslayer.campaign.task import source as measured_there
-from crosslayer.checked import read_json
+from crosslayer.campaign.dask_worker import source as measured_there
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.campaign.guests import left_of
+from crosslayer.campaign.plan import Cell, RoundBatch
+from crosslayer.campaign.rounds import Executor, FinishedRound, Job
+from crosslayer.decode import read_json
 from crosslayer.guest import Clock
 from crosslayer.resources import find_program
 from crosslayer.testbed.errors import TestbedError
@@ -61,9 +61,9 @@ _EXAMINATION_S = 120.0
 _AGAIN = "Finished rounds are safe: give the same command again, it goes on from there."
 
 
-def measured_on(
-    client: Client, *, clock: Clock, batch: int | None = None, mixed: bool = False, hands: Hands | None = None
-) -> Source:
+def dask_executor(
+    client: Client, *, clock: Clock, batch: int | None = None, mixed: bool = False, hands: WorkerHooks | None = None
+) -> Executor:
     """A source of rounds: the workers of a Dask cluster that offer a `testbed`.
 
     Workers may come and go. One that cannot measure, fails, or has another commit or other versions than most, is left
@@ -83,9 +83,9 @@ def measured_on(
     hands
         What workers measure with; None for testbeds as on a machine of one's own.
     """
-    with_ = hands or Hands(examined, measured_there)
+    with_ = hands or WorkerHooks(examined, measured_there)
 
-    def source(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
+    def source(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
         return _Campaign(client, Request(job, clock, with_, None), say, mixed).measured(batch)
 
     return source
@@ -223,9 +223,9 @@ def _made(kind: str, workers: int | None, hosts: str | None, clock: Clock) -> An
     return cluster
 
 
-def batches(todo: Task, size: int) -> Iterator[Task]:
+def batches(todo: RoundBatch, size: int) -> Iterator[RoundBatch]:
     """Rounds of one cell each, in the order of their first rounds, so that every cell is spread over the whole time."""
-    open_: dict[Cell, Task] = {}
+    open_: dict[Cell, RoundBatch] = {}
     for number, cell in todo:
         one = open_.setdefault(cell, [])
         one.append((number, cell))
@@ -234,14 +234,14 @@ def batches(todo: Task, size: int) -> Iterator[Task]:
     yield from open_.values()
 
 
-def ending_together(work: list[Task], testbeds: int) -> list[Task]:
+def ending_together(work: list[RoundBatch], testbeds: int) -> list[RoundBatch]:
     """The same rounds; of batches that do not go round among the testbeds each gets a part."""
     whole = len(work) - len(work) % testbeds
     left = [entry for batch in work[whole:] for entry in batch]
     return work[:whole] + list(batches(left, max(1, -(-len(left) // testbeds))))
 
 
-def _news(part: Part, checked: set[str]) -> bool:
+def _news(part: FinishedRound, checked: set[str]) -> bool:
     """Whether a campaign keeps these checks: each task looks at its links; one of each is kept, and all that failed.
 
     `checked` has the links of which one is kept.
@@ -258,15 +258,15 @@ class _Campaign:
 
     def __init__(self, client: Client, request: Request, say: Callable[[str], None], mixed: bool) -> None:
         self._client, self._request, self._say, self._mixed = client, request, say, mixed
-        self._todo: deque[Task] = deque()
-        self._away: dict[Future, Task] = {}
+        self._todo: deque[RoundBatch] = deque()
+        self._away: dict[Future, RoundBatch] = {}
         self._back: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self._vain: Counter[tuple[int, Cell]] = Counter()
         self._refused: list[str] = []
         self._checked: dict[str, set[Any]] = {}
         self._measured = False
 
-    def measured(self, size: int | None) -> Generator[Part, None, None]:
+    def measured(self, size: int | None) -> Generator[FinishedRound, None, None]:
         testbeds = self._prepare()
         job = self._request.job
         if size is None and self._request.clock == "virtual":
@@ -295,16 +295,16 @@ class _Campaign:
         finally:
             with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to forget
                 self._client.cancel(list(self._away), force=True)
-                if self._request.luggage:
-                    self._client.unregister_worker_plugin(self._request.luggage)
+                if self._request.worker_files:
+                    self._client.unregister_worker_plugin(self._request.worker_files)
 
     def _pack(self) -> None:
         """Give the workers, also those that come later, the pages and traces that only this machine has."""
-        from crosslayer.campaign.luggage import pack
+        from crosslayer.campaign.worker_files import pack
 
         if (packed := pack(self._request.job)) is None:
             return
-        self._request = replace(self._request, luggage=packed.name)
+        self._request = replace(self._request, worker_files=packed.name)
         try:
             self._client.register_plugin(packed, name=packed.name)
         except Exception as error:  # of one of them; it says so again when it gets a task
@@ -402,7 +402,7 @@ class _Campaign:
         self._client.cancel(taken, force=True)
         self._testbeds()
 
-    def _send(self, batch: Task) -> None:
+    def _send(self, batch: RoundBatch) -> None:
         request = replace(self._request, job=replace(self._request.job, todo=batch))
         number, cell = batch[0]
         future = self._client.submit(
@@ -411,7 +411,7 @@ class _Campaign:
         self._away[future] = batch
         future.add_done_callback(self._back.put)
 
-    def _receive(self, future: Future) -> Generator[Part, None, None]:
+    def _receive(self, future: Future) -> Generator[FinishedRound, None, None]:
         batch = self._away.pop(future, None)
         if batch is None:
             return
@@ -439,7 +439,7 @@ class _Campaign:
         if answer.refused:
             self._leave_out(answer.worker, answer.refused)
 
-    def _again(self, batch: Task, why: str, *, vain: bool) -> None:
+    def _again(self, batch: RoundBatch, why: str, *, vain: bool) -> None:
         """Back to those that wait, in front; not for ever."""
         self._vain[batch[0]] += vain
         if self._vain[batch[0]] >= _VAIN:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from crosslayer import dns
 from crosslayer.browser import KINDS, find_browser
 from crosslayer.campaign.instruments import Exchanges, Loads, StubExchanges
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
@@ -42,7 +42,7 @@ class Condition(ABC):
         """Conditions with an equal `tool` share one instrument."""
 
     @abstractmethod
-    def open(self, bench: Bench, sharing: Sequence[Any]) -> Any:
+    def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Any:
         """Open the instrument; it has `close`.
 
         Parameters
@@ -92,7 +92,7 @@ class Exchange(Condition):
         """Columns of `dns_exchanges`."""
         return _of_exchange(self.protocol, self.resumption, self.variant)
 
-    def open(self, bench: Bench, sharing: Sequence[Any]) -> Exchanges:
+    def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Exchanges:
         """Open the clients with their packet capture."""
         return Exchanges(bench)
 
@@ -122,7 +122,7 @@ class StubExchange(Condition):
         """Columns of `dns_exchanges`."""
         return _of_exchange(self.protocol, dns.Resumption.NONE, self.variant)
 
-    def open(self, bench: Bench, sharing: Sequence[StubExchange]) -> StubExchanges[StubExchange]:
+    def open(self, bench: RoundContext, sharing: Sequence[StubExchange]) -> StubExchanges[StubExchange]:
         """Start the stub of every condition."""
         return StubExchanges(bench, {one: (one.protocol, {"post_quantum": one.post_quantum}) for one in sharing})
 
@@ -147,7 +147,7 @@ class TcpConnect(Condition):
         """None: all rows of `tcp_rtts` are of this condition."""
         return {}
 
-    def open(self, bench: Bench, sharing: Sequence[Any]) -> Exchanges:
+    def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Exchanges:
         """Open the clients."""
         return Exchanges(bench)
 
@@ -207,7 +207,7 @@ class Load(Condition):
         alias = None if self.primed_alias is None else self.primed_alias + 1
         return replace(self, variant=name, primed_alias=alias)
 
-    def open(self, bench: Bench, sharing: Sequence[Any]) -> Loads:
+    def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Loads:
         """Prepare the browser; the first load starts it."""
         return Loads(bench, FULL_HANDSHAKE, browser=self.browser)
 
@@ -249,7 +249,7 @@ class ConditionsMeasurer(Measurer):
     checks: ClassVar[Mapping[str, Condition]]
     """Self-checks, by name; a round has one of them at most."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         sharing: dict[Hashable, list[Condition]] = {}
         for one in (*self.table.values(), *self.checks.values()):
@@ -274,7 +274,7 @@ class ConditionsMeasurer(Measurer):
         """Every condition that the browser of the plan supports."""
         return self._supported(self.table)
 
-    def not_every_round(self, cell: Cell, round_number: int) -> list[str]:
+    def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
         """One self-check in turn: every cell has each of them once in `aa_period` rounds."""
         names = self._supported(self.checks)
         period = self.bench.plan.options.aa_period if names else 0

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES, LinkChecks, Table
-from crosslayer.checked import checked, choice, read_json
+from crosslayer.decode import checked, choice, read_json
 from crosslayer.errors import CrosslayerError
 
 BUSY_PERCENT = 10

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Final
 
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.plan import Task
-from crosslayer.campaign.rounds import Job, Part, Source, describe
-from crosslayer.campaign.worker import WORDS, from_json
+from crosslayer.campaign.guest_main import WORDS, from_json
+from crosslayer.campaign.plan import RoundBatch
+from crosslayer.campaign.rounds import Executor, FinishedRound, Job, describe
 from crosslayer.guest import LOOK_S, Clock, Guest, GuestDied, check_mappings, find_kernel
 
 _KEPT: Final = frozenset({"HOME", "LANG", "PATH", "TZ"})
@@ -25,7 +25,7 @@ _NO_RANDOM_INSTRUCTIONS: Final = "~0x4000000000000010:~0x40000"
 """For OpenSSL and BoringSSL: no RDRAND, time stamp counter and RDSEED, which are the processor's own."""
 
 
-def measured_in_guests(clock: Clock, guests: int) -> Source:
+def guest_executor(clock: Clock, guests: int) -> Executor:
     """A source of rounds: guests, this many at a time, each with a task of the plan.
 
     By the virtual clock the rounds follow from the plan (`Plan.tasks`), to the last bit, on the same machine. A guest
@@ -39,13 +39,13 @@ def measured_in_guests(clock: Clock, guests: int) -> Source:
         How many, at most: one by the wall clock, by which they would disturb each other.
     """
 
-    def source(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
+    def source(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
         return _measured(job, say, clock, guests)
 
     return source
 
 
-def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -> Generator[Part, None, None]:
+def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -> Generator[FinishedRound, None, None]:
     kernel = find_kernel().as_versions()
     if job.plan.browser == "firefox":
         check_mappings()
@@ -74,7 +74,7 @@ def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -
                     yield replace(part, versions=part.versions | kernel)
 
 
-def left_of(job: Job) -> list[Task]:
+def left_of(job: Job) -> list[RoundBatch]:
     """What is left to do of each of the plan's tasks."""
     todo = set(job.todo)
     left = ([entry for entry in task if entry in todo] for task in job.plan.tasks())
@@ -102,8 +102,8 @@ class _Place:
     def __init__(
         self,
         job: Job,
-        tasks: deque[Task],
-        first: dict[str, Task],
+        tasks: deque[RoundBatch],
+        first: dict[str, RoundBatch],
         clock: Clock,
         core: int | None,
         ready: selectors.BaseSelector,
@@ -135,14 +135,14 @@ class _Place:
         self._ready.register(self._machine.out, selectors.EVENT_READ, self._read)
         self._ready.register(self._machine.log, selectors.EVENT_READ, self._read_log)
 
-    def _read_log(self, say: Callable[[str], None]) -> list[Part]:
+    def _read_log(self, say: Callable[[str], None]) -> list[FinishedRound]:
         if not self._machine.read_log():
             self._ready.unregister(self._machine.log)
         return []
 
-    def _read(self, say: Callable[[str], None]) -> list[Part]:
+    def _read(self, say: Callable[[str], None]) -> list[FinishedRound]:
         """The parts that have come."""
-        parts: list[Part] = []
+        parts: list[FinishedRound] = []
         try:
             for kind, payload in self._machine.frames():
                 if kind in self._lines:
@@ -197,12 +197,12 @@ class _Place:
         say(f"{why} Another guest measures the round in flight again.")
         self._start()
 
-    def _tells(self, checks: Part) -> bool:
+    def _tells(self, checks: FinishedRound) -> bool:
         """Whether a campaign keeps these checks: of each link those of its first task, and all that failed."""
         rows = checks.rows["link_checks"]
         return any(row["verdict"] != "pass" or self._first[row["link"]] is self._task for row in rows)
 
-    def _finish(self, part: Part) -> None:
+    def _finish(self, part: FinishedRound) -> None:
         if part.cell is not None:
             self._todo.remove((part.number, part.cell))
             self._measured = True

@@ -28,7 +28,7 @@ from crosslayer.campaign.evidence import (
     mismatch,
     server_ms,
 )
-from crosslayer.campaign.measurer import Bench
+from crosslayer.campaign.measurer import RoundContext
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import PageLoads, Resources
 from crosslayer.dns.capture import measure
@@ -53,7 +53,7 @@ LOADS_PER_PROCESS = 100
 class Exchanges:
     """DNS exchanges and TCP connects against the testbed's server."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         self._bench = bench
         self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
         self._capture = dns.Capture()
@@ -102,7 +102,7 @@ class StubExchanges(Generic[_Key]):
         By key, the transport of a stub and further fields of its settings.
     """
 
-    def __init__(self, bench: Bench, stubs: Mapping[_Key, tuple[dns.Protocol, Mapping[str, Any]]]) -> None:
+    def __init__(self, bench: RoundContext, stubs: Mapping[_Key, tuple[dns.Protocol, Mapping[str, Any]]]) -> None:
         self._capture = dns.Capture()
         self._stubs: dict[_Key, Stub] = {}
         upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
@@ -178,7 +178,7 @@ class KeptBrowser:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: RoundContext,
         warm_up: Callable[[Browser], object],
         *,
         name: str = "browser",
@@ -218,7 +218,7 @@ class KeptBrowser:
         return self._browser
 
 
-def resolving(bench: Bench) -> dict[str, Any]:
+def resolving(bench: RoundContext) -> dict[str, Any]:
     """Options of a `Browser` that resolves the names of the plan's pages by itself."""
     pages = [bench.pages[name] for name in bench.plan.pages]
     return {
@@ -242,7 +242,7 @@ class Loads:
         Name of the browser; None: the plan's.
     """
 
-    def __init__(self, bench: Bench, first: Load, *, name: str = "browser", browser: str | None = None) -> None:
+    def __init__(self, bench: RoundContext, first: Load, *, name: str = "browser", browser: str | None = None) -> None:
         self._bench = bench
         self._kept = KeptBrowser(
             bench,

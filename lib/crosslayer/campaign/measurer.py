@@ -17,7 +17,7 @@ from crosslayer.testbed.server import Server
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class RoundContext:
     """What a study measures on: the plan, and the running testbed."""
 
     plan: Plan
@@ -35,7 +35,7 @@ class Bench:
 class Measurer(ABC):
     """Measures the conditions of a study, one at a time."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         self.bench = bench
 
     def __enter__(self) -> Self:
@@ -60,7 +60,7 @@ class Measurer(ABC):
     def conditions(self, cell: Cell) -> list[str]:
         """What a round of this cell measures, in no particular order."""
 
-    def not_every_round(self, cell: Cell, round_number: int) -> list[str]:
+    def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
         """What this round of the cell measures beside them: what tries the procedure itself, or takes long. Placed as
         conditions are."""
         return []

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from msgspec import Meta
 
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.checked import checked, choice
+from crosslayer.decode import checked, choice
 from crosslayer.links import MADE
 from crosslayer.pages import PageSpec
 
@@ -25,7 +25,7 @@ _ALIASES = 2
 CUBIC = "cubic"
 """What TCP is told to use: Linux's own, and that of quic-go and Chromium over QUIC."""
 
-Task = list[tuple[int, "Cell"]]
+RoundBatch = list[tuple[int, "Cell"]]
 """Rounds of a cell that are measured one after the other in one testbed."""
 
 MOST_ROUNDS = 100_000
@@ -101,7 +101,7 @@ class Plan:
         """Where a round of a cell begins in the trace of its link, as a share of its length."""
         return self._draw("trace", round_number, cell.link, cell.page).random()
 
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[RoundBatch]:
         """Every round, by the guest that measures it by the virtual clock, in the order in which guests start.
 
         It follows from the plan alone, as what happens in a guest follows from its task: the same plan has the same
@@ -115,7 +115,7 @@ class Plan:
             for cell in self.order(first)
         ]
 
-    def seed_of(self, task: Task) -> int:
+    def seed_of(self, task: RoundBatch) -> int:
         """Of the guest that measures a task, by the virtual clock: 64 bits."""
         number, cell = task[0]
         return self._draw("guest", number, cell.link, cell.page).getrandbits(64)

@@ -13,14 +13,14 @@ from typing import Any
 from crosslayer import pages, resources
 from crosslayer.browser import BrowserPrograms, find_browser
 from crosslayer.campaign import provenance
-from crosslayer.campaign.captures import Captured, Captures
+from crosslayer.campaign.captures import CaptureFiles, Captures
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import TABLES
+from crosslayer.cpu_load import Meter
 from crosslayer.links import Profile
-from crosslayer.machine import Meter
 from crosslayer.process import ProcessDied
 from crosslayer.resources import ResourceError
 from crosslayer.stub import stub_version
@@ -50,7 +50,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FinishedRound:
     """A finished round of a cell, or the checks before the first round."""
 
     cell: Cell | None
@@ -65,7 +65,7 @@ class Part:
     """Of everything that took part in it, by name."""
     host: provenance.Host | None = None
     """The machine it was measured on; None for this one."""
-    captured: tuple[Captured, ...] = ()
+    captured: tuple[CaptureFiles, ...] = ()
     """Files of its loads, where the plan asks for them."""
 
 
@@ -74,11 +74,11 @@ _STEP_NS = 1_000_000
 _READINGS = 5
 _ROUND_ATTEMPTS = 3
 
-Source = Callable[[Job, Callable[[str], None]], Generator[Part, None, None]]
+Executor = Callable[[Job, Callable[[str], None]], Generator[FinishedRound, None, None]]
 """Where rounds come from: takes what is to be measured and where to say things, gives each part once, in any order."""
 
 
-def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
+def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
     """Measure in this process.
 
     A program of the testbed that dies, also before the first round, costs the round in flight. So does a clock that is
@@ -120,7 +120,9 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                 testbed.serve(
                     served, spec_dir=spec_dir, own=job.own_pages, **job.measurer.server_options(job.plan)
                 ) as far_end,
-                job.measurer(Bench(job.plan, job.campaign, specs, *far_end, programs, testbed.folder)) as measuring,
+                job.measurer(
+                    RoundContext(job.plan, job.campaign, specs, *far_end, programs, testbed.folder)
+                ) as measuring,
             ):
                 captures.ready(far_end[0].events_file)
                 over = testbed.backend
@@ -138,14 +140,16 @@ def measured_here(job: Job, say: Callable[[str], None]) -> Generator[Part, None,
                 for result in checks:
                     if not told_already:
                         say(describe(asdict(result)))
-                    yield Part(None, -1, {"link_checks": _check_rows(testbed, job.campaign, -1, None)}, 0, *told)
+                    yield FinishedRound(
+                        None, -1, {"link_checks": _check_rows(testbed, job.campaign, -1, None)}, 0, *told
+                    )
                 while todo:
                     number, cell = todo[0]
                     with _clock_unset():
                         rows, failures = _proved_round(job, testbed, measuring, captures, number, cell, say)
                     testbed.raise_if_dead()  # what it measured last is not to be believed then
                     captured = captures.take(job.profiles[cell.link])
-                    yield Part(cell, number, rows, failures, *told, captured=captured)
+                    yield FinishedRound(cell, number, rows, failures, *told, captured=captured)
                     todo.popleft()
                     measured = True
         except (ProcessDied, TestbedError) as died:
@@ -253,7 +257,7 @@ def _round(
     checks = _check_rows(testbed, job.campaign, number, cell.page)
     rows: dict[str, list[Any]] = {"link_checks": checks}
     failures, before = 0, network.carrier_changes() if result.passed else 0
-    conditions = [*measuring.conditions(cell), *measuring.not_every_round(cell, number)]
+    conditions = [*measuring.conditions(cell), *measuring.occasional_conditions(cell, number)]
     with testbed.cross_traffic() as cross:
         for position, condition in enumerate(job.plan.shuffled(number, cell, conditions)):
             if result.passed:

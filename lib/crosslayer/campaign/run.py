@@ -19,7 +19,7 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.export import check_kept, export
 from crosslayer.campaign.measurer import Measurer
 from crosslayer.campaign.plan import Plan
-from crosslayer.campaign.rounds import Job, Part, Source, measured_here
+from crosslayer.campaign.rounds import Executor, FinishedRound, Job, local_executor
 from crosslayer.campaign.store import Store
 from crosslayer.links import Profile
 
@@ -34,7 +34,7 @@ def measure(
     *,
     backend: str = "auto",
     say: Callable[[str], None] = print,
-    source: Source = measured_here,
+    source: Executor = local_executor,
     own_pages: tuple[Path, ...] = (),
 ) -> Path:
     """Measure what the plan asks for and is not in the folder yet, then export it.
@@ -96,7 +96,7 @@ def measure(
     return folder
 
 
-def _keep_all(store: Store, folder: Path, job: Job, source: Source, say: Callable[[str], None]) -> Counter[str]:
+def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Callable[[str], None]) -> Counter[str]:
     """Every part into the store when it comes, one transaction each; how many observations failed on which host."""
     failures: Counter[str] = Counter()
     hosts = _Hosts(store, job.campaign)
@@ -144,7 +144,7 @@ class _Hosts:
         self._names: dict[str, str] = store.fact("host_marks") or {}
         self._seen: dict[str, tuple[str, dict[str, str]]] = {}
 
-    def named(self, part: Part) -> str:
+    def named(self, part: FinishedRound) -> str:
         """The name of the host of a part."""
         host = part.host or self._here
         name = self._names.get(host.mark) or host.name or f"host-{len(self._names) + 1}"

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from enum import EnumType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from crosslayer.words import (
+from crosslayer.vocabulary import (
     Browser,
+    ClientKind,
     Clock,
     Connection,
     Coupling,
     Http3,
-    Keeper,
-    Mishap,
+    PathEvent,
     Protocol,
     Resumption,
     Sharing,
@@ -460,8 +460,8 @@ class Rests(_OfStudy, table="rests"):
 
     page = Column(str, "name of the page whose host is asked for", required=True, key=True)
     protocol = Column(Protocol, "DNS transport", required=True, key=True)
-    keeper = Column(Keeper, "who keeps the connection", required=True, key=True)
-    mishap = Column(Mishap, "what befell the connection, half-way through the rest", required=True, key=True)
+    keeper = Column(ClientKind, "who keeps the connection", required=True, key=True)
+    mishap = Column(PathEvent, "what befell the connection, half-way through the rest", required=True, key=True)
     rest_s = Column(float, "how long nothing was asked", required=True, key=True)
     position = _POSITION
     started_s = _STARTED

@@ -6,7 +6,7 @@ of `measures` and `checks`; `rules` has how close is close enough, `observed` th
 
 from crosslayer.claims.checks import Verdict
 from crosslayer.claims.compared import compared
-from crosslayer.claims.observed import NotMeasured
+from crosslayer.claims.data import NotMeasured
 from crosslayer.claims.rows import RowsOfClaim
 from crosslayer.claims.table import (
     COLUMNS,

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from crosslayer.claims.data import NotMeasured, Observed
 from crosslayer.claims.measures import Measure
-from crosslayer.claims.observed import NotMeasured, Observed
 from crosslayer.claims.rules import FACTOR, MOST_ROUNDS, OVERHEAD, ROUND_TRIP_SLACK, Tolerance
 from crosslayer.metrics.resampling import LEVEL, MIN_ROUNDS, Estimate, Reals, reach
 
@@ -104,12 +104,12 @@ def _rounds(number: float) -> int | None:
 class RoundTrips:
     """A duration has the published direction where it takes this many round-trips, and less than one more."""
 
-    least: int
+    minimum: int
 
     @property
     def range(self) -> tuple[float, float]:
         """From where to where it takes this many."""
-        return self.least - ROUND_TRIP_SLACK, float(np.nextafter(self.least + 1, 0))
+        return self.minimum - ROUND_TRIP_SLACK, float(np.nextafter(self.minimum + 1, 0))
 
     def holds(self, ours: Estimate, published: float) -> bool:
         """True for the same number of whole round-trips, beyond doubt."""
@@ -119,7 +119,7 @@ class RoundTrips:
     @property
     def text(self) -> str:
         """As part of a sentence."""
-        return f"still {self.least} to {self.least + 1} round-trips"
+        return f"still {self.minimum} to {self.minimum + 1} round-trips"
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,9 +338,9 @@ class Number:
             verdict = Verdict.DIRECTION_ONLY if near else verdict
             text += f"; {self.direction.text}" + ("" if near else f", but {number(ours.value / target)} times as much")
         outcome = _outcome(verdict, text, ours, self.unit, rounds_to_decide(ours, low, high))
-        if not isinstance(self.direction, RoundTrips) or target == self.direction.least:
+        if not isinstance(self.direction, RoundTrips) or target == self.direction.minimum:
             return outcome
-        off = OVERHEAD.allowed(target - self.direction.least)
+        off = OVERHEAD.allowed(target - self.direction.minimum)
         return replace(
             outcome,
             round_trips=position(ours, *self.direction.range),
@@ -471,8 +471,8 @@ def _critical(margins: Sequence[_Margin]) -> float:
         return 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a resample without any of a sample's rounds
-        greatest = np.nanmax(np.array(deviations), axis=0)
-    normal = float(np.nanquantile(greatest, (1 + LEVEL) / 2))
+        maximum = np.nanmax(np.array(deviations), axis=0)
+    normal = float(np.nanquantile(maximum, (1 + LEVEL) / 2))
     return reach(min(margin.estimate.rounds for margin in margins), 2 * NormalDist().cdf(normal) - 1)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from crosslayer import metrics
-from crosslayer.claims.observed import Observed, Series, Statistic
+from crosslayer.claims.data import Observed, Series, Statistic
 from crosslayer.metrics.resampling import (
     FEWEST_BEYOND,
     LEVEL,
@@ -95,7 +95,7 @@ class Derived(Measure):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Measure):
+class CustomMeasure(Measure):
     """Whatever a function makes of a campaign: what depends on its links or pages, or is no statistic of a series."""
 
     ask: Callable[[Observed], Estimate]
@@ -110,7 +110,7 @@ class Asked(Measure):
 
 
 @dataclass(frozen=True, slots=True)
-class Of(Measure):
+class SeriesStatistic(Measure):
     """A statistic of a series: by default its median, over the study's links and all pages there are."""
 
     series: Series
@@ -141,7 +141,7 @@ class Of(Measure):
         return self.at(high) - self.at(low)
 
 
-def median(terms: str | Mapping[str, float], *pages: str, in_rtts: bool = False) -> Of:
+def median(terms: str | Mapping[str, float], *pages: str, in_rtts: bool = False) -> SeriesStatistic:
     """Median of a series, or of a sum of several within each round, on some pages or all there are.
 
     Parameters
@@ -150,15 +150,15 @@ def median(terms: str | Mapping[str, float], *pages: str, in_rtts: bool = False)
         Name of a series, or the factor of each: `{"DoH exchange": 1, "DoQ exchange": -1}` is the difference.
     """
     factors = {terms: 1.0} if isinstance(terms, str) else terms
-    return Of(Series(tuple(factors.items()), pages=pages or None, in_rtts=in_rtts), Quantile(0.5))
+    return SeriesStatistic(Series(tuple(factors.items()), pages=pages or None, in_rtts=in_rtts), Quantile(0.5))
 
 
-def greatest(parts: Iterable[Measure]) -> Measure:
+def maximum(parts: Iterable[Measure]) -> Measure:
     """The greatest of several statistics."""
     return Derived(lambda *xs: np.max(xs, axis=0), tuple(parts))
 
 
-def least(parts: Iterable[Measure]) -> Measure:
+def minimum(parts: Iterable[Measure]) -> Measure:
     """The least of several statistics."""
     return Derived(lambda *xs: np.min(xs, axis=0), tuple(parts))
 
@@ -168,7 +168,7 @@ def mean(parts: Iterable[Measure]) -> Measure:
     return Derived(lambda *xs: np.mean(xs, axis=0), tuple(parts))
 
 
-def middle(parts: Iterable[Measure]) -> Measure:
+def median_of(parts: Iterable[Measure]) -> Measure:
     """The median of several statistics."""
     return Derived(lambda *xs: np.median(xs, axis=0), tuple(parts))
 

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from crosslayer import metrics
-from crosslayer.claims.observed import Observed, Series
+from crosslayer.claims.data import Observed, Series
 
 VALID_EXCHANGE = pl.col("error").is_null() & ~pl.col("warming").fill_null(False)
 """Rows of `dns_exchanges` that count (`metrics.exchanges`)."""

@@ -75,7 +75,7 @@ def command(folder: Path, out: Path | None, against: Path | None, rows: str | No
 
 def _print_rows(dataset: Dataset, claim: str) -> None:
     """The filter of each table that the claim needs, how many rows it has, and its first rows."""
-    from crosslayer.notebooks.opened import observations
+    from crosslayer.notebooks.campaign_view import observations
 
     for part in observations(dataset, claim):
         frame = part.frame.collect()

@@ -197,19 +197,19 @@ def command(
         of_guest = None
     elif (of_guest := guest_clock(plan.clock)) is None:
         enter()
-    from crosslayer.campaign.guests import measured_in_guests
-    from crosslayer.campaign.rounds import measured_here
+    from crosslayer.campaign.guests import guest_executor
+    from crosslayer.campaign.rounds import local_executor
     from crosslayer.campaign.run import measure as run
 
     guests = 1 if plan.clock == "wall" else jobs or len(os.sched_getaffinity(0))
     say = partial(click.echo, err=True)
     with contextlib.ExitStack() as around:
-        source = measured_in_guests(of_guest, guests) if of_guest else measured_here
+        source = guest_executor(of_guest, guests) if of_guest else local_executor
         if on_cluster:
-            from crosslayer.campaign.cluster import connected, measured_on
+            from crosslayer.campaign.cluster import connected, dask_executor
 
             client = around.enter_context(connected(scheduler, cluster, workers=jobs, hosts=hosts, clock=plan.clock))
-            source = measured_on(client, clock=plan.clock, batch=batch, mixed=mixed)
+            source = dask_executor(client, clock=plan.clock, batch=batch, mixed=mixed)
         try:
             run(
                 plan,

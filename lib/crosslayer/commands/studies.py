@@ -27,7 +27,7 @@ def command() -> None:
             "question": study.paper.citation if study.paper else study.sections[-1].lead,
             "links": ", ".join(plan.links),
             "pages": ", ".join(plan.pages),
-            "browsers": ", ".join(study.browsers),
+            "browser": ", ".join(study.browsers),
             "rounds": rounds,
         }
         click.echo(click.style(study.name, bold=True))

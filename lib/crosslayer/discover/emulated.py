@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from crosslayer import resources
-from crosslayer.checked import choice
+from crosslayer.decode import choice
 from crosslayer.discover.errors import DiscoverError
 from crosslayer.discover.support import ProbedHost
 from crosslayer.discover.targets import Target

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from crosslayer.checked import choice
+from crosslayer.decode import choice
 from crosslayer.discover import DiscoverError, discover, emulated, matrix, table
 from crosslayer.discover.behaviour import CHECKS, ExaminedServer, ServerFinding, absent, examine
 from crosslayer.discover.run import Say, in_testbed

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.model import Sizes
-from crosslayer.sockets import arrival_ns, stamp_arrivals
+from crosslayer.timestamps import arrival_ns, stamp_arrivals
 
 ETHERNET_HEADER_BYTES = 14
 ETHERTYPE_IPV4 = 0x0800

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
-from crosslayer.dns import parted
+from crosslayer.dns import handshake_bytes
 from crosslayer.dns.capture import Capture, Recording, measure
 from crosslayer.dns.client import Client
 from crosslayer.dns.errors import DnsError
@@ -183,7 +183,7 @@ def _sizes(client: Client, recording: Recording | None, closed_at_ns: int) -> Si
         query_at_ns=query.started_at_ns if query else None,
         answered_at_ns=query.ended_at_ns if query else None,
         closed_at_ns=closed_at_ns,
-        of_handshake=parted.of_handshake(client.protocol),
+        of_handshake=handshake_bytes.of_handshake(client.protocol),
         # A connection that serves one query only is closed before the answer is passed on.
         parted_to_close=client.protocol is Protocol.DOTCP,
     )

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crosslayer.dns.errors import DnsError
-from crosslayer.words import Protocol as Protocol
-from crosslayer.words import Resumption as Resumption
+from crosslayer.vocabulary import Protocol as Protocol
+from crosslayer.vocabulary import Resumption as Resumption
 
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", re.IGNORECASE | re.ASCII)
@@ -161,7 +161,7 @@ class Sizes:
     """Sent before anything came back: what a QUIC server may answer three times (RFC 9000, section 8.1)."""
     first_flight_packets: int | None = None
     parted_handshake_sent_bytes: int | None = None
-    """Up to the answer (over DoTCP to the close), and told apart by what packets carry: see `crosslayer.dns.parted`."""
+    """Up to the answer (over DoTCP to the close), by what each packet carries: see `crosslayer.dns.handshake_bytes`."""
     parted_handshake_received_bytes: int | None = None
     parted_query_sent_bytes: int | None = None
     parted_query_received_bytes: int | None = None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.timing import collector_paused
-from crosslayer.sockets import receive, stamp_arrivals
+from crosslayer.timestamps import receive, stamp_arrivals
 
 _LEAD_NS = 20_000_000
 """Time before the first query, to get ready in."""

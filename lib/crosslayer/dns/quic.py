@@ -12,12 +12,12 @@ from typing import ClassVar
 from cryptography import x509
 
 from crosslayer.dns.client import Client
+from crosslayer.dns.keylog import keep_qlog
 from crosslayer.dns.message import Query
 from crosslayer.dns.model import Handshake, Protocol
 from crosslayer.dns.quic_core import DoH3Core, DoQCore, QuicCore
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.timing import PhaseName
-from crosslayer.dns.told import keep_qlog
 
 _MAX_DATAGRAM_BYTES = 65535
 

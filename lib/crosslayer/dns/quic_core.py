@@ -37,11 +37,11 @@ from cryptography.x509.verification import VerificationError
 
 from crosslayer.dns.certificates import CertificateVerifier
 from crosslayer.dns.http import Response, request
+from crosslayer.dns.keylog import key_log, wants_qlog
 from crosslayer.dns.message import Query, framed, unframed
 from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.tls import certificate_message_bytes
-from crosslayer.dns.told import key_log, wants_qlog
 
 INITIAL_RTT_S = 0.5
 """aioquic's first probe timeout is twice this: 1 s, as RFC 9002, section 6.2.2 recommends."""

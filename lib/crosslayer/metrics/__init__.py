@@ -19,7 +19,7 @@ from crosslayer.metrics.combinations import (
     relative_increase,
 )
 from crosslayer.metrics.distributions import MAX_POINTS, curve, curves, summary
-from crosslayer.metrics.gathering import Frames, gathered
+from crosslayer.metrics.grouping import Frames, gathered
 from crosslayer.metrics.hosts import AGREED_PERCENT, disagreeing, disagreement, spread
 from crosslayer.metrics.intervals import (
     median,
@@ -33,7 +33,9 @@ from crosslayer.metrics.intervals import (
 )
 from crosslayer.metrics.lines import line
 from crosslayer.metrics.links import in_force, in_rtts, link_table, nominal_rtts
-from crosslayer.metrics.observations import (
+from crosslayer.metrics.paced import estimate, moments, paced
+from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Rounds, Sample, derived, drawn
+from crosslayer.metrics.rows import (
     CELL,
     CLUSTER,
     ROUND,
@@ -43,8 +45,6 @@ from crosslayer.metrics.observations import (
     resolved_loads,
     tcp_rtts,
 )
-from crosslayer.metrics.paced import estimate, moments, paced
-from crosslayer.metrics.resampling import MIN_ROUNDS, Estimate, Rounds, Sample, derived, drawn
 from crosslayer.metrics.self_check import (
     EQUAL_PERCENT,
     SELF_CHECKS,

@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from crosslayer.metrics.gathering import Frames, gathered
+from crosslayer.metrics.grouping import Frames, gathered
 from crosslayer.metrics.intervals import rounds_of
-from crosslayer.metrics.observations import CLUSTER
 from crosslayer.metrics.resampling import Clusters, Reals, Rounds
+from crosslayer.metrics.rows import CLUSTER
 
 _IN_MEMORY = 256 << 20
 """Bytes of observations; more of them lie in a file without a name."""

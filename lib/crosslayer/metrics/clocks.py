@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 
 from crosslayer.metrics.intervals import groups, rounds_of
-from crosslayer.metrics.observations import ROUND, exchanges, page_loads
 from crosslayer.metrics.paced import paced
 from crosslayer.metrics.resampling import Estimate, derived
+from crosslayer.metrics.rows import ROUND, exchanges, page_loads
 from crosslayer.metrics.self_check import without_repetitions
-from crosslayer.words import Browser, Connection, Http3, Protocol, Resumption
+from crosslayer.vocabulary import Browser, Connection, Http3, Protocol, Resumption
 
 START, PLT, EXCHANGE, PACED = "response start", "PLT", "DNS exchange", "paced query"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from crosslayer.metrics import observations
-from crosslayer.metrics.observations import CELL, ROUND
+from crosslayer.metrics import rows
+from crosslayer.metrics.rows import CELL, ROUND
 
 BASELINE = "DoUDP + H3 1-RTT"
 """What TNSM24 measures every increase against."""
@@ -34,7 +34,7 @@ _NAME = pl.format("{} + H3 {}", pl.col("protocol"), pl.col("h3").str.to_uppercas
 def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
     """PLT of the combinations TNSM24 shows: DNS exchange plus browser PLT of the same round of the same cell.
 
-    Takes the rows of `observations.exchanges` and `observations.page_loads`.
+    Takes the rows of `rows.exchanges` and `rows.page_loads`.
 
     Returns
     -------
@@ -76,8 +76,8 @@ def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.Lazy
         )
         .select(key)
     )
-    has_exchange = observations.exchanges(dns_exchanges).select(*ROUND, "protocol", exchanged=True)
-    has_load = observations.page_loads(page_loads).select(*ROUND, "h3", loaded=True)
+    has_exchange = rows.exchanges(dns_exchanges).select(*ROUND, "protocol", exchanged=True)
+    has_load = rows.page_loads(page_loads).select(*ROUND, "h3", loaded=True)
     exchanged, loaded = pl.col("exchanged").is_not_null(), pl.col("loaded").is_not_null()
     return (
         asked.join(has_exchange, on=[*ROUND, "protocol"], how="left")

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from crosslayer.metrics.gathering import Frames, gathered, schema_of
+from crosslayer.metrics.grouping import Frames, gathered, schema_of
 from crosslayer.metrics.resampling import MIN_ROUNDS, Reals
 
 MAX_POINTS = 200

@@ -13,9 +13,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crosslayer.metrics.combinations import BASELINE
-from crosslayer.metrics.gathering import Frames, gathered, schema_of
-from crosslayer.metrics.observations import CELL, CLUSTER, ROUND
+from crosslayer.metrics.grouping import Frames, gathered, schema_of
 from crosslayer.metrics.resampling import MIN_ROUNDS, RESAMPLES, Reals, Rounds, Sample, interval
+from crosslayer.metrics.rows import CELL, CLUSTER, ROUND
 
 
 def medians(

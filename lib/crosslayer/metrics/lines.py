@@ -13,8 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crosslayer.metrics.intervals import rounds_of
-from crosslayer.metrics.observations import CLUSTER
 from crosslayer.metrics.resampling import RESAMPLES, Estimate, Reals, Sample, weighted_sums
+from crosslayer.metrics.rows import CLUSTER
 
 
 def line(

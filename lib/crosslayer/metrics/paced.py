@@ -11,8 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crosslayer.metrics.intervals import estimates_frame, groups, rounds_of
-from crosslayer.metrics.observations import CLUSTER
 from crosslayer.metrics.resampling import ROUNDS_OF_MOMENTS, Counts, Estimate, Reals, weighted_sums
+from crosslayer.metrics.rows import CLUSTER
 
 STATISTICS = ("mean", "variance")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from crosslayer.metrics.intervals import medians
-from crosslayer.metrics.observations import CELL
 from crosslayer.metrics.resampling import MIN_ROUNDS, reach
+from crosslayer.metrics.rows import CELL
 
 _Z95 = 1.959964
 _Z10 = -1.281552

@@ -11,8 +11,8 @@ import polars as pl
 
 from crosslayer.metrics.cells import Cell, Cells, Part
 from crosslayer.metrics.intervals import paired
-from crosslayer.metrics.observations import CELL, ROUND, page_loads
 from crosslayer.metrics.resampling import Clusters, Reals, interval
+from crosslayer.metrics.rows import CELL, ROUND, page_loads
 
 EQUAL_PERCENT = 3.0
 """Differences of the median PLT that count as none."""

@@ -5,9 +5,9 @@
 are from the checkout, wherever Jupyter or papermill was started.
 """
 
+from crosslayer.notebooks.campaign_view import CampaignView, open_campaign
 from crosslayer.notebooks.errors import NotebookError
-from crosslayer.notebooks.opened import Opened, open_campaign
 from crosslayer.notebooks.run import Run, start
 from crosslayer.notebooks.server_cost import server_cost
 
-__all__ = ["NotebookError", "Opened", "Run", "open_campaign", "server_cost", "start"]
+__all__ = ["CampaignView", "NotebookError", "Run", "open_campaign", "server_cost", "start"]

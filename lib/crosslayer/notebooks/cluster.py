@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crosslayer import metrics
-from crosslayer.campaign.cluster import measured_on
+from crosslayer.campaign.cluster import dask_executor
 from crosslayer.campaign.plan import OWN_CAMPAIGNS, Plan, check_names
 from crosslayer.campaign.run import measure as run
 from crosslayer.notebooks import session
-from crosslayer.notebooks.opened import Opened, open_campaign
+from crosslayer.notebooks.campaign_view import CampaignView, open_campaign
 from crosslayer.notebooks.paths import fresh
 from crosslayer.pages import find_spec_dir, load_pages
 from crosslayer.studies import STUDIES
@@ -26,7 +26,7 @@ def measure(
     out: str | Path | None = None,
     batch: int | None = None,
     mixed: bool = False,
-) -> Opened:
+) -> CampaignView:
     """Measure a campaign on a cluster, or go on with it: `crosslayer.measure(plan, client=client)`.
 
     Stop it any way you like; the same call goes on with the rounds that are missing.
@@ -58,7 +58,7 @@ def measure(
     specs = load_pages(find_spec_dir())
     check_names(plan, links=profiles, pages=specs, primes_alias=study.primes_alias, browsers=study.browsers)
     folder = fresh(out or OWN_CAMPAIGNS / f"{plan.study}-cluster")
-    source = measured_on(client, clock=plan.clock, batch=batch, mixed=mixed)
+    source = dask_executor(client, clock=plan.clock, batch=batch, mixed=mixed)
     run(plan, folder, study.measurer, profiles, source=source)
     opened = open_campaign(folder)
     notice = metrics.disagreement(opened.tables.page_loads) if plan.clock == "virtual" else ""

@@ -16,17 +16,17 @@ from IPython.display import display
 
 from crosslayer import claims, report
 from crosslayer.campaign.dataset import Dataset, found_beside
-from crosslayer.checked import choice
 from crosslayer.claims import Verdict
-from crosslayer.notebooks import session, shown
+from crosslayer.decode import choice
+from crosslayer.notebooks import figure_view, session
 from crosslayer.notebooks.errors import NotebookError
+from crosslayer.notebooks.figure_view import Text
 from crosslayer.notebooks.measuring import committed, measured_or_committed
 from crosslayer.notebooks.paths import existing, find_root
-from crosslayer.notebooks.shown import Text
 from crosslayer.report.files import saved_claims, saved_figures
 from crosslayer.studies import DEFAULT, STUDIES
 from crosslayer.study import SIZES
-from crosslayer.words import Clock
+from crosslayer.vocabulary import Clock
 
 
 def start(*, size: str, clock: str, campaign: str, studies: str | Sequence[str], figures: str) -> Run:
@@ -114,7 +114,7 @@ class Run:
         elif self.campaign is None:
             self.campaign = committed(DEFAULT, self.root)
             self.notice = f"The study {DEFAULT} was not asked for, so its committed campaign is shown."
-        return Text(shown.top(self._dataset, self.notice))
+        return Text(figure_view.top(self._dataset, self.notice))
 
     def notebook(self, name: str) -> None:
         """Run one notebook by papermill and show its figures; the executed copy goes to `build/notebooks`.
@@ -141,9 +141,9 @@ class Run:
         self._report_progress(time.monotonic() - started, total)
         for saved in saved_figures(self.figures):
             if saved.figure.notebook == name and saved.error:
-                display(shown.failure(saved.error))
+                display(figure_view.failure(saved.error))
             elif saved.figure.notebook == name:
-                shown.show_saved(self.figures / saved.study.name / f"{saved.figure.name}.png", saved.figure)
+                figure_view.show_saved(self.figures / saved.study.name / f"{saved.figure.name}.png", saved.figure)
 
     def _report_progress(self, took_s: float, total: int) -> None:
         """Print how long a notebook took and, from the mean of all so far, how long the remaining ones will take."""

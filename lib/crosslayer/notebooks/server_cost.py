@@ -9,7 +9,7 @@ from IPython.display import display
 from crosslayer import figures as figures_room
 from crosslayer import report
 from crosslayer.figures import server_cost as server_cost_figure
-from crosslayer.notebooks import session, shown
+from crosslayer.notebooks import figure_view, session
 from crosslayer.notebooks.errors import NotebookError
 from crosslayer.notebooks.paths import existing, fresh
 
@@ -49,7 +49,9 @@ def server_cost(*, results: str, figures: str) -> None:
             next_step="Measure them: python -m tests.benchmarks.bench_server_cost --write",
         ) from error
     paths = report.save(drawing, fresh(figures) / "server-cost")
-    shown.show_saved(paths["png"], drawing.figure)
+    figure_view.show_saved(paths["png"], drawing.figure)
     display(
-        shown.table(drawing.rows.select("server", transport="series", rate="rate", **{name: name for name in _COSTS}))
+        figure_view.table(
+            drawing.rows.select("server", transport="series", rate="rate", **{name: name for name in _COSTS})
+        )
     )

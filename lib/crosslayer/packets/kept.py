@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crosslayer.checked import checked, read_json
+from crosslayer.decode import checked, read_json
 from crosslayer.packets.pcapng import Frame, PacketCapture, PacketsError, read_pcapng, write_pcapng
 
 PACKETS, ABOUT = ".pcapng", ".json"

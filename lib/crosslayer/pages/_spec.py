@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from crosslayer import resources
-from crosslayer.checked import FieldError, checked, read_toml
+from crosslayer.decode import FieldError, checked, read_toml
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._urls import normal_path
 

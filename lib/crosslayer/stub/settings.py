@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from crosslayer.dns import Protocol, Resolver, Resumption
-from crosslayer.words import Sharing
+from crosslayer.vocabulary import Sharing
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from crosslayer.campaign import CampaignError, Plan
 from crosslayer.campaign.plan import changed, unprimed
-from crosslayer.checked import choice, read_toml
+from crosslayer.decode import choice, read_toml
 from crosslayer.pages import PageSpec
 from crosslayer.study import SIZES, Study
 

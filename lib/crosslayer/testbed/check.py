@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 from crosslayer.links import FRAME_BYTES, Profile, Queue
-from crosslayer.sockets import arrival_ns, receive, stamp_arrivals
 from crosslayer.testbed import effects, namespaces, network, trace_check
 from crosslayer.testbed.effects import Crossing, Effects
 from crosslayer.testbed.errors import TestbedError
 from crosslayer.testbed.trace_check import Playing
+from crosslayer.timestamps import arrival_ns, receive, stamp_arrivals
 
 PROBES = 50
 PROBE_INTERVAL_S = 0.002

@@ -16,7 +16,7 @@ from crosslayer import resources
 from crosslayer.process import Process, Spawn
 from crosslayer.testbed.certificates import Certificates
 from crosslayer.testbed.errors import TestbedError
-from crosslayer.words import Protocol
+from crosslayer.vocabulary import Protocol
 
 _DNS_PORT = 53
 _TCP_LISTEN = "0A"

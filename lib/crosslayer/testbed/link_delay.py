@@ -16,7 +16,7 @@ import numpy as np
 
 from crosslayer.packets import Frame, Ring
 from crosslayer.testbed import namespaces, network
-from crosslayer.words import Way
+from crosslayer.vocabulary import Way
 
 _FRAMES, _FRAME_BYTES = 1 << 16, 256
 """More slots than the largest page has packets, and enough bytes to identify each packet."""

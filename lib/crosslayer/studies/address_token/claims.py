@@ -7,8 +7,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Number, by_id, claim
+from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
-from crosslayer.claims.observed import Observed
 from crosslayer.claims.rows import VALID_LOAD, Source, observed_from
 from crosslayer.claims.rules import FRACTION, IN_RTTS
 

@@ -17,11 +17,11 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Check, Number, Ordering, by_id, claim
-from crosslayer.claims.measures import Derived, Measure, Moment, Of, Share, greatest, median
-from crosslayer.claims.observed import Observed
+from crosslayer.claims.data import Observed
+from crosslayer.claims.distribution_shape import modes, places_of_modes
+from crosslayer.claims.measures import Derived, Measure, Moment, SeriesStatistic, Share, maximum, median
 from crosslayer.claims.rows import VALID_EXCHANGE, Source
 from crosslayer.claims.rules import EXACT, EXCHANGE_RESOLUTION_MS, Tolerance
-from crosslayer.claims.shapes import modes, places_of_modes
 from crosslayer.links import load_profiles
 from crosslayer.metrics.resampling import Counts, Estimate, Sample
 
@@ -58,7 +58,7 @@ def observed(paced_queries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
     return Observed(every, rtts_ms={}, links=tuple(LINKS.values()))
 
 
-def response(protocol: str, place: str) -> Of:
+def response(protocol: str, place: str) -> SeriesStatistic:
     """Times between the proxies of a protocol at a location of the paper, ms."""
     return median(protocol).on(LINKS[place])
 
@@ -81,7 +81,7 @@ class Peaks:
     high: float
 
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
-        """See `crosslayer.claims.observed.Statistic`."""
+        """See `crosslayer.claims.data.Statistic`."""
         found = sum(self.low <= place <= self.high for place in places_of_modes(sample)[1:])
         return Estimate(float(found), sample.size, sample.rounds)
 
@@ -89,7 +89,7 @@ class Peaks:
 def renewed(*protocols: str) -> Measure:
     """Queries on kept connections that had to pay for a new one, over all links, percent; the greatest of some."""
     shares = (median(f"{protocol} new").by(Share(lambda new: new > 0)) for protocol in protocols)
-    return greatest(shares)
+    return maximum(shares)
 
 
 def without_tails(protocol: str, place: str) -> Measure:

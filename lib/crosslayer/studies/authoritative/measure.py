@@ -30,7 +30,7 @@ from typing import Any
 from crosslayer import dns
 from crosslayer.campaign import tables
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import PacedQueries
@@ -154,7 +154,7 @@ class Authoritative(Measurer):
         Where one of them does not start.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         plan = bench.plan
         self._streams = streams(plan)

@@ -13,8 +13,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
-from crosslayer.claims.measures import Measure, greatest, mean, median
-from crosslayer.claims.observed import Observed
+from crosslayer.claims.data import Observed
+from crosslayer.claims.measures import Measure, maximum, mean, median
 from crosslayer.claims.rows import Source
 from crosslayer.claims.rules import FRACTION, IN_RTTS
 from crosslayer.links import load_profiles
@@ -80,7 +80,7 @@ def slowdown(moment: str) -> Measure:
 
 def step_distance(protocols: tuple[str, ...]) -> Measure:
     """How far the steps are from where they are expected, the farther transport, datagrams."""
-    return greatest(median(f"{protocol} step distance") for protocol in protocols)
+    return maximum(median(f"{protocol} step distance") for protocol in protocols)
 
 
 def step_height(protocols: tuple[str, ...], link: str) -> Measure:
@@ -141,19 +141,19 @@ CHECKS = by_id(
     claim(
         "CERT9",
         "With a token, 22,000 bytes of certificate cost no further round-trip over QUIC",
-        greatest(longer(protocol, 22000, 736, "token") for protocol in _QUIC),
+        maximum(longer(protocol, 22000, 736, "token") for protocol in _QUIC),
         Bound(below=0.5, unit="RTT"),
     ),
     claim(
         "CERT10",
         "In a resumed session the size of the certificate does not matter",
-        greatest(longer(protocol, 22000, 736, "ticket") for protocol in (*_QUIC, *_TCP)),
+        maximum(longer(protocol, 22000, 736, "ticket") for protocol in (*_QUIC, *_TCP)),
         Bound(below=0.05, unit="RTT"),
     ),
     claim(
         "CERT11",
         "A Merkle-tree certificate of 736 bytes spares no round-trip over today's 1,248",
-        greatest(longer(protocol, 1248, 736) for protocol in (*_QUIC, *_TCP)),
+        maximum(longer(protocol, 1248, 736) for protocol in (*_QUIC, *_TCP)),
         Bound(below=0.5, unit="RTT"),
     ),
     *(

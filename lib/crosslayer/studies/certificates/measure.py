@@ -14,7 +14,7 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.campaign.evidence import exchange_columns, mismatch
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.visit import quiet
@@ -22,7 +22,7 @@ from crosslayer.dns import Protocol, Resumption
 from crosslayer.studies.certificates import STUDY
 from crosslayer.studies.certificates.visits import Visit, visited
 from crosslayer.testbed import network
-from crosslayer.words import Sharing
+from crosslayer.vocabulary import Sharing
 
 SIZES = (736, 1248, 2500, 3500, 5113, 9000, 12000, 14724, 18000, 22000)
 """TLS Certificate messages, bytes. Authentication takes 736 by a Merkle-tree certificate (23 hashes), 1,248 today, and
@@ -95,7 +95,7 @@ _VISITS = {
 class Certificates(Measurer):
     """DNS exchanges with a server that shows certificates of any size."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
         self._capture = dns.Capture()

@@ -15,7 +15,7 @@ from crosslayer.h3 import PageClient
 from crosslayer.pages import PageSpec
 from crosslayer.testbed import network
 from crosslayer.testbed.server import ConnectionEvent, Event, QueryEvent, RequestEvent, Server
-from crosslayer.words import Http3, Protocol, Resumption, Sharing
+from crosslayer.vocabulary import Http3, Protocol, Resumption, Sharing
 
 _Client = TypeVar("_Client", bound=QuicClient)
 

@@ -31,8 +31,19 @@ from crosslayer.claims.checks import (
     position,
 )
 from crosslayer.claims.checks import within as within_distance
-from crosslayer.claims.measures import Asked, Derived, Measure, Of, greatest, least, mean, median, middle
-from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.data import NotMeasured, Observed
+from crosslayer.claims.distribution_shape import first_mode_percent, modes, share_within, steps
+from crosslayer.claims.measures import (
+    CustomMeasure,
+    Derived,
+    Measure,
+    SeriesStatistic,
+    maximum,
+    mean,
+    median,
+    median_of,
+    minimum,
+)
 from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source
 from crosslayer.claims.rules import (
     ABSOLUTE,
@@ -49,7 +60,6 @@ from crosslayer.claims.rules import (
     TAIL_RATIO,
     difference_ms,
 )
-from crosslayer.claims.shapes import first_mode_percent, modes, share_within, steps
 from crosslayer.metrics import BASELINE, COMBINATIONS
 from crosslayer.metrics.resampling import Estimate, derived
 from crosslayer.studies.coalescing import LINKS, PAGES
@@ -83,7 +93,7 @@ def observed(
     )
 
 
-def connect(h3: str) -> Of:
+def connect(h3: str) -> SeriesStatistic:
     """Time until a connection can carry the request, RTT.
 
     With a full handshake it is the connect duration, as in the paper. With early data the paper's browser sent the
@@ -93,7 +103,7 @@ def connect(h3: str) -> Of:
     return median("H3 1-RTT connect" if h3 == "1-RTT" else "H3 0-RTT until request", in_rtts=True)
 
 
-def exchange(protocol: str) -> Of:
+def exchange(protocol: str) -> SeriesStatistic:
     """A DNS exchange on a new connection, RTT."""
     return median(f"{protocol} exchange", in_rtts=True)
 
@@ -103,7 +113,7 @@ HANDSHAKE, QUERY = (median(f"DoQ {part}", in_rtts=True) for part in ("handshake"
 TCP_RTT = median("TCP RTT", in_rtts=True)
 
 
-def plt(combination: str, page: str) -> Of:
+def plt(combination: str, page: str) -> SeriesStatistic:
     """PLT, ms."""
     return median(combination, page)
 
@@ -113,7 +123,7 @@ def increase(combination: str, page: str, q: float = 0.5) -> Measure:
     return plt(combination, page).at(q).over(plt(BASELINE, page))
 
 
-def within(more: str, less: str, *pages: str, in_rtts: bool = False) -> Of:
+def within(more: str, less: str, *pages: str, in_rtts: bool = False) -> SeriesStatistic:
     """Median of a difference within the rounds, ms or multiples of the RTT."""
     return median({more: 1.0, less: -1.0}, *pages, in_rtts=in_rtts)
 
@@ -145,7 +155,7 @@ def cells(of: Callable[..., Measure], *what: str, links: Sequence[str] = LINKS) 
 
 def worst(combination: str) -> Measure:
     """Greatest of the median increases of all cells, percent."""
-    return greatest(cells(increase, combination))
+    return maximum(cells(increase, combination))
 
 
 def left_tail(combination: str, page: str) -> Measure:
@@ -164,7 +174,7 @@ SAVED_EXCHANGE = within("DoH exchange", "DoQ exchange", in_rtts=True)
 SAVED_EXCHANGE_MS = within("DoH exchange", "DoQ exchange")
 
 
-@Asked
+@CustomMeasure
 def saving_per_rtt(o: Observed) -> Estimate:
     """Slope of what H3 0-RTT saves (ms, mean over the pages) over the RTT of the link (ms)."""
     rtts = np.array([o.rtt_ms(link) for link in LINKS])
@@ -175,13 +185,13 @@ def saving_per_rtt(o: Observed) -> Estimate:
     )
 
 
-@Asked
+@CustomMeasure
 def farthest_from_one(o: Observed) -> Estimate:
     """DoH - DoQ on the one of the links but DSL where it is farthest from one RTT."""
     return max((saved(o) for saved in over_links(SAVED_EXCHANGE, FAST)), key=lambda estimate: abs(estimate.value - 1))
 
 
-@Asked
+@CustomMeasure
 def udp_failures(o: Observed) -> Estimate:
     """Failed DoUDP exchanges, of how many tried (`n`)."""
     tried, failed = (
@@ -206,9 +216,9 @@ absolute_ms = Number(tolerance=ABSOLUTE, unit="ms")
 percent_of_loads = Number(tolerance=SHARE, unit="%")
 
 
-def trips(least: int) -> Number:
+def trips(minimum: int) -> Number:
     """A duration in multiples of the RTT, of so many round-trips."""
-    return Number(tolerance=IN_RTTS, unit="RTT", direction=RoundTrips(least))
+    return Number(tolerance=IN_RTTS, unit="RTT", direction=RoundTrips(minimum))
 
 
 def counted(unit: str, direction: Sign | None = None) -> Number:
@@ -254,7 +264,7 @@ def points_between(identifier: str, more: str, less: str, page: str, link: str) 
     return claim(identifier, sentence, points(more, less, page).on(link), rule)
 
 
-def step(identifier: str, sentence: str, series: Of, link: str, low: float, high: float) -> Check:
+def step(identifier: str, sentence: str, series: SeriesStatistic, link: str, low: float, high: float) -> Check:
     """A step of a CDF over all links belongs to this link."""
     place = f"P{low * 100:.0f} and P{high * 100:.0f} of all links"
 
@@ -264,20 +274,20 @@ def step(identifier: str, sentence: str, series: Of, link: str, low: float, high
 
     rule = Shape(
         level=STEP_SHARE * 100,
-        direction=least([series.on(link) - series.at(low), series.at(high) - series.on(link)]),
+        direction=minimum([series.on(link) - series.at(low), series.at(high) - series.on(link)]),
         unit="%",
         criterion=f"{STEP_SHARE:.0%} of the link's observations between {place}",
         said=f"Share of {link} between {place}:",
     )
-    return claim(identifier, sentence, Asked(share), rule)
+    return claim(identifier, sentence, CustomMeasure(share), rule)
 
 
-def risen_step(identifier: str, sentence: str, series: Of, link: str) -> Check:
+def risen_step(identifier: str, sentence: str, series: SeriesStatistic, link: str) -> Check:
     """The last step of a CDF over all links belongs to this link, and stands out."""
     last = step(identifier, sentence, series, link, 0.8, 1.0)
-    rise = series.on(link) - greatest(over_links(series, [other for other in LINKS if other != link]))
+    rise = series.on(link) - maximum(over_links(series, [other for other in LINKS if other != link]))
     share = last.of
-    assert isinstance(share, Asked)
+    assert isinstance(share, CustomMeasure)
     assert isinstance(last.rule, Shape)
 
     def risen(o: Observed) -> Estimate:
@@ -290,7 +300,7 @@ def risen_step(identifier: str, sentence: str, series: Of, link: str) -> Check:
         criterion=f"{last.rule.criterion}, its median at least {STEP_RISE_RTT} RTT above every other link's",
         said=f"Share of {link} in the last step (0 where its median does not stand out):",
     )
-    return claim(identifier, sentence, Asked(risen), rule)
+    return claim(identifier, sentence, CustomMeasure(risen), rule)
 
 
 # Why numbers differ
@@ -334,7 +344,7 @@ def of_cell(combination: str, page: str, link: str) -> Cause:
     return early_in(page, link) if combination == COALESCING else lighter(combination, page, link)
 
 
-def processing(series: Of, trips: int, published: float) -> Cause:
+def processing(series: SeriesStatistic, trips: int, published: float) -> Cause:
     """Why a duration of the published round-trips is another than the published one."""
     text = (
         f"What it takes beyond whole round-trips is processing, of client and server: {{0}} RTT here, "
@@ -389,7 +399,7 @@ _NOT_CABLE = [link for link in LINKS if link != "cable"]
 CABLE = Cause(
     "The paper's TCP RTT is 1.26 RTT on cable and near 1 on every other link, which the link does not explain; ours is "
     "{0} there, and {1} to {2} on the others.",
-    (TCP_RTT.on("cable"), least(over_links(TCP_RTT, _NOT_CABLE)), greatest(over_links(TCP_RTT, _NOT_CABLE))),
+    (TCP_RTT.on("cable"), minimum(over_links(TCP_RTT, _NOT_CABLE)), maximum(over_links(TCP_RTT, _NOT_CABLE))),
 )
 NOISE = "A guess: the long upper tail is that of our host, two virtual cores, and its wire (docs/howto/measure.md)."
 AGAIN = "the load is the same, so it is the difference of the DNS exchanges again ({})"
@@ -398,8 +408,8 @@ REDUCTION = Cause(
     "The published fraction is not in Fig. 8, by which coalescing loads a page at most {0} % faster than DoH. Here "
     "it is at most {1} %: today's early data alone spares {2} RTT of the PLT of example.org.",
     (
-        Asked(lambda o: constant(o, 100 * published_reduction(LINKS))),
-        100 * greatest(cells(reduction)),
+        CustomMeasure(lambda o: constant(o, 100 * published_reduction(LINKS))),
+        100 * maximum(cells(reduction)),
         within(DOQ, COALESCING, EXAMPLE, in_rtts=True),
     ),
 )
@@ -437,7 +447,7 @@ def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
         increases = {(link, page): increase(DOH, page).on(link)(o) for link, page in product(links, PAGES)}
         (link, page), most = max(increases.items(), key=lambda item: item[1].value)
         above = sum(position(one, limit, math.inf) is Position.INSIDE for one in increases.values())
-        typical = middle(cells(increase, DOH, links=links))(o).value
+        typical = median_of(cells(increase, DOH, links=links))(o).value
         if not above:
             return f"Not shown here: DoH costs at most {number(most.value)} %, and the claim is more than {limit:g} %."
         holds = "Holds" if above == len(increases) else "Holds as a worst case"
@@ -453,7 +463,7 @@ def fraction_of_what(fraction: str, link: str, links: Sequence[str]) -> Callable
     """In plain words, that the published fraction is none of the PLT."""
 
     def plain(o: Observed) -> str:
-        ours = (100 * greatest(cells(reduction, links=links)))(o)
+        ours = (100 * maximum(cells(reduction, links=links)))(o)
         interval = f" [{number(ours.interval[0])}, {number(ours.interval[1])}]" if ours.interval else ""
         more, less = (increase(combination, EXAMPLE).on(link)(o).value for combination in (DOH, COALESCING))
         return (
@@ -518,7 +528,7 @@ def _over_baseline(q: float) -> Measure:
     return plt(COALESCING, WIKIPEDIA).on("fiber").at(q).over(plt(BASELINE, WIKIPEDIA).on("fiber").at(q))
 
 
-def _fiber_over_4g(series: Mapping[str, Of]) -> Margins:
+def _fiber_over_4g(series: Mapping[str, SeriesStatistic]) -> Margins:
     return {f"{name}, fiber over 4G": of.on("fiber").spread() - of.on("4g").spread() for name, of in series.items()}
 
 
@@ -666,28 +676,28 @@ CHECKS = by_id(
     claim(
         "T001",
         "On fixed lines DoH + H3 1-RTT costs more than 30 % at the worst",
-        greatest(cells(increase, DOH, links=FIXED)),
+        maximum(cells(increase, DOH, links=FIXED)),
         Bound(above=30, unit="%"),
         plain=worst_case(30, FIXED),
     ),
     claim(
         "T002",
         "On mobile links DoH + H3 1-RTT costs more than 50 % at the worst",
-        greatest(cells(increase, DOH, links=MOBILE)),
+        maximum(cells(increase, DOH, links=MOBILE)),
         Bound(above=50, unit="%"),
         plain=worst_case(50, MOBILE),
     ),
     claim(
         "T003",
         "On fixed lines coalescing reduces the PLT by about a third",
-        greatest(cells(reduction, links=FIXED)),
+        maximum(cells(reduction, links=FIXED)),
         in_fraction.to(1 / 3),
         plain=fraction_of_what("about a third", "fiber", FIXED),
     ),
     claim(
         "T004",
         "On mobile links coalescing reduces the PLT by about a half",
-        greatest(cells(reduction, links=MOBILE)),
+        maximum(cells(reduction, links=MOBILE)),
         in_fraction.to(1 / 2),
         plain=fraction_of_what("about a half", "4g-medium", MOBILE),
     ),
@@ -774,7 +784,7 @@ CHECKS = by_id(
     claim(
         "T086",
         "The CDFs of DoQ and DoH have five steps, one a link",
-        least(exchange(protocol).by(steps) for protocol in ("DoQ", "DoH")),
+        minimum(exchange(protocol).by(steps) for protocol in ("DoQ", "DoH")),
         counted("steps", Sign()).to(PUBLISHED_STEPS),
     ),
     claim("T087", "The CDF of DoUDP has none", exchange("DoUDP").by(steps), counted("steps")),
@@ -799,12 +809,15 @@ CHECKS = by_id(
     claim("T101", "On DSL a DoQ query takes 1.35 RTT at the least", QUERY.on("dsl").at(0), trips(1)),
     claim("T102", "On DSL a DoQ query takes 1.42 RTT at the most", QUERY.on("dsl").at(1), trips(1)),
     claim(
-        "T103", "On all other links a DoQ query takes 1.0 RTT or more", least(over_links(QUERY, FAST)), rtts(above=1.0)
+        "T103",
+        "On all other links a DoQ query takes 1.0 RTT or more",
+        minimum(over_links(QUERY, FAST)),
+        rtts(above=1.0),
     ),
     claim(
         "T104",
         "On all other links a DoQ query takes 1.05 RTT or less",
-        greatest(over_links(QUERY, FAST)),
+        maximum(over_links(QUERY, FAST)),
         rtts(below=1.05),
     ),
     claim("T105", "A DoUDP lookup takes 1.03 RTT", exchange("DoUDP"), trips(1)),
@@ -859,7 +872,7 @@ CHECKS = by_id(
         "T126",
         "In most columns of Fig. 8 the increase rises with the RTT",
         {
-            f"{combination}, {page}": least(
+            f"{combination}, {page}": minimum(
                 increase(combination, page).on(following) - increase(combination, page).on(link)
                 for link, following in pairwise(LINKS)
             )
@@ -1047,7 +1060,7 @@ CHECKS = by_id(
     claim(
         "T192",
         "DoH costs about one RTT over DoQ",
-        middle(within(DOH, DOQ, page, in_rtts=True).on(link) for link, page in product(LINKS, PAGES)),
+        median_of(within(DOH, DOQ, page, in_rtts=True).on(link) for link, page in product(LINKS, PAGES)),
         in_rtts,
     ),
     claim(
@@ -1066,9 +1079,9 @@ CHECKS = by_id(
         Derived(lambda *xs: np.sum(np.array(xs) <= MATCHES_PERCENT, axis=0), tuple(cells(increase, COALESCING))),
         counted("cells", Sign()),
     ),
-    claim("T196", "Coalescing costs 7.3 % over the cells", middle(cells(increase, COALESCING)), in_percent),
-    claim("T197", "DoQ + H3 1-RTT costs 10.8 % over the cells", middle(cells(increase, DOQ)), in_percent),
-    claim("T198", "DoH + H3 1-RTT costs 14.7 % over the cells", middle(cells(increase, DOH)), in_percent),
+    claim("T196", "Coalescing costs 7.3 % over the cells", median_of(cells(increase, COALESCING)), in_percent),
+    claim("T197", "DoQ + H3 1-RTT costs 10.8 % over the cells", median_of(cells(increase, DOQ)), in_percent),
+    claim("T198", "DoH + H3 1-RTT costs 14.7 % over the cells", median_of(cells(increase, DOH)), in_percent),
     claim("T199", "Coalescing costs 26.0 % at the worst", worst(COALESCING), in_percent),
     claim("T200", "DoQ + H3 1-RTT costs 31.9 % at the worst", worst(DOQ), in_percent),
     claim("T201", "DoH + H3 1-RTT costs 53.7 % at the worst", worst(DOH), in_percent),

@@ -15,7 +15,7 @@ from crosslayer.studies.coalescing import PAGES
 from crosslayer.studies.combinations.figures import VISITS, visits_data
 from crosslayer.studies.combinations.metrics import combined, costs
 from crosslayer.study import FIRST_VISIT, RETURNING_VISIT, StudyAnswer
-from crosslayer.words import Protocol
+from crosslayer.vocabulary import Protocol
 
 _QUIC = (Protocol.DOQ, Protocol.DOH3)
 _TCP = (Protocol.DOT, Protocol.DOH)

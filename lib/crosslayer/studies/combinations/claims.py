@@ -9,8 +9,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
-from crosslayer.claims.measures import Asked, Measure, greatest, median, middle
-from crosslayer.claims.observed import Observed
+from crosslayer.claims.data import Observed
+from crosslayer.claims.measures import CustomMeasure, Measure, maximum, median, median_of
 from crosslayer.claims.rows import VALID_EXCHANGE, VALID_LOAD, Source
 from crosslayer.claims.rules import IN_RTTS, RELATIVE
 from crosslayer.studies.coalescing import PAGES
@@ -25,7 +25,7 @@ from crosslayer.studies.combinations.metrics import (
     combined,
     named,
 )
-from crosslayer.words import Protocol, Resumption
+from crosslayer.vocabulary import Protocol, Resumption
 
 
 def observed(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
@@ -65,7 +65,7 @@ def _percent(exchange: str, load: str, page: str) -> Measure:
 
 def _of_links(exchange: str, load: str, page: str) -> Measure:
     """The same on each link, the middle one."""
-    return Asked(lambda o: middle(_percent(exchange, load, page).on(link) for link in o.links)(o))
+    return CustomMeasure(lambda o: median_of(_percent(exchange, load, page).on(link) for link in o.links)(o))
 
 
 _VISITS = {
@@ -103,25 +103,25 @@ CLAIMS = Claims(
         claim(
             "F001",
             "On a returning visit DoQ costs no more than 3 % over plain DNS in the same state, on a typical link",
-            greatest(_of_links(BEST[Protocol.DOQ], WITH, page) for page in PAGES),
+            maximum(_of_links(BEST[Protocol.DOQ], WITH, page) for page in PAGES),
             Bound(below=3.0, unit=_PERCENT),
         ),
         claim(
             "F002",
             "The same of DoH3",
-            greatest(_of_links(BEST[Protocol.DOH3], WITH, page) for page in PAGES),
+            maximum(_of_links(BEST[Protocol.DOH3], WITH, page) for page in PAGES),
             Bound(below=3.0, unit=_PERCENT),
         ),
         claim(
             "F003",
             "On a first visit DoQ costs one round-trip over plain DNS",
-            greatest(_added("DoQ", FULL, page) for page in PAGES),
+            maximum(_added("DoQ", FULL, page) for page in PAGES),
             Number(tolerance=IN_RTTS, unit="RTT", published=1.0),
         ),
         claim(
             "F004",
             "On a returning visit DoH still costs two round-trips over plain DNS",
-            greatest(_added(BEST[Protocol.DOH], WITH, page) for page in PAGES),
+            maximum(_added(BEST[Protocol.DOH], WITH, page) for page in PAGES),
             Number(tolerance=IN_RTTS, unit="RTT", published=2.0),
         ),
         claim(

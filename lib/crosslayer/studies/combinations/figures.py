@@ -44,7 +44,7 @@ from crosslayer.studies.combinations.metrics import (
     costs,
 )
 from crosslayer.study import SIX_TRANSPORTS
-from crosslayer.words import Protocol
+from crosslayer.vocabulary import Protocol
 
 BASELINE = combination("DoUDP", FULL)
 _SUM = (

@@ -8,7 +8,7 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.study import SIX_TRANSPORTS
-from crosslayer.words import Protocol, Resumption
+from crosslayer.vocabulary import Protocol, Resumption
 
 _STATES = {Resumption.NONE: "", Resumption.TICKET: " resumed", Resumption.EARLY_DATA: " 0-RTT"}
 

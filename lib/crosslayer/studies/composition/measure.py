@@ -12,7 +12,7 @@ from typing import Any
 from crosslayer import dns
 from crosslayer.campaign.conditions import FULL_HANDSHAKE, Exchange
 from crosslayer.campaign.instruments import Exchanges, Loads
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.studies import web
@@ -33,7 +33,7 @@ _LOAD = "H3 1-RTT"
 class Composition(Measurer):
     """Coupled loads as the study of browsers that resolve makes them; exchanges and loads as the combinations do."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         with contextlib.ExitStack() as undo:
             self._coupled = web.STUDY.measurer(bench)

@@ -7,8 +7,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Number, by_id, claim
-from crosslayer.claims.measures import Measure, greatest, median
-from crosslayer.claims.observed import Observed
+from crosslayer.claims.data import Observed
+from crosslayer.claims.measures import Measure, maximum, median
 from crosslayer.claims.rows import VALID_LOAD, Source, observed_from
 from crosslayer.claims.rules import IN_RTTS
 
@@ -48,13 +48,13 @@ CLAIMS = Claims(
         claim(
             "EARLY2",
             "Early data that is answered after the handshake spares less than half a round-trip on every link",
-            greatest(spared("answered late").on(link) for link in _LINKS),
+            maximum(spared("answered late").on(link) for link in _LINKS),
             Bound(below=0.5, unit="RTT"),
         ),
         claim(
             "EARLY3",
             "A resumed session without early data spares less than half a round-trip on every link",
-            greatest(spared("resumed").on(link) for link in _LINKS),
+            maximum(spared("resumed").on(link) for link in _LINKS),
             Bound(below=0.5, unit="RTT"),
         ),
     ),

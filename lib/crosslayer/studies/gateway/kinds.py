@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from crosslayer.words import Coupling, Http3, Protocol, Sharing
+from crosslayer.vocabulary import Coupling, Http3, Protocol, Sharing
 
 
 @dataclass(frozen=True, slots=True)

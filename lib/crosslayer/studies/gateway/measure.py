@@ -18,7 +18,7 @@ from crosslayer import dns
 from crosslayer.browser import Browser, BrowserError, PageLoad
 from crosslayer.campaign.evidence import incomplete, load_evidence, mismatch
 from crosslayer.campaign.instruments import KeptBrowser, load_columns, resolving, resource_rows
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
@@ -34,7 +34,7 @@ _QUIC_PORT = 443
 class Gateways(Measurer):
     """Page loads without and with a gateway, in one Chromium kept between them."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         namespaces.use_resolver(_LISTEN)
         first = bench.pages[bench.plan.pages[0]]

@@ -7,8 +7,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Number, by_id, claim
-from crosslayer.claims.measures import Measure, greatest, median
-from crosslayer.claims.observed import Observed
+from crosslayer.claims.data import Observed
+from crosslayer.claims.measures import Measure, maximum, median
 from crosslayer.claims.rows import VALID_LOAD, Source, observed_from
 from crosslayer.claims.rules import FRACTION, IN_RTTS
 from crosslayer.studies.https_records.records import KINDS
@@ -45,7 +45,7 @@ CLAIMS = Claims(
         claim(
             "HTTPS2",
             "A malformed record costs no more than none at all",
-            greatest(later(variant, "none") for variant in _IGNORED),
+            maximum(later(variant, "none") for variant in _IGNORED),
             Bound(below=FRACTION.at_least, unit="RTT"),
         ),
         claim("HTTPS3", "Encrypted Client Hello costs a first visit nothing", later("ech", "whole"), nothing),

@@ -13,7 +13,7 @@ from typing import Any
 from crosslayer.browser import Browser, BrowserError, PageLoad
 from crosslayer.campaign.evidence import TokenWatch, document_columns, incomplete
 from crosslayer.campaign.instruments import KeptBrowser, load_columns, resource_rows
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
@@ -26,7 +26,7 @@ from crosslayer.testbed.server import Event, RequestEvent
 class HttpsRecords(Measurer):
     """One load for each kind of record, in one browser kept between them."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         namespaces.use_resolver(network.SERVER_ADDRESS)
         pages = [bench.pages[name] for name in bench.plan.pages]

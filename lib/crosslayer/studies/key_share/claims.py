@@ -9,8 +9,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Ordering, by_id, claim
-from crosslayer.claims.measures import Measure, greatest, least, median
-from crosslayer.claims.observed import Observed
+from crosslayer.claims.data import Observed
+from crosslayer.claims.measures import Measure, maximum, median, minimum
 from crosslayer.claims.rows import VALID_EXCHANGE, Source, observed_from
 from crosslayer.claims.rules import EXCHANGE_RESOLUTION_MS
 
@@ -46,13 +46,13 @@ CLAIMS = Claims(
         claim(
             "KEYSHARE1",
             "Except on DSL the post-quantum key share costs a handshake less than a tenth of a round-trip",
-            greatest(of_all(_FAST)),
+            maximum(of_all(_FAST)),
             Bound(below=0.1, unit="RTT"),
         ),
         claim(
             "KEYSHARE2",
             "On DSL, whose uplink is slow, it costs more than a quarter of a round-trip",
-            least(of_all(("dsl",))),
+            minimum(of_all(("dsl",))),
             Bound(above=0.25, unit="RTT"),
         ),
         claim(

@@ -12,7 +12,7 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.campaign.evidence import exchange_columns
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol, Resumption
@@ -46,7 +46,7 @@ CONDITIONS = {
 class Loss(Measurer):
     """Lookups by the clients of `dns`."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
 

@@ -9,14 +9,14 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Number, Ordering, by_id, claim
-from crosslayer.claims.measures import Asked, Measure, Share, greatest, median
-from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.data import NotMeasured, Observed
+from crosslayer.claims.measures import CustomMeasure, Measure, Share, maximum, median
 from crosslayer.claims.rows import Source, with_columns
 from crosslayer.claims.rules import FRACTION, IN_RTTS
 from crosslayer.metrics.resampling import Estimate
 from crosslayer.studies.one_connection.metrics import DOCUMENT, FIRST_BYTE, NAME, TIMES, WORTH, by_mode, loads
 from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, MODES, RETURNING, Mode
-from crosslayer.words import Http3, Protocol
+from crosslayer.vocabulary import Http3, Protocol
 
 NO_SLOWER_RTT = 0.05
 """By less than this a load is not called slower: 5 ms on 4G, which nobody sees."""
@@ -69,7 +69,7 @@ def in_every_cell(margin: Callable[[str], Measure], *pages: str) -> Callable[[Ob
     return margins
 
 
-@Asked
+@CustomMeasure
 def proved(o: Observed) -> Estimate:
     """Percent of the 0-RTT loads with a token that were ones, by the server's word."""
     links = [link for link in o.links if o.pages(_MEANT, link)]
@@ -80,7 +80,7 @@ def proved(o: Observed) -> Estimate:
 
 def on_one_connection(mode: Mode, link: str) -> Measure:
     """Name and first byte on a link: the page that takes longest, RTT."""
-    return greatest(at(mode, FIRST_BYTE, page).on(link) for page in _OF_THE_PAPER)
+    return maximum(at(mode, FIRST_BYTE, page).on(link) for page in _OF_THE_PAPER)
 
 
 # How it is judged

@@ -45,7 +45,7 @@ from crosslayer.studies.one_connection.modes import (
     Mode,
     shared,
 )
-from crosslayer.words import Http3, Protocol, Resumption
+from crosslayer.vocabulary import Http3, Protocol, Resumption
 
 _LOOKS = {NAME: Look(BLUE, "circle", SOLID), FIRST_BYTE: Look(RED, "diamond", LONG)}
 _NOTHING = "no resolved loads in this dataset"

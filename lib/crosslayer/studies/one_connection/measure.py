@@ -21,7 +21,7 @@ from crosslayer.pages import PageSpec
 from crosslayer.studies.one_connection.modes import BASELINE, MODES, Mode
 from crosslayer.testbed import network
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
-from crosslayer.words import Resumption, Sharing
+from crosslayer.vocabulary import Resumption, Sharing
 
 _Client = TypeVar("_Client", bound=dns.Client)
 

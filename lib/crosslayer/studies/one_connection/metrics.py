@@ -19,7 +19,7 @@ from crosslayer.studies.one_connection.modes import (
     Mode,
     shared,
 )
-from crosslayer.words import Http3, Protocol, Resumption
+from crosslayer.vocabulary import Http3, Protocol, Resumption
 
 FIRST, BACK = "first visit", "returning visit"
 _FULL, _EARLY, _ZERO = Resumption.NONE, Resumption.EARLY_DATA, Http3.ZERO_RTT

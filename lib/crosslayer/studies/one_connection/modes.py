@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from crosslayer.words import Http3, Protocol, Resumption, Sharing
+from crosslayer.vocabulary import Http3, Protocol, Resumption, Sharing
 
 MAIN, NO_TOKEN, AT_ONCE, AT_ONCE_NO_TOKEN, SETTINGS = "main", "no-token", "at-once", "at-once-no-token", "settings"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.campaign import tables
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import PacedQueries
@@ -37,7 +37,7 @@ _TIMEOUT_S = 60.0
 class Shared(Measurer):
     """A client's queries at a steady pace over one connection of the stub, which is new in each round."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         self._stack = contextlib.ExitStack()
         self._stubs: dict[Protocol, Stub] = {}
@@ -100,7 +100,7 @@ class Shared(Measurer):
 class PathQuality(Measurer):
     """Lookups as of the study of loss, loads as of that of one connection, and queries that share one."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         self._lookups, self._loads, self._shared = Loss(bench), OneConnection(bench), Shared(bench)
 

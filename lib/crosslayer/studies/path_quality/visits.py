@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crosslayer.studies.one_connection.modes import FIRST_VISIT, RETURNING, Mode
-from crosslayer.words import Http3, Protocol, Resumption
+from crosslayer.vocabulary import Http3, Protocol, Resumption
 
 PAIRS = {
     "first visit": (Mode(Protocol.DOH3), FIRST_VISIT),

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from crosslayer.study import question
-from crosslayer.words import Keeper
+from crosslayer.vocabulary import ClientKind
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class Options:
     The mishap is in the middle. At 10 and 30 s, when the server lets connections go, it would be a matter of chance
     which comes first.
     """
-    keepers: Annotated[tuple[Keeper, ...], Meta(min_length=1)] = (
-        Keeper.STUB,
-        Keeper.PATIENT_STUB,
-        Keeper.LIBRARY,
-        Keeper.CHROMIUM,
+    keepers: Annotated[tuple[ClientKind, ...], Meta(min_length=1)] = (
+        ClientKind.STUB,
+        ClientKind.PATIENT_STUB,
+        ClientKind.LIBRARY,
+        ClientKind.CHROMIUM,
     )
-    """Who keeps the connection: see `crosslayer.words.Keeper`.
+    """Who keeps the connection: see `crosslayer.vocabulary.ClientKind`.
 
     `chromium` asks over DoH and DoH3 by itself, in every twelfth round, and rests 60 s at most: half an hour of its
     timers takes 12 s of computing. `dnsproxy` is AdGuard's (`make servers`).
@@ -45,5 +45,5 @@ STUDY = question(
     # 25 rounds of two links and two rests that a connection outlives: a 99th percentile
     rounds=(1, 25, 100),
     smoke={"links": ("4g",), "options": Options(rests_s=(2,))},
-    paper={"options": Options((2, 24, 90, 300, 1800), tuple(Keeper))},
+    paper={"options": Options((2, 24, 90, 300, 1800), tuple(ClientKind))},
 )

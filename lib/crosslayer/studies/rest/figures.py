@@ -24,7 +24,7 @@ from crosslayer.figures.style import (
     AnyChart,
     Look,
 )
-from crosslayer.words import Keeper, Mishap, Protocol
+from crosslayer.vocabulary import ClientKind, PathEvent, Protocol
 
 _LOOKS = {
     "stub": Look(BLUE, "circle", SOLID),
@@ -33,12 +33,12 @@ _LOOKS = {
     "program": Look(PURPLE, "triangle-up", LONG),
     "Chromium": Look(GREEN, "cross", WIDE),
 }
-_NAMES = dict(zip(map(str, Keeper), _LOOKS, strict=True))
+_NAMES = dict(zip(map(str, ClientKind), _LOOKS, strict=True))
 _MISHAPS = {
-    Mishap.NOTHING: "nothing happened",
-    Mishap.FORGOTTEN: "path forgot it",
-    Mishap.MOVED: "client moved",
-    Mishap.RESTARTED: "server restarted",
+    PathEvent.NOTHING: "nothing happened",
+    PathEvent.FORGOTTEN: "path forgot it",
+    PathEvent.MOVED: "client moved",
+    PathEvent.RESTARTED: "server restarted",
 }
 _BEYOND = "beyond the wait (RTT)"
 _ANSWER = "answer (ms)"
@@ -51,9 +51,9 @@ _LIMIT_RTT = 1.5
 _STALL_MS = 1000.0
 """What takes as long has stalled."""
 _WHERE = {
-    _MISHAPS[Mishap.FORGOTTEN]: "the path forgot it",
-    _MISHAPS[Mishap.MOVED]: "the client moved",
-    _MISHAPS[Mishap.RESTARTED]: "the server restarted, which takes no early data for tickets that it does not know",
+    _MISHAPS[PathEvent.FORGOTTEN]: "the path forgot it",
+    _MISHAPS[PathEvent.MOVED]: "the client moved",
+    _MISHAPS[PathEvent.RESTARTED]: "the server restarted, which takes no early data for tickets that it does not know",
 }
 
 
@@ -142,7 +142,7 @@ def rest_verdict(frame: pl.DataFrame) -> str:
     answers = frame.filter(pl.col("measure") == _ANSWER)
     if answers.is_empty():
         return "Not answered: this dataset has no rests."
-    stub = _NAMES[Keeper.STUB]
+    stub = _NAMES[ClientKind.STUB]
     said = []
     beyond = frame.filter(pl.col("measure") == _BEYOND, pl.col("keeper") == stub)
     for (event,), some in beyond.group_by(["mishap"], maintain_order=True):

@@ -16,7 +16,7 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.browser import BrowserError, SecureDns, launch
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol
@@ -26,15 +26,15 @@ from crosslayer.testbed import network
 from crosslayer.testbed.dnsproxy import Dnsproxy, dnsproxy_version, near_end
 from crosslayer.testbed.nat import Nat
 from crosslayer.testbed.server import Event, Server
-from crosslayer.words import Keeper, Mishap
+from crosslayer.vocabulary import ClientKind, PathEvent
 
 _MACHINE = 0
 """Of `network.far_host`: where the server is."""
 _NEAR = "127.0.0.2"
-_STUBS = (Keeper.STUB, Keeper.PATIENT_STUB)
-_SPEAKS = {Keeper.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
+_STUBS = (ClientKind.STUB, ClientKind.PATIENT_STUB)
+_SPEAKS = {ClientKind.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
 """Of a keeper that does not speak all."""
-_RESTS_AT_MOST_S = {Keeper.CHROMIUM: 60.0}
+_RESTS_AT_MOST_S = {ClientKind.CHROMIUM: 60.0}
 """Of a keeper that computes while it rests; its connections are gone by then."""
 _EVERY = 12
 """Rounds of which one has what takes long."""
@@ -44,16 +44,16 @@ _EVERY = 12
 class Condition:
     """One way to rest."""
 
-    keeper: Keeper
+    keeper: ClientKind
     protocol: Protocol
-    mishap: Mishap
+    mishap: PathEvent
     rest_s: float
 
 
 def conditions(plan: Plan) -> dict[str, Condition]:
     """Every condition of a plan by its name."""
     kept = [(keeper, protocol) for keeper in plan.options.keepers for protocol in _SPEAKS.get(keeper, Protocol)]
-    befallen = list(itertools.product(Mishap, plan.options.rests_s))
+    befallen = list(itertools.product(PathEvent, plan.options.rests_s))
     made = [
         Condition(keeper, protocol, mishap, rest_s)
         for (keeper, protocol), (mishap, rest_s) in itertools.product(kept, befallen)
@@ -73,11 +73,11 @@ class Rest(Measurer):
         Where this kernel cannot drop packets of a connection.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         self._conditions = conditions(bench.plan)
         self._host = bench.pages[bench.plan.pages[0]].host
-        self._stubs: dict[tuple[Keeper, Protocol], tuple[dns.Asker, Stub]] = {}
+        self._stubs: dict[tuple[ClientKind, Protocol], tuple[dns.Asker, Stub]] = {}
         self._browsers = itertools.count()
         self._names = (f"name-{number}.{self._host}" for number in itertools.count())
         self._stack = contextlib.ExitStack()
@@ -100,7 +100,7 @@ class Rest(Measurer):
     @staticmethod
     def versions(plan: Plan) -> dict[str, str]:
         """Programs that only this study needs."""
-        return {"dnsproxy": dnsproxy_version()} if Keeper.DNSPROXY in plan.options.keepers else {}
+        return {"dnsproxy": dnsproxy_version()} if ClientKind.DNSPROXY in plan.options.keepers else {}
 
     def close(self) -> None:
         """Stop the server and take its machine away."""
@@ -108,13 +108,13 @@ class Rest(Measurer):
 
     def conditions(self, cell: Cell) -> list[str]:
         """Every keeper, transport, mishap and rest, but those of a browser."""
-        return [name for name, chosen in self._conditions.items() if chosen.keeper is not Keeper.CHROMIUM]
+        return [name for name, chosen in self._conditions.items() if chosen.keeper is not ClientKind.CHROMIUM]
 
-    def not_every_round(self, cell: Cell, round_number: int) -> list[str]:
+    def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
         """A browser in every twelfth round, since it is started for each rest."""
         if round_number % _EVERY:
             return []
-        return [name for name, chosen in self._conditions.items() if chosen.keeper is Keeper.CHROMIUM]
+        return [name for name, chosen in self._conditions.items() if chosen.keeper is ClientKind.CHROMIUM]
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
@@ -163,10 +163,10 @@ class Rest(Measurer):
             stub.raise_if_dead()
             stub.forget()
             yield Forwarded(self._events, asker, self._query, stub)
-        elif chosen.keeper is Keeper.LIBRARY:
+        elif chosen.keeper is ClientKind.LIBRARY:
             with contextlib.closing(Library(self._events, self._far, chosen.protocol, self._host)) as program:
                 yield program
-        elif chosen.keeper is Keeper.CHROMIUM:
+        elif chosen.keeper is ClientKind.CHROMIUM:
             with self._looking_up(chosen.protocol) as look_up:
                 yield Browsing(self._events, look_up, self._names.__next__, chosen.protocol)
         else:
@@ -181,7 +181,7 @@ class Rest(Measurer):
 
     def _started(self, chosen: Condition) -> tuple[dns.Asker, Stub]:
         near = f"127.0.0.{len(self._stubs) + 3}"
-        doubts = {} if chosen.keeper is Keeper.STUB else {"rested_after_s": 0.0}
+        doubts = {} if chosen.keeper is ClientKind.STUB else {"rested_after_s": 0.0}
         most = chosen.protocol.transport.resumptions[-1]
         settings = StubSettings.towards(self._far, chosen.protocol, most, listen=f"{near}:53", **doubts)
         enter, folder = self._stack.enter_context, self.bench.folder / f"rest-{near}"
@@ -208,12 +208,12 @@ class Rest(Measurer):
         ):
             yield look_up
 
-    def _befall(self, mishap: Mishap) -> None:
-        if mishap is Mishap.FORGOTTEN:
+    def _befall(self, mishap: PathEvent) -> None:
+        if mishap is PathEvent.FORGOTTEN:
             self._nat.expire_mappings()
-        elif mishap is Mishap.MOVED:
+        elif mishap is PathEvent.MOVED:
             self._nat.migrate_client()
-        elif mishap is Mishap.RESTARTED:
+        elif mishap is PathEvent.RESTARTED:
             self._server = self._server.restarted()
 
     @functools.cached_property

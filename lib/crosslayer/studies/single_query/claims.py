@@ -16,8 +16,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Check, Number, Ordering, Sign, by_id, claim, descending
-from crosslayer.claims.measures import Asked, Derived, Measure, least, mean, median, total
-from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.data import NotMeasured, Observed
+from crosslayer.claims.measures import CustomMeasure, Derived, Measure, mean, median, minimum, total
 from crosslayer.claims.rows import VALID_EXCHANGE, Source
 from crosslayer.claims.rules import ABSOLUTE, BYTES, FRACTION, SHARE
 from crosslayer.metrics.resampling import Estimate, derived
@@ -76,7 +76,7 @@ def saved(faster: str, *slower: str) -> Measure:
     return (1 - exchange(faster) / mean(exchange(series) for series in slower)) * 100
 
 
-@Asked
+@CustomMeasure
 def spread_over_protocols(o: Observed) -> Estimate:
     """At the vantage point where it is greatest: how far the slowest resolve time is above the fastest, percent."""
     points = [point for point in VANTAGE_POINTS if any(vantage_point(link) == point for link in o.links)]
@@ -177,7 +177,7 @@ REMARKS: dict[Cause | str, str] = {
     Cause(
         "In bytes, as in the paper: the handshake of DoQ takes {0} more than that of DoH, and each query with its "
         "answer {1} less, so that DoQ has sent less from about the {2}th query on.",
-        (_UP_FRONT, _SAVED_BY_QUERY, Asked(lambda o: derived(np.ceil, (_UP_FRONT / _SAVED_BY_QUERY)(o)))),
+        (_UP_FRONT, _SAVED_BY_QUERY, CustomMeasure(lambda o: derived(np.ceil, (_UP_FRONT / _SAVED_BY_QUERY)(o)))),
     ): "I133",
     "The RTTs of vantage points and resolvers are a model made to have the paper's median.": "I089 I090 I091 I092",
     "Approximately equal is taken as: nowhere is the slowest transport 10 % above the fastest.": "I097",
@@ -186,9 +186,9 @@ REMARKS: dict[Cause | str, str] = {
 }
 """Of bytes: message by message (IP payload of packets), where a part is not fixed by the protocol."""
 _BEYOND = (
-    "{0} % of our rows are parted as the paper's analysis parts them (`crosslayer.dns.parted`). Beyond the handshake "
-    "the client sends {1} and the resolver {2} bytes here, {query} and {response} there. A guess: the paper's proxy "
-    "acknowledged in more packets (of 32 bytes each), and tickets{more} of public resolvers are longer."
+    "{0} % of our rows are parted as the paper's analysis parts them (`crosslayer.dns.handshake_bytes`). Beyond the "
+    "handshake the client sends {1} and the resolver {2} bytes here, {query} and {response} there. A guess: the "
+    "paper's proxy acknowledged in more packets (of 32 bytes each), and tickets{more} of public resolvers are longer."
 )
 
 
@@ -268,7 +268,7 @@ CHECKS = by_id(
     claim(
         "I101",
         "DoQ shakes hands with more than twice the bytes of DoH and DoT",
-        least(size("DoQ", _SENT, _RECEIVED) / size(other, _SENT, _RECEIVED) for other in ("DoH", "DoT")),
+        minimum(size("DoQ", _SENT, _RECEIVED) / size(other, _SENT, _RECEIVED) for other in ("DoH", "DoT")),
         Bound(above=2, unit=""),
     ),
     claim(

@@ -17,7 +17,7 @@ from typing import Any
 
 from crosslayer import dns
 from crosslayer.campaign.instruments import exchange_rows, warmed
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.dns import Protocol, Resumption
@@ -88,7 +88,7 @@ CONDITIONS = {str(condition): condition for condition in (*EVERYWHERE, *FIRST_ON
 class SingleQuery(Measurer):
     """Measures single queries against resolvers that are started for it."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         self._stack = contextlib.ExitStack()
         self._targets: dict[str, dns.Resolver] = {}

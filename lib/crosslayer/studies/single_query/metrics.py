@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from crosslayer.metrics.observations import exchanges
+from crosslayer.metrics.rows import exchanges
 
 STUDY = "single-query"
 

@@ -19,8 +19,8 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Number, Ordering, RoundTrips, Shape, Sign, by_id, claim
-from crosslayer.claims.measures import Asked, Derived, Measure, Share, greatest, least, mean, median, middle
-from crosslayer.claims.observed import NotMeasured, Observed
+from crosslayer.claims.data import NotMeasured, Observed
+from crosslayer.claims.measures import CustomMeasure, Derived, Measure, Share, maximum, mean, median, median_of, minimum
 from crosslayer.claims.rows import VALID_LOAD, Source
 from crosslayer.claims.rules import EXACT, IN_RTTS, RELATIVE, SHARE, Tolerance
 from crosslayer.metrics.resampling import Estimate
@@ -140,7 +140,7 @@ def in_cells(
     combine: Callable[[list[Measure]], Measure], pages: Callable[[Observed], Pages], of: Callable[[str], Measure]
 ) -> Measure:
     """Something over the cells of some pages."""
-    return Asked(lambda o: combine([of(page).on(link) for link, page in product(o.links, pages(o))])(o))
+    return CustomMeasure(lambda o: combine([of(page).on(link) for link, page in product(o.links, pages(o))])(o))
 
 
 def over_pages(of: Callable[[str], Measure], link: str, pages: Pages) -> Measure:
@@ -206,7 +206,7 @@ def share_of_cells(series: str, holds: Callable[[Any], Any]) -> Measure:
     return in_cells(partial(_share, holds), every_page, lambda page: median(series, page))
 
 
-@Asked
+@CustomMeasure
 def pooled_loads(o: Observed) -> Estimate:
     """Percent of the loads over DoT for which a second connection was set up."""
     if median("DoTCP set up", *complex_(o))(o).value < 2:
@@ -214,7 +214,7 @@ def pooled_loads(o: Observed) -> Estimate:
     return median("DoT set up", *every_page(o)).by(Share(lambda count: count > 1))(o)
 
 
-@Asked
+@CustomMeasure
 def in_asia(o: Observed) -> Estimate:
     """Median gain of DoQ over DoH there, percent."""
     if LINKEDIN not in o.pages("DoQ PLT", ASIA):
@@ -222,8 +222,8 @@ def in_asia(o: Observed) -> Estimate:
     return faster(LINKEDIN).on(ASIA)(o)
 
 
-_GAIN_ON_SIMPLE = in_cells(greatest, simple, faster)
-_SLOWDOWN_ON_COMPLEX = in_cells(middle, complex_, partial(slowdown, "DoQ"))
+_GAIN_ON_SIMPLE = in_cells(maximum, simple, faster)
+_SLOWDOWN_ON_COMPLEX = in_cells(median_of, complex_, partial(slowdown, "DoQ"))
 _ABOVE_UDP = in_cells(partial(_share, lambda percent: percent > 0.0), every_page, partial(slowdown, "DoQ"))
 
 # How it is judged, and why numbers differ
@@ -255,7 +255,9 @@ def _share_of(
 
     one, other = f"{more} {what}", f"{less} {what}"
     text = _SHARE.format("{0}", what, "{1}", where) + why
-    return Cause(text, (Asked(partial(rtts, {one: 1.0, other: -1.0})), Asked(partial(rtts, {one: 1.0}))))
+    return Cause(
+        text, (CustomMeasure(partial(rtts, {one: 1.0, other: -1.0})), CustomMeasure(partial(rtts, {one: 1.0})))
+    )
 
 
 CAUSES: dict[Cause | str, str] = {
@@ -276,7 +278,9 @@ CAUSES: dict[Cause | str, str] = {
         "A second connection is set up where the first is in use: for {0} % of the loads of pages with the fewest "
         "lookups and {1} % of those with the most. The paper's 60 % are of its own pages.",
         tuple(
-            Asked(partial(lambda pages, o: median("DoT set up", *pages(o)).by(Share(lambda count: count > 1))(o), of))
+            CustomMeasure(
+                partial(lambda pages, o: median("DoT set up", *pages(o)).by(Share(lambda count: count > 1))(o), of)
+            )
             for of in (simple, complex_)
         ),
     ): "I122",
@@ -326,7 +330,7 @@ CHECKS = by_id(
     claim(
         "I109",
         "DoT and DoH delay it by more than 20 % at this fraction",
-        least(over_cells(f"{protocol} FCP increase", 0.4) for protocol in ("DoT", "DoH")),
+        minimum(over_cells(f"{protocol} FCP increase", 0.4) for protocol in ("DoT", "DoH")),
         Bound(above=20.0, unit="%"),
     ),
     claim(
@@ -404,7 +408,7 @@ CHECKS = by_id(
     claim(
         "I124",
         "They have one lookup",
-        Asked(lambda o: median("lookups", *simple(o))(o)),
+        CustomMeasure(lambda o: median("lookups", *simple(o))(o)),
         Number(tolerance=EXACT, unit="lookups"),
     ),
     claim("I125", "What DoQ gains over DoH is least in Europe", gain_over_nearest, in_points),
@@ -430,7 +434,7 @@ CHECKS = by_id(
     claim(
         "I129",
         "On its simple pages DoQ loads up to 10 % slower than DoUDP",
-        in_cells(greatest, simple, partial(slowdown, "DoQ")),
+        in_cells(maximum, simple, partial(slowdown, "DoQ")),
         up_to,
     ),
     claim("I130", "On its complex pages DoQ loads about 2 % slower than DoUDP", _SLOWDOWN_ON_COMPLEX, in_percent),

@@ -15,7 +15,7 @@ from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, cdf, marks
 from crosslayer.figures.style import TEXT_WIDTH, AnyChart, link_title, with_titles
 from crosslayer.studies.web.claims import LOSSY
-from crosslayer.words import Protocol
+from crosslayer.vocabulary import Protocol
 
 BASELINE = "DoUDP"
 PROTOCOLS = ("DoTCP", "DoT", "DoH", "DoH3", "DoQ")

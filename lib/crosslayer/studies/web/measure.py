@@ -21,7 +21,7 @@ from crosslayer.browser import WARM_UP_HOST, Browser, BrowserError, PageLoad, Se
 from crosslayer.campaign import tables
 from crosslayer.campaign.evidence import incomplete, load_evidence
 from crosslayer.campaign.instruments import KeptBrowser, load_columns, resolving, resource_rows
-from crosslayer.campaign.measurer import Bench, Measurer
+from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import Lookups
@@ -41,7 +41,7 @@ _OF_PAPER: Mapping[dns.Protocol, Literal["pool", "query"]] = {dns.Protocol.DOTCP
 class Web(Measurer):
     """Page loads whose lookups go over one transport each, in one browser kept between them."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         self._itself = bench.plan.options.resolver == "browser"
         namespaces.use_resolver(_LISTEN)

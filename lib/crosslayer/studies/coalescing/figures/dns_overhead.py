@@ -20,7 +20,7 @@ from crosslayer.studies.coalescing.figures.common import (
     pooled,
     rtts_ms,
 )
-from crosslayer.words import Protocol
+from crosslayer.vocabulary import Protocol
 
 SERIES = ("DoUDP", "DoQ", "DoH")
 _EXCHANGES = {name: f"{name} exchange" for name in SERIES}

@@ -14,11 +14,11 @@ from crosslayer.campaign.dataset import Campaign, Dataset, found_beside
 from crosslayer.campaign.tables import TABLES
 from crosslayer.claims import Verdict
 from crosslayer.figures import Figure, FigureError
-from crosslayer.notebooks import session, shown
+from crosslayer.notebooks import figure_view, session
 from crosslayer.notebooks.errors import NotebookError
+from crosslayer.notebooks.figure_view import FigureView, Text
 from crosslayer.notebooks.measuring import measured_or_committed
 from crosslayer.notebooks.paths import existing, find_root, fresh
-from crosslayer.notebooks.shown import ShownFigure, Text
 from crosslayer.studies import STUDIES
 
 _CLAIMS_SHOWN = ["claim_id", "quantity", "scope", "published", "ours", "low", "high", "unit", "verdict", "why"]
@@ -31,7 +31,7 @@ def open_campaign(
     size: str = "quick",
     figures: str | Path | None = None,
     notice: str = "",
-) -> Opened:
+) -> CampaignView:
     """Open a campaign: `crosslayer.open("data/raw/web")`.
 
     Parameters
@@ -75,7 +75,7 @@ def open_campaign(
             where=str(folder),
             next_step=f"Give data/raw/{study}, or an empty campaign to measure one.",
         )
-    return Opened(dataset, None if figures is None else fresh(figures), notice)
+    return CampaignView(dataset, None if figures is None else fresh(figures), notice)
 
 
 class Tables:
@@ -113,7 +113,7 @@ class Observations:
 
 
 def observations(dataset: Dataset, claim: str) -> tuple[Observations, ...]:
-    """The rows of a dataset that a claim of its study is judged by; see `Opened.observations`."""
+    """The rows of a dataset that a claim of its study is judged by; see `CampaignView.observations`."""
     study = STUDIES.get(dataset.campaign.study)
     own = study.claims if study else None
     if own is None or claim not in own.checks:
@@ -135,7 +135,7 @@ def observations(dataset: Dataset, claim: str) -> tuple[Observations, ...]:
     )
 
 
-class Opened:
+class CampaignView:
     """A dataset with everything that can be asked of it."""
 
     def __init__(self, dataset: Dataset, folder: Path | None = None, notice: str = "") -> None:
@@ -143,7 +143,7 @@ class Opened:
         self.tables = Tables(dataset)
         self._folder = folder
         self._notice = notice
-        self._shown: dict[str, ShownFigure] = {}
+        self._shown: dict[str, FigureView] = {}
 
     @property
     def campaign(self) -> Campaign:
@@ -155,7 +155,7 @@ class Opened:
         """Names of its study's figures, in the order of the paper; `hosts` where several machines measured it."""
         return tuple(self._figures)
 
-    def figure(self, name: str) -> ShownFigure:
+    def figure(self, name: str) -> FigureView:
         """A figure by its name or the beginning of it, drawn, and saved where `open` was told a folder.
 
         Raises
@@ -168,27 +168,27 @@ class Opened:
             self._shown[chosen.name] = self._draw(chosen)
         return self._shown[chosen.name]
 
-    def _draw(self, figure: Figure) -> ShownFigure:
+    def _draw(self, figure: Figure) -> FigureView:
         try:
             drawing = self._drawer.save(figure, self._folder) if self._folder else self._drawer.draw(figure)
         except FigureError as error:
-            return ShownFigure(figure, self.dataset, error)
-        return ShownFigure(figure, self.dataset, drawing)
+            return FigureView(figure, self.dataset, error)
+        return FigureView(figure, self.dataset, drawing)
 
     def table(self, name: str) -> Text:
         """A figure's numbers: ours, their 95 % interval, and the published ones beside them; as a frame in `.rows`."""
         figure = self.figure(name)
         if figure.error:
-            return shown.failure(figure.error)
+            return figure_view.failure(figure.error)
         if figure.table is None:
             raise NotebookError("has no table", where=name, next_step="Show the figure; its CSV has every number.")
-        return shown.table(figure.table)
+        return figure_view.table(figure.table)
 
     def verdict(self, name: str) -> Text:
         """The answer to the question of a figure's study, in a sentence computed from its numbers."""
         figure = self.figure(name)
         if figure.error:
-            return shown.failure(figure.error)
+            return figure_view.failure(figure.error)
         if figure.verdict is None:
             raise NotebookError("answers no question", where=name)
         virtual = self._drawer.verdict_virtual(figure.figure)
@@ -199,7 +199,7 @@ class Opened:
         verdicts = report.check_claims(self.dataset)
         measured = verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED)
         counts = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(verdicts).items())
-        return Text(f"{shown.table(measured.select(_CLAIMS_SHOWN)).data}\n\n{counts}.", verdicts)
+        return Text(f"{figure_view.table(measured.select(_CLAIMS_SHOWN)).data}\n\n{counts}.", verdicts)
 
     def observations(self, claim: str) -> tuple[Observations, ...]:
         """The rows that a claim is judged by: `view.observations("T123")[0].frame.collect()`.
@@ -223,7 +223,7 @@ class Opened:
             both = claims.compared(verdicts, report.check_claims(other))
             changed = both.filter("changed").drop("changed")
             parts.append(changed.with_columns(campaign=pl.lit(other.campaign.campaign)))
-            said += [shown.table(changed).data] if changed.height else []
+            said += [figure_view.table(changed).data] if changed.height else []
             said.append(f"{changed.height} of {both.height} verdicts differ. Beside: {other.caption}")
         if not said:
             return Text("There is no other campaign beside this one.")
@@ -254,4 +254,4 @@ class Opened:
         return f"{self.dataset.caption} {self.tables!r}"
 
     def _repr_markdown_(self) -> str:
-        return shown.top(self.dataset, self._notice)
+        return figure_view.top(self.dataset, self._notice)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
-from crosslayer.checked import FieldError, checked, read_json, read_toml
+from crosslayer.decode import FieldError, checked, read_json, read_toml
 from crosslayer.errors import CrosslayerError
 
 

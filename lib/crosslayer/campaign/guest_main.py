@@ -12,15 +12,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from crosslayer.campaign.captures import Captured
+from crosslayer.campaign.captures import CaptureFiles
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell
-from crosslayer.campaign.rounds import Job, Part, measured_here
+from crosslayer.campaign.rounds import FinishedRound, Job, local_executor
 from crosslayer.errors import CrosslayerError
 from crosslayer.testbed import namespaces
 from crosslayer.testbed.errors import TestbedError
 
-WORDS: Final = [sys.executable, "-m", "crosslayer.campaign.worker"]
+WORDS: Final = [sys.executable, "-m", "crosslayer.campaign.guest_main"]
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     try:
         namespaces.enter(WORDS)
         job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this guest
-        for part in measured_here(job, lambda line: print(line, file=sys.stderr, flush=True)):
+        for part in local_executor(job, lambda line: print(line, file=sys.stderr, flush=True)):
             _write(to_json(part))
     except CrosslayerError as error:
         _write({"fault": error.what, "where": error.where, "next_step": error.next_step} | _kind(error))
@@ -44,7 +44,7 @@ def _write(value: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def to_json(part: Part) -> dict[str, Any]:
+def to_json(part: FinishedRound) -> dict[str, Any]:
     """A part as JSON values."""
     cell = None if part.cell is None else [part.cell.link, part.cell.page]
     return {
@@ -61,7 +61,7 @@ def to_json(part: Part) -> dict[str, Any]:
     }
 
 
-def from_json(line: bytes | bytearray) -> Part:
+def from_json(line: bytes | bytearray) -> FinishedRound:
     """The part that a line of a worker holds.
 
     Raises
@@ -75,11 +75,11 @@ def from_json(line: bytes | bytearray) -> Part:
         raise kind(value["fault"], where=value["where"], next_step=value["next_step"])
     cell = None if value["cell"] is None else Cell(*value["cell"])
     captured = tuple(
-        Captured(condition, {end: base64.b64decode(content) for end, content in files.items()})
+        CaptureFiles(condition, {end: base64.b64decode(content) for end, content in files.items()})
         for condition, files in value["captured"]
     )
     told = (value["number"], value["rows"], value["failures"], value["backend"], value["versions"])
-    return Part(cell, *told, captured=captured)
+    return FinishedRound(cell, *told, captured=captured)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ class Text(Markdown):
         self.rows = rows
 
 
-class ShownFigure:
+class FigureView:
     """A figure of a dataset, which shows itself: with tooltips in JupyterLab, as a picture on GitHub."""
 
     def __init__(self, figure: Figure, dataset: Dataset, drawing: Drawing | FigureError) -> None:

@@ -73,8 +73,8 @@ def pack(job: Job) -> Luggage | None:
     return Luggage(packed.getvalue())
 
 
-def at_hand(job: Job, name: str) -> Job:
-    """The job with the files of the luggage of that name, instead of those of the starter's machine; on a worker.
+def localise(job: Job, name: str) -> Job:
+    """The job with the files of the package of that name, instead of those of the starter's machine; on a worker.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def at_hand(job: Job, name: str) -> Job:
 
 
 def _files(job: Job) -> Iterator[tuple[str, Path]]:
-    """Every file and its name in the luggage."""
+    """Every file and its name in the package."""
     specs = pages.load_pages(pages.find_spec_dir(), *job.own_pages) if job.own_pages else {}
     for number, path in enumerate(job.own_pages):
         sources = {pages.SPEC_FILE} | {str(resource.source) for resource in specs[path.name].resources}

@@ -23,11 +23,11 @@ from crosslayer import doctor
 from crosslayer.browser import find_browser
 from crosslayer.campaign import provenance
 from crosslayer.campaign.errors import CampaignError
-from crosslayer.campaign.guests import measured_in_guests
+from crosslayer.campaign.guest_main import WORDS, from_json
+from crosslayer.campaign.guests import guest_executor
 from crosslayer.campaign.measurer import Measurer
 from crosslayer.campaign.plan import Plan
-from crosslayer.campaign.rounds import Job, Part, Source, versions_here
-from crosslayer.campaign.worker import WORDS, from_json
+from crosslayer.campaign.rounds import Executor, FinishedRound, Job, versions_here
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import Clock, find_kernel
 from crosslayer.resources import find_program
@@ -50,12 +50,12 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
+class WorkerHooks:
     """What a worker measures with: functions that pickle finds by name. A benchmark has a testbed that sleeps."""
 
     examined: Callable[[type[Measurer], Plan, Clock], tuple[str, dict[str, str]]]
     """Why its machine cannot measure (empty where it can), and what has to be the same on all."""
-    source: Callable[[Clock], Source]
+    source: Callable[[Clock], Executor]
     """Where the rounds of a task come from."""
 
 
@@ -63,17 +63,17 @@ class Hands:
 class Request:
     job: Job
     clock: Clock
-    hands: Hands
+    hands: WorkerHooks
     expected: dict[str, str] | None
     """The identity to have; None for any."""
-    luggage: str = ""
+    worker_files: str = ""
     """Name of the files it needs, which the worker was given; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     host: provenance.Host
-    parts: list[Part]
+    parts: list[FinishedRound]
     refused: str = ""
     """Why the rest of the batch was not measured: this worker is to get no other."""
     worker: str = ""
@@ -141,7 +141,7 @@ def measure(request: bytes) -> Answer:
     if refused:
         return Answer(told.host, [], *_named(told.host, refused))
     abandoned = _abandonment()
-    parts: list[Part] = []
+    parts: list[FinishedRound] = []
     try:
         job = _at_hand(asked)
         with _place(asked.clock), contextlib.closing(asked.hands.source(asked.clock)(job, _log)) as measuring:
@@ -155,11 +155,11 @@ def measure(request: bytes) -> Answer:
 
 
 def _at_hand(asked: Request) -> Job:
-    if not asked.luggage:
+    if not asked.worker_files:
         return asked.job
-    from crosslayer.campaign.luggage import at_hand
+    from crosslayer.campaign.worker_files import localise
 
-    return at_hand(asked.job, asked.luggage)
+    return localise(asked.job, asked.worker_files)
 
 
 def _named(host: provenance.Host, why: str) -> tuple[str, str]:
@@ -189,15 +189,15 @@ def _abandonment() -> Callable[[], bool]:
     return abandoned
 
 
-def source(clock: Clock) -> Source:
+def source(clock: Clock) -> Executor:
     """As on a machine of one's own; a guest by the wall clock is for those that refuse namespaces."""
     if clock == "virtual":
-        return measured_in_guests(clock, 1)
+        return guest_executor(clock, 1)
     unshare = find_program("unshare")
-    return measured_in_guests(clock, 1) if unshare and namespaces.refused(unshare) else _measured_beside
+    return guest_executor(clock, 1) if unshare and namespaces.refused(unshare) else _measured_beside
 
 
-def _measured_beside(job: Job, say: Callable[[str], None]) -> Generator[Part, None, None]:
+def _measured_beside(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
     """Measure in a process of its own, since namespaces are entered by a whole process."""
     words = [namespaces.tool("setpriv"), "--pdeathsig", "TERM", "--", *WORDS]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -20,8 +20,8 @@ from crosslayer.browser import browser
 from crosslayer.campaign.dataset import BUSY_PERCENT, Dataset, busy
 from crosslayer.campaign.export import write_part
 from crosslayer.campaign.tables import TABLES
+from crosslayer.cpu_load import Meter, ticks_used
 from crosslayer.figures import Inputs
-from crosslayer.machine import Meter, ticks_used
 from crosslayer.testbed import namespaces
 
 
@@ -56,7 +56,7 @@ def test_a_kernel_without_pressure_leaves_it_open(tmp_path: Path) -> None:
 
 
 _INSIDE = """
-from crosslayer.machine import Meter
+from crosslayer.cpu_load import Meter
 meter = Meter()
 print("measuring", flush=True)
 input()

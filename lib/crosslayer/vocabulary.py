@@ -170,7 +170,7 @@ class Connection(StrEnum):
     """A new connection for each query, closed afterwards; the query is early data."""
 
 
-class Keeper(StrEnum):
+class ClientKind(StrEnum):
     """Kind of client that keeps a connection to the server."""
 
     STUB = "stub"
@@ -185,7 +185,7 @@ class Keeper(StrEnum):
     """Chromium's own DoH in secure mode, without any other resolver."""
 
 
-class Mishap(StrEnum):
+class PathEvent(StrEnum):
     """Event on the path or at the server while a connection was idle."""
 
     NOTHING = "nothing"
