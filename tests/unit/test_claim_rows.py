@@ -27,6 +27,7 @@ def executed(code: str) -> pl.DataFrame:
     return frame.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", [name for name, study in STUDIES.items() if study.claims])
 def test_every_measured_claim_leads_to_rows(study: str) -> None:
     dataset, own = Dataset.open(RAW / study), STUDIES[study].claims

@@ -134,6 +134,7 @@ def test_where_the_paper_contradicts_itself_the_note_says_so(verdicts: pl.DataFr
     assert "Does not follow from the paper's own Fig. 8" in str(row(verdicts, "T003")["plain"])
 
 
+@pytest.mark.slow
 def test_every_claim_has_a_sentence_and_every_failure_a_cause() -> None:
     for study in STUDIES.values():
         for check in study.claims.checks.values() if study.claims else ():
@@ -586,6 +587,7 @@ def folder(tmp_path: Path) -> Callable[[], Path]:
     return lambda: synthetic.write(tmp_path / "dataset", rounds=7)
 
 
+@pytest.mark.slow
 def test_command_prints_the_counts_and_writes_table_text_and_page(folder: Callable[[], Path], tmp_path: Path) -> None:
     said = CliRunner().invoke(cli, ["claims", str(folder()), "--out", str(tmp_path / "out")])
     assert said.exit_code == 0, said.output

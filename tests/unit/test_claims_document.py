@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import claims_document
 
 AUDITED = """
@@ -12,6 +14,7 @@ B044 B046 B047 B048 B051 B052 B041 B045 B049 T046 T222 I122 I127
 """What the audit called ours to mend: 53 that differed, and 4 that were not measured."""
 
 
+@pytest.mark.slow
 def test_every_claim_of_the_document_exists_and_has_the_verdict_it_says() -> None:
     """Renewed by `python -m tests.claims_document`."""
     now = claims_document.verdicts()

@@ -178,6 +178,7 @@ def test_colours_are_for_terminals_without_no_color(command: str, variable: dict
     assert (b"\x1b[" in said) is coloured, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["--help"], ["claims"], ["doctor"]])
 def test_an_output_that_takes_nothing_is_one_line(command: list[str]) -> None:
     with Path("/dev/full").open("w") as full:

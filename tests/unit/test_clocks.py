@@ -106,6 +106,7 @@ def test_the_campaign_by_the_virtual_clock_is_found_beside_that_by_the_walls(tmp
     assert found_beside(virtual) == []
 
 
+@pytest.mark.slow
 def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> None:
     same = both(tmp_path / "same", rounds=12)
     drawer = report.Drawer(same, found_beside(same))
@@ -130,6 +131,7 @@ def test_a_difference_is_hollow_only_where_an_interval_says_so(tmp_path: Path, r
     assert ('fill="white" stroke="#009e73"' in drawing.svg()) is hollow
 
 
+@pytest.mark.slow
 def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_those_that_differ(
     tmp_path: Path,
 ) -> None:

@@ -119,6 +119,7 @@ print(hashlib.sha256(drawn.svg().encode()).hexdigest(), hashlib.sha256(drawn.png
 """
 
 
+@pytest.mark.slow
 def test_pictures_are_the_same_bytes_whatever_fonts_a_machine_has(tmp_path: Path) -> None:
     """By the machine's own fonts, by none, and by others that are called as those which stand in for ours."""
     others = tmp_path / "others"

@@ -53,6 +53,7 @@ def fail() -> None:
     raise an_error(ProcessDied)
 
 
+@pytest.mark.slow
 def test_an_error_of_a_process_pool_arrives_as_it_is() -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         with pytest.raises(ProcessDied, match="the server ended with status -9") as caught:

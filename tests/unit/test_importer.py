@@ -384,6 +384,7 @@ def test_go_durations(text: str, ms: float | None) -> None:
 # The same figures and claims
 
 
+@pytest.mark.slow
 def test_imported_data_go_through_the_same_figures_and_claims(harness: Harness) -> None:
     for link in RTT_MS:
         for page in ("www.example.org", "www.wikipedia.org", "www.instagram.com"):

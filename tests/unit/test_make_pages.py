@@ -40,6 +40,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_every_kept_body_comes_out_at_its_size() -> None:
     kept = {str(file): file.stat().st_size for file in SITES.glob("*/made/*")}
     assert len(kept) == 141

@@ -271,6 +271,7 @@ measuring.measure("coalescing", "smoke", pathlib.Path("/"))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_kernel_takes_its_measurement_with_it(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     program = fake_crosslayer(tmp_path, f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 60")

@@ -83,6 +83,7 @@ def power_table() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_the_document_states_the_power() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     missing = [row for row in power_table() if row not in text]

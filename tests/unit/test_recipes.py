@@ -62,6 +62,7 @@ build(Path("sites"), Path("built"))
     assert any((tree / "built").rglob("*"))
 
 
+@pytest.mark.slow
 def test_a_figure(tree: Path, run: Run) -> None:
     figures = tree / "lib" / "crosslayer" / "studies" / "key_share" / "figures.py"
     named = 'name="slowest", title="S", notebook="question_key_share", caption="C."'
@@ -97,6 +98,7 @@ print(*STREAMS, *CONDITIONS, *COMBINATIONS, *LOOKUPS, *SIX_TRANSPORTS, sep="\\n"
 """
 
 
+@pytest.mark.slow
 def test_a_seventh_transport_is_known_by_its_rows_and_adds_no_condition_to_a_study(tree: Path, run: Run) -> None:
     url, *before = run("-c", _CONDITIONS).splitlines()
     assert url == "quic://192.0.2.1:853"

@@ -144,6 +144,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, dataset: Datas
 # The page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["figures", "report", "claims"])
 def test_a_folder_that_is_a_file_or_a_dataset_is_refused_before_anything_is_drawn(
     tmp_path: Path, dataset: Dataset, command: str
@@ -162,6 +163,7 @@ def test_a_folder_that_is_a_file_or_a_dataset_is_refused_before_anything_is_draw
     assert {path: path.stat().st_mtime_ns for path in study.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_what_a_drawing_process_cannot_write_is_one_line(tmp_path: Path, dataset: Dataset) -> None:
     (tmp_path / "coalescing" / f".{NAMES[0]}.svg.new").mkdir(parents=True)
     words = [sys.executable, "-m", "crosslayer", "figures", str(dataset.folder), "--out", str(tmp_path)]
@@ -406,6 +408,7 @@ def test_the_exit_status_says_that_a_figure_failed(
         assert (tmp_path / command / "index.html").is_file()
 
 
+@pytest.mark.slow
 def test_processes_draw_what_one_draws(tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     with_figures(monkeypatch)  # in this process: those that draw have all of them
     monkeypatch.setattr(drawing_all, "_WORTH_PROCESSES", 1)
@@ -436,6 +439,7 @@ def counting(figure: Figure, drawn: list[str]) -> Figure:
     return replace(figure, data=data)
 
 
+@pytest.mark.slow
 def test_a_second_report_makes_only_what_is_missing_or_changed(
     tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -631,6 +635,7 @@ def test_a_broken_answer_is_named(folder: Path, dataset: Dataset, verdicts: pl.D
         report.write_index(dataset, folder)
 
 
+@pytest.mark.slow
 def test_the_readme_says_what_the_committed_campaigns_answer(tmp_path: Path) -> None:
     for name, study in STUDIES.items():
         if study.claims:

@@ -60,6 +60,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return index.with_name("claims.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_twenty_claims_lead_from_the_page_to_their_rows(page: str, seed: int) -> None:
     published = claims_of_papers()

@@ -39,6 +39,7 @@ def _imported(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_analysis_imports_no_browser_and_measuring_no_charts() -> None:
     parts = "from crosslayer.studies import STUDIES\nfor study in STUDIES.values(): study."
     assert not {"selenium", "aioquic", "pyroute2"} & _imported(f"{parts}figures; study.claims")

@@ -148,6 +148,7 @@ def test_a_store_of_an_older_version_is_left_alone(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_second_run_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     with Store(tmp_path, PLAN), pytest.raises(CampaignError, match="Another run"):
         Store(tmp_path, PLAN)
