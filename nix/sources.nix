@@ -34,8 +34,10 @@ let
     ../tests
     (fileset.maybeMissing ../.zenodo.json)
     (fileset.maybeMissing ../ARCHITECTURE.md)
+    (fileset.maybeMissing ../ARTIFACT.md)
     (fileset.maybeMissing ../CITATION.cff)
     (fileset.maybeMissing ../CONTRIBUTING.md)
+    (fileset.maybeMissing ../LABBOOK.md)
     (fileset.fileFilter (file: file.hasExt "py") ../data)
   ];
 in
