@@ -66,7 +66,7 @@ build/dnsproxy: setup/dnsproxy.mod setup/dnsproxy.sum | build/.system $(VENV)/.d
 
 TAKES_smoke := measuring takes about 1 minute, drawing 3
 TAKES_quick := measuring and drawing take 12 to 25 minutes
-TAKES_paper := measuring takes about four days
+TAKES_paper := measuring takes about seven days
 reproduce: setup $(if $(filter virtual,$(CLOCK)),guest)
 	@mkdir -p build/notebooks
 	@echo "== notebooks/run_all.ipynb, size $(SIZE), $(CLOCK) clock: $(or $(TAKES_$(SIZE)),see docs/howto/measure.md)"

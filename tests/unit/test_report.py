@@ -529,11 +529,11 @@ def test_the_answer_compares_each_visit_with_plain_dns_in_the_same_state(tmp_pat
     doq, doh = ([medians_by_hand(page, (name, "none"), full) for page in pages] for name in ("DoQ", "DoH"))
     named = ", ".join(f"{value} on {page} (copy)" for value, page in zip(signed(doq, 0), pages, strict=True))
     assert named in on_first
-    assert on_first.endswith(f": {', '.join(signed(doh, 0))}.")
+    assert on_first.endswith(f", {', '.join(signed(doh, 0))}.")
     doq_back = [medians_by_hand(page, ("DoQ", "early-data"), early) for page in pages]
     doh_back = [medians_by_hand(page, ("DoH", "ticket"), early) for page in pages]
-    assert f": {', '.join(signed(doq_back, 1))}; DoT or DoH, resumed" in on_returning
-    assert on_returning.endswith(f": {', '.join(signed(doh_back, 0))}.")
+    assert f" RTT, {', '.join(signed(doq_back, 1))} (on the slowest uplink up to +11" in on_returning
+    assert on_returning.endswith(f", {', '.join(signed(doh_back, 0))}.")
 
 
 def test_the_answer_says_what_one_connection_saves_and_costs_at_most(tmp_path: Path) -> None:
@@ -549,7 +549,7 @@ def test_the_answer_says_what_one_connection_saves_and_costs_at_most(tmp_path: P
     separate = over["first visit", "over DoQ, then H3"]
     assert f"{separate.min():.1f} to {separate.max():.1f} RTT earlier" in sentence
     assert f"adds at most {-over['first visit', 'over DoUDP, then H3'].min():.2f} RTT" in sentence
-    assert f"a returning visit {-over['returning visit', 'over DoUDP, then H3 0-RTT'].min():.2f} RTT" in sentence
+    assert f"on a returning visit {-over['returning visit', 'over DoUDP, then H3 0-RTT'].min():.2f} RTT" in sentence
 
 
 def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: Path) -> None:
@@ -564,7 +564,7 @@ def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: P
         revision = campaign["git"]["revision"][:7]
         assert f"{name} ({clock} time, {rounds} rounds, {links} links, {revision})" in whole.evidence
         assert campaign["host"]["cpu"] in whole.evidence
-    assert "Not in real time: returning visit, one connection for name and page." in whole.evidence
+    assert "Measured in virtual time only: returning visit, one connection for name and page." in whole.evidence
 
 
 def test_a_campaign_that_lacks_a_page_adds_no_sentence(
@@ -612,7 +612,7 @@ def test_the_page_begins_with_the_answer(folder: Path, dataset: Dataset, verdict
     page = report.write_index(dataset, folder).read_text()
     part = page[page.index('class="answer"') : page.index("</ul>", page.index('class="answer"'))]
     assert part.count("<li>") == 2
-    assert "<strong>First visit:</strong> over plain DNS, DoQ or DoH3 adds" in part
+    assert "<strong>First visit:</strong> DoQ or DoH3 adds" in part
     paper = page[page.index('class="paper"') : page.index("</ul>", page.index('class="paper"'))]
     assert paper.count("<li>") == 4
     order = ['class="answer"', 'class="bar"', 'class="paper"', 'id="questions"', 'id="summary"']

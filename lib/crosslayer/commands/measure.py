@@ -146,7 +146,7 @@ def command(
     \b
     crosslayer measure --size smoke                              a small campaign of the first study
     crosslayer measure --study loss --links 4g,4g-loss-2 --pages wikipedia.org --rounds 20
-    crosslayer report data/raw/loss-quick                        its figures and claims
+    crosslayer report data/local/loss-quick                        its figures and claims
     """
     from crosslayer.campaign.plan import OWN_CAMPAIGNS, changed, check_names
     from crosslayer.links import Profile, own_profiles

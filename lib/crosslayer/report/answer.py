@@ -154,10 +154,11 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
         {topic for part in parts if part.clock == clock for topic, _ in part.sentences} for clock in _CLOCKS
     )
     only = [topic.lower() for topic in TOPICS if topic in virtual - real]
-    missing = f" Not in real time: {', '.join(only)}." if only else ""
+    missing = f" Measured in virtual time only: {', '.join(only)}." if only else ""
     machines = ", ".join(dict.fromkeys(part.machine for part in parts))
     return (
-        "Medians over links; ranges over links and pages; emulated links; in virtual time computing takes none. "
+        "Visits open a new resolver connection and add a DNS exchange to a page load. Percentages: medians of all "
+        "rounds; ranges: links and pages, emulated. In virtual time, computing takes no time. "
         f"{machines}: {', '.join(part.evidence for part in parts)}.{missing}"
     )
 
@@ -169,7 +170,7 @@ def _counts(verdicts: pl.DataFrame | None) -> str:
     if measured.is_empty():
         return ""
     counts = {of: n for of, n in claims.counts(measured).items() if of != Verdict.NOT_MEASURED}
-    return f"Of {measured.height} published results measured again: {in_words(counts)}."
+    return f"Of {measured.height} published results: {in_words(counts)}."
 
 
 def in_words(counts: Mapping[str, int]) -> str:

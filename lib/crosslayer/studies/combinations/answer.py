@@ -23,19 +23,21 @@ _TCP = (Protocol.DOT, Protocol.DOH)
 
 def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAnswer:
     """Two sentences; none where the campaign lacks a page, an exchange or a load."""
-    shares = visits_data(inputs).filter(source="pooled")
+    every = visits_data(inputs)
+    shares = every.filter(source="pooled")
     wanted = len(VISITS) * len(PAGES) * (len(_QUIC) + len(_TCP))
     shown = shares.filter(pl.col("page").is_in(PAGES), pl.col("series").is_in([*_QUIC, *_TCP]))
     if shown.height < wanted:
         return StudyAnswer()
-    first, returning = (_Visit(inputs, shares, visit) for visit in VISITS)
+    first, returning = (_Visit(inputs, every, visit) for visit in VISITS)
     on_first = (
-        f"over plain DNS, DoQ or DoH3 adds {first.rtts(_QUIC)} round-trips (RTT): "
-        f"{first.pages(Protocol.DOQ, named=True)}; DoT or DoH {first.rtts(_TCP)}: {first.pages(Protocol.DOH)}."
+        f"DoQ or DoH3 adds {first.rtts(_QUIC)} round-trips (RTT) to plain DNS, "
+        f"{first.pages(Protocol.DOQ, named=True)}; DoT or DoH adds {first.rtts(_TCP)}, {first.pages(Protocol.DOH)}."
     )
     on_returning = (
-        f"with early data DoQ or DoH3 adds {returning.rtts(_QUIC)} RTT: {returning.pages(Protocol.DOQ)}; DoT or DoH, "
-        f"resumed, {returning.rtts(_TCP)}: {returning.pages(Protocol.DOH)}."
+        f"with early data, DoQ or DoH3 adds {returning.rtts(_QUIC)} RTT, {returning.pages(Protocol.DOQ)} (on the "
+        f"slowest uplink up to {returning.most(Protocol.DOQ)}); resumed DoT or DoH adds {returning.rtts(_TCP)}, "
+        f"{returning.pages(Protocol.DOH)}."
     )
     return StudyAnswer(((FIRST_VISIT, on_first), (RETURNING_VISIT, on_returning)))
 
@@ -45,7 +47,8 @@ class _Visit:
 
     def __init__(self, inputs: Inputs, shares: pl.DataFrame, visit: str) -> None:
         self._inputs = inputs
-        self._shares = shares.filter(visit=visit)
+        self._cells = shares.filter(visit=visit, source="measured")
+        self._shares = shares.filter(visit=visit, source="pooled")
         self._pairs = VISITS[visit]
 
     def rtts(self, protocols: tuple[Protocol, ...]) -> str:
@@ -62,9 +65,14 @@ class _Visit:
         return reach(pl.concat(cells)["median"], 1)
 
     def pages(self, protocol: Protocol, *, named: bool = False) -> str:
-        """Median over all links of each page, percent of the load time over plain DNS."""
+        """Median of all rounds of all links for each page, percent of the load time over plain DNS."""
         values = (self._shares.filter(series=str(protocol), page=page)["median"].item() for page in PAGES)
         shares = (percent(value, 0 if abs(value) >= 2 else 1) for value in values)
         return ", ".join(
             f"{share} on {page_title(page)}" if named else share for share, page in zip(shares, PAGES, strict=True)
         )
+
+    def most(self, protocol: Protocol) -> str:
+        """Largest median of a link and page, percent of the load time over plain DNS."""
+        costs = self._cells.filter(pl.col("page").is_in(PAGES), series=str(protocol))
+        return percent(max(costs["median"]), 0)

@@ -30,7 +30,7 @@ def answer(inputs: Inputs, verdicts: Mapping[str, Mapping[str, Any]]) -> StudyAn
     shares = ", ".join(f"{percent(of, 0)} on {page_title(page)}" for of, page in zip(medians, _PAGES, strict=True))
     sentence = (
         f"a first visit has its document {reach(-own_first['rtt'], 1)} RTT earlier than over separate DoQ ({shares}); "
-        f"over plain DNS it adds at most {_most(plain_first)}, a returning visit {_most(plain_back)}."
+        f"compared with plain DNS it adds at most {_most(plain_first)} there, on a returning visit {_most(plain_back)}."
     )
     return StudyAnswer(((ONE_CONNECTION, sentence),))
 
