@@ -189,6 +189,7 @@ def main(source: Path) -> None:
     claims = pl.read_csv(source / "claims.csv", infer_schema=False).fill_null("")
     added = pl.read_csv(Path(__file__).with_name("claims_added.csv"), infer_schema=False).fill_null("")
     claims = pl.concat([claims.with_columns(pl.col("paper").replace(PAPERS)), added])
+    claims = pl.concat(claims.partition_by("paper", maintain_order=True))  # what was added comes with its paper
     tables = {
         "absolute_plt": absolute_plt(source),
         "claims": claims,

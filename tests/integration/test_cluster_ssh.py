@@ -26,9 +26,10 @@ import asyncio, sys
 import asyncssh
 
 async def run(process):
-    pipe = asyncio.subprocess.PIPE
-    started = await asyncio.create_subprocess_shell(process.command, stdin=pipe, stdout=pipe, stderr=pipe)
-    await process.redirect(stdin=started.stdin, stdout=started.stdout, stderr=started.stderr)
+    # Standard input is not passed on: a command that ended before would make asyncssh close the whole connection.
+    pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    started = await asyncio.create_subprocess_shell(process.command, stdin=none, stdout=pipe, stderr=pipe)
+    await process.redirect(stdout=started.stdout, stderr=started.stderr)
     process.exit(await started.wait())
 
 async def serve():

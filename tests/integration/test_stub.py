@@ -366,9 +366,10 @@ def test_lost_packets_are_made_good(results: dict[str, Any], protocol: Protocol)
 
 
 def test_the_command_runs_a_client_on_every_transport(crosslayer: Run) -> None:
+    trust = dict.fromkeys(ENCRYPTED, f"--ca $CROSSLAYER_CA --server-name {NAME} ")
     loop = "; ".join(
         f"crosslayer stub --upstream {protocol.transport.url_scheme}://$CROSSLAYER_SERVER:{DEFAULT_PORTS[protocol]} "
-        f"--ca $CROSSLAYER_CA --server-name {NAME} -- sh -c 'getent ahostsv4 {NAME} && exit 7'; echo status $?"
+        f"{trust.get(protocol, '')}-- sh -c 'getent ahostsv4 {NAME} && exit 7'; echo status $?"
         for protocol in Protocol
     )
     here = str(Path(sys.executable).parent)

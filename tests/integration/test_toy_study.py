@@ -43,12 +43,11 @@ def test_a_study_is_a_folder_a_line_and_a_notebook(
     assert (tree / "out" / "toy" / "toy-exchange.svg").is_file()
     verdicts = pl.read_parquet(tree / "out" / "toy" / "claims.parquet").filter(claim_id="TOY1")
     assert verdicts["verdict"].to_list() == ["reproduced"]
-    page = (tree / "out" / "index.html").read_text(encoding="utf-8")
-    for part in (
-        'id="toy-exchange"',
-        'id="TOY1"',
-        "How long does it take?",
-        "A toy takes one round-trip",
+    for page, part in (
+        ("index.html", "How long does it take?"),
+        ("toy/index.html", 'id="toy-exchange"'),
+        ("claims.html", 'id="TOY1"'),
+        ("claims.html", "A toy takes one round-trip"),
     ):
-        assert part in page
+        assert part in (tree / "out" / page).read_text(encoding="utf-8"), page
     assert "toy" in run("-m", "crosslayer", "measure", "--help")

@@ -110,7 +110,7 @@ def test_the_first_lookup_sets_up_a_resumed_connection(dataset: Dataset) -> None
     for (protocol,), load in lookups(dataset).group_by("dns_protocol"):
         opened = load.filter("new_connection")
         assert opened.height == (protocol != Protocol.DOUDP)
-        if protocol.transport.encrypted:
+        if Protocol(str(protocol)).transport.encrypted:
             assert load["session_resumed"].all()
         # Whatever the machine's noise, no lookup can beat its round-trips.
         own = load.filter(pl.col("name") == f"{PAGE.host}.")
