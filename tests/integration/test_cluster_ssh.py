@@ -73,6 +73,8 @@ def listeners() -> set[str]:
     return found
 
 
+# Beside busy loops the SSH server of this test closes its connection now and then; the cause is not known.
+@pytest.mark.alone
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_a_cluster_on_the_loopback_listens_nowhere_else(home: Path) -> None:
     with connected(None, "ssh", hosts=HOST, clock="wall") as client:

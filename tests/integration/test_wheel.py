@@ -121,5 +121,5 @@ def test_it_builds_its_programs_and_measures(installed: Any) -> None:
     assert done.returncode == 0, done.stderr
     done = installed("report", "smoke", "--out", "report-of-smoke")
     assert done.returncode == 0, done.stderr
-    text = (installed.folder / "report-of-smoke" / "index.html").read_text(encoding="utf-8")
+    text = (installed.folder / "report-of-smoke" / "coalescing" / "index.html").read_text(encoding="utf-8")
     assert text.count("<figure") >= 10
