@@ -26,7 +26,7 @@ import asyncio, sys
 import asyncssh
 
 async def run(process):
-    # Standard input is not passed on: a command that ended before would make asyncssh close the whole connection.
+    # What runs here reads no input.
     pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     started = await asyncio.create_subprocess_shell(process.command, stdin=none, stdout=pipe, stderr=pipe)
     await process.redirect(stdout=started.stdout, stderr=started.stderr)
