@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,15 @@ def test_open_reads_rows_and_metadata(good: Path) -> None:
     assert dataset.table("page_loads").collect_schema().names() == [
         column.name for column in TABLES["page_loads"].columns
     ]
+
+
+def test_a_dataset_is_pickled_without_the_tables_asked_for(good: Path) -> None:
+    # A report's claims ask for tables in one thread while another starts processes, which get the dataset.
+    dataset = Dataset.open(good)
+    state = pickle.dumps(dataset)
+    rows = dataset.table("page_loads").collect().height
+    assert pickle.dumps(dataset) == state
+    assert pickle.loads(state).table("page_loads").collect().height == rows
 
 
 def test_caption_says_campaign_rounds_backend_and_host(good: Path) -> None:

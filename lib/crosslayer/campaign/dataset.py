@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import count, groupby
 from pathlib import Path
@@ -234,6 +234,10 @@ class Dataset:
     """No observation is taken from them; not so where they are more than half of all, which would mend nothing."""
     _tables: dict[str, pl.LazyFrame] = field(default_factory=dict, repr=False, compare=False)
     """Those that have been asked for: who asks again gets the very same, and may know what was read of it."""
+
+    def __getstate__(self) -> list[Any]:
+        """State for `pickle`, without the tables asked for: another thread may add one meanwhile."""
+        return [{} if one.name == "_tables" else getattr(self, one.name) for one in fields(self)]
 
     @classmethod
     def open(cls, folder: str | Path, *, every_round: bool = False) -> Dataset:
