@@ -18,7 +18,7 @@ CANNOT_MEASURE = 3
 
 COMMANDS = (
     "doctor", "setup", "studies", "link", "measure", "export", "figures", "claims", "report", "show", "rounds",
-    "import", "page", "discover", "servers", "stub",
+    "import", "page", "discover", "servers", "stub", "box",
 )  # fmt: skip
 
 

@@ -4,8 +4,6 @@ package coalesce
 
 import (
 	"context"
-	"net"
-	"time"
 
 	"crosslayer.example/emulation/plugin/early"
 
@@ -32,7 +30,7 @@ func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 	if early.TwoOPTs(r) {
 		return dns.RcodeFormatError, nil
 	}
-	from, encrypted := originOf(ctx, w), early.IsEncrypted(ctx)
+	from, encrypted := early.OriginAt(ctx, w), early.IsEncrypted(ctx)
 	rw := &responseWriter{ResponseWriter: w, pad: encrypted && early.WantsPadding(r), edns: r.IsEdns0() != nil}
 	if !encrypted {
 		rw.query = r
@@ -62,26 +60,6 @@ func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 		err = writeErr
 	}
 	return dns.RcodeSuccess, err
-}
-
-// originOf describes a query, also where it came by one of CoreDNS's own listeners.
-func originOf(ctx context.Context, w dns.ResponseWriter) early.Origin {
-	if from, ours := early.OriginOf(ctx); ours {
-		return from
-	}
-	from := early.Origin{Listener: "udp", Remote: w.RemoteAddr().String(), Arrival: time.Now(), HandshakeComplete: true}
-	if _, ok := w.RemoteAddr().(*net.TCPAddr); ok {
-		from.Listener = "tcp"
-	}
-	if early.IsEncrypted(ctx) {
-		from.Listener = listenerDoT
-	}
-	if stater, ok := w.(dns.ConnectionStater); ok {
-		if state := stater.ConnectionState(); state != nil {
-			from.Resumed = state.DidResume
-		}
-	}
-	return from
 }
 
 // responseWriter pads or compresses an answer and reports it before it leaves.

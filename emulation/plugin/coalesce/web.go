@@ -159,6 +159,8 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 		HandshakeComplete: x.handshakeComplete, Resumed: x.TLS.DidResume, AddressValidated: x.addressValidated(),
 		KeyShare: early.KeyShare(*x.TLS), Initials: x.initials(),
 	}
+	unanswered := http.StatusInternalServerError
+	from.Unavailable = func() { unanswered = http.StatusServiceUnavailable }
 	var body []byte
 	var age time.Duration
 	switch h.chain.Resolve(x.Context(), early.Query{Msg: query, Wire: wire, Origin: from, Local: local, Remote: remoteAddr(x.RemoteAddr)},
@@ -167,7 +169,7 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 			return nil
 		}) {
 	case 0:
-		return failure(http.StatusInternalServerError)
+		return failure(unanswered)
 	case 1:
 		return http.StatusOK, &resource{body: body, header: map[string][]string{
 			"Content-Type":   {doh.MimeType},

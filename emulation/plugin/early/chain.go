@@ -28,6 +28,8 @@ type Origin struct {
 	// KeyShare names the group of the TLS key exchange; Initials counts the packets of the client's hello, 0 over TCP.
 	KeyShare string
 	Initials int
+	// Unavailable makes the listener answer status 503 to a query that gets no DNS answer; nil without HTTP.
+	Unavailable func()
 }
 
 type originKey struct{}
@@ -36,6 +38,26 @@ type originKey struct{}
 func OriginOf(ctx context.Context) (from Origin, ok bool) {
 	from, ok = ctx.Value(originKey{}).(Origin)
 	return from, ok
+}
+
+// OriginAt describes a query, also where it came by one of CoreDNS's own listeners: udp, tcp or dot.
+func OriginAt(ctx context.Context, w dns.ResponseWriter) Origin {
+	if from, ours := OriginOf(ctx); ours {
+		return from
+	}
+	from := Origin{Listener: "udp", Remote: w.RemoteAddr().String(), Arrival: time.Now(), HandshakeComplete: true}
+	if _, ok := w.RemoteAddr().(*net.TCPAddr); ok {
+		from.Listener = "tcp"
+	}
+	if IsEncrypted(ctx) {
+		from.Listener = "dot"
+	}
+	if stater, ok := w.(dns.ConnectionStater); ok {
+		if state := stater.ConnectionState(); state != nil {
+			from.Resumed = state.DidResume
+		}
+	}
+	return from
 }
 
 // Chain sends the queries of a listener of ours through the plugins of a server block.

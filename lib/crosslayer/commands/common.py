@@ -141,7 +141,7 @@ def guest_clock(clock: Clock) -> Clock | None:
     return None
 
 
-def enter(clock: Clock = "wall", writable: Iterable[Path] = ()) -> None:
+def enter(clock: Clock = "wall", writable: Iterable[Path] = (), *, seed: int | None = None) -> None:
     """Go on in private namespaces, by re-executing this very command: here, or in a guest, and end with its status.
 
     Parameters
@@ -150,11 +150,13 @@ def enter(clock: Clock = "wall", writable: Iterable[Path] = ()) -> None:
         By which it runs.
     writable
         Folders that it may write to in a guest.
+    seed
+        Seed of all random numbers of a guest in virtual time; None for the host's.
     """
     from crosslayer.guest import run_attached
     from crosslayer.testbed import namespaces
 
     words = [sys.executable, "-m", "crosslayer", *sys.argv[1:]]
     if of_guest := guest_clock(clock):
-        sys.exit(run_attached(words, clock=of_guest, writable=writable))
+        sys.exit(run_attached(words, clock=of_guest, writable=writable, seed=seed))
     namespaces.enter(words)

@@ -21,7 +21,9 @@ from crosslayer.guest.guest import LOOK_S, Clock, Guest
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGWINCH)
 
 
-def run_attached(command: Sequence[str], *, clock: Clock, writable: Iterable[Path] = ()) -> int:
+def run_attached(
+    command: Sequence[str], *, clock: Clock, writable: Iterable[Path] = (), seed: int | None = None
+) -> int:
     """Run a command in a guest and return its exit status (128 + signal if a signal ended it).
 
     Parameters
@@ -32,6 +34,8 @@ def run_attached(command: Sequence[str], *, clock: Clock, writable: Iterable[Pat
         `virtual`: the clock stands still while any process computes. `wall`: the host's clock.
     writable
         Folders of the host that the command may write to.
+    seed
+        As in `Guest`.
 
     Raises
     ------
@@ -45,7 +49,7 @@ def run_attached(command: Sequence[str], *, clock: Clock, writable: Iterable[Pat
     sys.stderr.flush()
     with (
         _signals() as signals,
-        Guest(command, clock=clock, writable=writable, terminal=terminal, size=_size()) as guest,
+        Guest(command, clock=clock, writable=writable, terminal=terminal, size=_size(), seed=seed) as guest,
         selectors.SelectSelector() as ready,  # unlike epoll, select accepts regular files
         contextlib.ExitStack() as undo,
     ):

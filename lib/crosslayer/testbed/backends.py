@@ -147,7 +147,8 @@ class Uml(Backend):
         for index, module in enumerate(modules):
             shutil.copyfile(module, folder / "modules" / f"{index:02}-{module.name}")
         ports = [
-            _port(f"wire-{side}", f"guest-{side}", network.bridge_of(side)) for side in (network.CLIENT, network.SERVER)
+            packet_port(f"wire-{side}", f"guest-{side}", network.bridge_of(side))
+            for side in (network.CLIENT, network.SERVER)
         ]
         command = [
             str(kernel), "mem=96M", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1",
@@ -281,7 +282,10 @@ class TraceReplay(Process):
         with namespaces.namespace(network.LINK), IPRoute() as ip:
             network.bridge(ip, _REPLAY_BRIDGE)
         client = network.bridge_of(network.CLIENT)
-        ports = [_port("trace-near", "replay-near", _REPLAY_BRIDGE), _port("trace-far", "replay-far", client)]
+        ports = [
+            packet_port("trace-near", "replay-near", _REPLAY_BRIDGE),
+            packet_port("trace-far", "replay-far", client),
+        ]
         for device in ("trace-near", "trace-far"):  # the client's cable moves between bridges
             command = [namespaces.tool("ip"), "link", "set", device, "type", "bridge_slave", "learning", "off"]
             subprocess.run(namespaces.command_in(network.LINK, command), check=True)
@@ -416,7 +420,7 @@ def _veth(ip: IPRoute, first: str, second: str, bridges: Mapping[str, str]) -> N
         ip.link("set", index=device, state="up")
 
 
-def _port(outer: str, inner: str, bridge: str) -> int:
+def packet_port(outer: str, inner: str, bridge: str) -> int:
     """A packet socket, attached to a bridge, that a program uses as its network card.
 
     The socket is bound to one end of a veth pair; the other end is a port of the bridge. Unlike a TAP device it needs

@@ -79,28 +79,47 @@ class Certificates:
         raise ValueError(f"a Certificate message of {message_bytes} bytes cannot be had for so many names")
 
 
+class Authority:
+    """A CA that issues certificates, with a P-256 key."""
+
+    def __init__(self) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "crosslayer CA of one run")])
+        self.certificate = (
+            _builder(self.name, self.name, self.key.public_key(), self.key.public_key(), datetime.now(UTC))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(key_cert_sign=True), critical=True)
+            .sign(self.key, hashes.SHA256())
+        )
+
+    def pem(self) -> bytes:
+        """Its certificate."""
+        return self.certificate.public_bytes(Encoding.PEM)
+
+
 def make_certificates(
-    folder: Path, names: Iterable[str], addresses: Iterable[str], *, message_bytes: int = 0
+    folder: Path,
+    names: Iterable[str],
+    addresses: Iterable[str],
+    *,
+    message_bytes: int = 0,
+    authority: Authority | None = None,
+    age: timedelta = timedelta(0),
 ) -> Certificates:
-    """Create a CA and a leaf certificate for names and addresses, in an existing private folder.
+    """Create a leaf certificate for names and addresses, in an existing private folder.
 
     Both keys are P-256: signing is cheap, and the leaf fits into a first QUIC flight. `message_bytes` enlarges it, see
-    `Certificates.issue`.
+    `Certificates.issue`. `authority` is the CA, a new one by default. `age` is the time since the leaf became valid; it
+    expires after 30 days.
     """
-    now = datetime.now(UTC)
-    ca_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "crosslayer CA of one run")])
-    ca = (
-        _builder(ca_name, ca_name, ca_key.public_key(), ca_key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(key_cert_sign=True), critical=True)
-        .sign(ca_key, hashes.SHA256())
-    )
+    authority = authority or Authority()
+    now = datetime.now(UTC) - age
+    leaf_key = ec.generate_private_key(ec.SECP256R1())
     subjects: list[x509.GeneralName] = [x509.DNSName(name) for name in dict.fromkeys(names)]
     subjects += [x509.IPAddress(ipaddress.ip_address(address)) for address in dict.fromkeys(addresses)]
     leaf_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "crosslayer server")])
     leaf = (
-        _builder(leaf_name, ca_name, leaf_key.public_key(), ca_key.public_key(), now)
+        _builder(leaf_name, authority.name, leaf_key.public_key(), authority.key.public_key(), now)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(digital_signature=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -108,9 +127,9 @@ def make_certificates(
     )
     ca_file, certificate_file, key_file = (folder / name for name in ("ca.pem", "server.pem", "server.key"))
     certificates = Certificates(
-        ca_file, certificate_file, key_file, _spki_hash(leaf_key.public_key()), _leaf=leaf, _ca_key=ca_key
+        ca_file, certificate_file, key_file, _spki_hash(leaf_key.public_key()), _leaf=leaf, _ca_key=authority.key
     )
-    _write(certificates.ca_file, ca.public_bytes(Encoding.PEM))
+    _write(certificates.ca_file, authority.pem())
     _write(certificates.key_file, leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     certificates.issue(message_bytes)
     return certificates

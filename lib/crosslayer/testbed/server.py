@@ -7,7 +7,7 @@ certificates. Its reports on connections, requests and queries are read as typed
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -338,6 +338,7 @@ def corefile_text(
     *,
     addresses: str = ". tls://.",
     upstream: str = "",
+    further: Sequence[str] = (),
 ) -> str:
     """Text of a Corefile with a single server block.
 
@@ -349,6 +350,8 @@ def corefile_text(
         Addresses that CoreDNS itself listens on; by default port 53 and DoT.
     upstream
         Where queries are forwarded instead of answered from the zone.
+    further
+        Lines of other plugins; CoreDNS has its own order of plugins.
     """
     # All of our transports forward over UDP, so that they differ in nothing else; no health probes of the upstream.
     forward = [f"    forward . {upstream} {{", "        prefer_udp", "        max_fails 0", "    }"]
@@ -359,6 +362,7 @@ def corefile_text(
         "    coalesce {",
         *(f"        {name} {value}" for name, value in properties.items()),
         "    }",
+        *(f"    {line}" for line in further),
         "    minimal",  # answers without authority section, as a resolver sends them
         *(forward if upstream else [f"    file {_quoted(zone)} ."]),
         "}",

@@ -1,0 +1,166 @@
+// Package box implements a plugin that makes the server a resolver of an emulated Internet whose truth is known: it keeps
+// answers in a cache, filters names, limits the rate of queries, and reports every answer with its source and own time.
+package box
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"crosslayer.example/emulation/internal/jsonl"
+	"crosslayer.example/emulation/plugin/early"
+
+	"github.com/coredns/coredns/plugin"
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+
+	"github.com/miekg/dns"
+)
+
+var log = clog.NewWithPlugin(pluginName)
+
+// Sources of an answer.
+const (
+	sourceHit      = "hit"      // the cache
+	sourceMiss     = "miss"     // the authoritative server
+	sourceFiltered = "filtered" // the resolver's own list of names
+	sourceLimited  = "limited"  // none: the client asks too often
+	sourceLocal    = "local"    // the server itself, without a cache
+)
+
+// silence is how long a query over HTTP or QUIC stays open without an answer: there, its end would be an answer.
+const silence = time.Minute
+
+// answer is a line of the truth: one answer, or its absence.
+type answer struct {
+	Event     string  `json:"event"`
+	Time      int64   `json:"time_ns"`
+	Done      int64   `json:"done_ns"`
+	Resolver  string  `json:"resolver"`
+	Site      string  `json:"site"`
+	Transport string  `json:"transport"`
+	Remote    string  `json:"remote"`
+	Name      string  `json:"name"`
+	Type      string  `json:"type"`
+	Rcode     string  `json:"rcode"` // empty without an answer
+	Source    string  `json:"source"`
+	OwnMs     float64 `json:"own_ms"`
+	Resumed   bool    `json:"resumed"`
+	EarlyData bool    `json:"early_data"`
+}
+
+// Box is the plugin's place in the chain.
+type Box struct {
+	Next plugin.Handler
+	options
+	truth *jsonl.Writer
+	rate  *bucket // nil without a limit
+	cache *cache  // nil without one
+}
+
+// Name implements the plugin.Handler interface.
+func (b *Box) Name() string { return pluginName }
+
+// ServeDNS implements the plugin.Handler interface.
+func (b *Box) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+	from := early.OriginAt(ctx, w)
+	source := sourceLocal
+	report := func(rcode string) {
+		now := from.Arrival.Add(time.Since(from.Arrival))
+		q := r.Question[0]
+		b.truth.Write(answer{
+			Event: "answer", Time: from.Arrival.UnixNano(), Done: now.UnixNano(), Resolver: b.resolver, Site: b.site,
+			Transport: from.Listener, Remote: from.Remote, Name: q.Name, Type: dns.Type(q.Qtype).String(), Rcode: rcode,
+			Source: source, OwnMs: now.Sub(from.Arrival).Seconds() * 1e3, Resumed: from.Resumed,
+			EarlyData: !from.HandshakeComplete,
+		})
+	}
+	rw := &reporter{ResponseWriter: w, report: report}
+	switch {
+	case b.rate != nil && !b.rate.take(time.Now()):
+		source = sourceLimited
+		return b.limit(ctx, rw, r, from)
+	case slices.ContainsFunc(b.filter, func(zone string) bool { return dns.IsSubDomain(zone, r.Question[0].Name) }):
+		source = sourceFiltered
+		return dns.RcodeSuccess, rw.WriteMsg(new(dns.Msg).SetRcode(r, dns.RcodeNameError))
+	}
+	if b.cache != nil {
+		if kept := b.cache.get(r, time.Now()); kept != nil {
+			source = sourceHit
+			return dns.RcodeSuccess, rw.WriteMsg(kept)
+		}
+		source = sourceMiss
+		rw.keep = b.cache.put
+	}
+	rcode, err := plugin.NextOrFailure(b.Name(), b.Next, ctx, rw, r)
+	if !plugin.ClientWrite(rcode) {
+		// Written here and not by the server, so that a failure is reported like every other answer.
+		if writeErr := rw.WriteMsg(new(dns.Msg).SetRcode(r, rcode)); err == nil {
+			err = writeErr
+		}
+		rcode = dns.RcodeSuccess
+	}
+	return rcode, err
+}
+
+// limit answers a query that exceeds the rate.
+func (b *Box) limit(ctx context.Context, w *reporter, r *dns.Msg, from early.Origin) (int, error) {
+	switch {
+	case b.limitAnswer == limitSilence:
+		w.report("")
+		if early.IsEncrypted(ctx) && from.Listener != "dot" {
+			select {
+			case <-ctx.Done():
+			case <-time.After(silence):
+			}
+		}
+		return dns.RcodeSuccess, nil
+	case b.limitAnswer == limit503 && from.Unavailable != nil:
+		from.Unavailable()
+		w.report("")
+		return dns.RcodeSuccess, nil
+	}
+	return dns.RcodeSuccess, w.WriteMsg(new(dns.Msg).SetRcode(r, dns.RcodeRefused))
+}
+
+// reporter reports an answer before it leaves.
+type reporter struct {
+	dns.ResponseWriter
+	report func(rcode string)
+	keep   func(m *dns.Msg, now time.Time) // nil where the answer is not kept
+}
+
+// WriteMsg implements the dns.ResponseWriter interface.
+func (w *reporter) WriteMsg(m *dns.Msg) error {
+	if w.keep != nil {
+		m.Authoritative, m.RecursionAvailable = false, true
+		w.keep(m, time.Now())
+	}
+	w.report(dns.RcodeToString[m.Rcode])
+	return w.ResponseWriter.WriteMsg(m)
+}
+
+// bucket allows for a rate, and for one second's queries at once.
+type bucket struct {
+	perSecond float64
+
+	mu   sync.Mutex
+	held float64
+	at   time.Time
+}
+
+func (b *bucket) take(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at.IsZero() {
+		b.held = b.perSecond
+	} else {
+		b.held = min(b.perSecond, b.held+now.Sub(b.at).Seconds()*b.perSecond)
+	}
+	b.at = now
+	if b.held < 1 {
+		return false
+	}
+	b.held--
+	return true
+}

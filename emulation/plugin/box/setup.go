@@ -1,0 +1,94 @@
+package box
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"crosslayer.example/emulation/internal/jsonl"
+	"crosslayer.example/emulation/plugin/early"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin"
+
+	"github.com/miekg/dns"
+)
+
+const pluginName = "box"
+
+// Answers to a query that exceeds the rate.
+const limit503, limitRefused, limitSilence = "503", "refused", "silence"
+
+func init() { plugin.Register(pluginName, setup) }
+
+// options are the properties of the plugin in a server block.
+type options struct {
+	truth       string // file
+	resolver    string
+	site        string
+	cached      bool     // answers of the plugins behind are kept for their TTL
+	filter      []string // zones
+	rate        float64  // queries per second; 0 without a limit
+	limitAnswer string
+}
+
+func setup(c *caddy.Controller) error {
+	opts := options{limitAnswer: limitRefused}
+	if err := early.ParseProperties(c, opts.set); err != nil {
+		return plugin.Error(pluginName, err)
+	}
+	if opts.truth == "" {
+		return plugin.Error(pluginName, c.Err("truth names no file"))
+	}
+	b := &Box{options: opts}
+	if opts.cached {
+		b.cache = &cache{kept: map[dns.Question]entry{}}
+	}
+	if opts.rate > 0 {
+		b.rate = &bucket{perSecond: opts.rate}
+	}
+	c.OnStartup(func() (err error) {
+		b.truth, err = jsonl.Open(opts.truth, func(format string, values ...any) { log.Errorf("Truth: "+format, values...) })
+		return err
+	})
+	c.OnShutdown(func() error { return b.truth.Close() })
+	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
+		b.Next = next
+		return b
+	})
+	return nil
+}
+
+// set gives one property its value.
+func (o *options) set(property, value string) (err error) {
+	switch property {
+	case "truth":
+		o.truth = value
+	case "resolver":
+		o.resolver = value
+	case "site":
+		o.site = value
+	case "cache":
+		o.cached = value == "on"
+		if value != "on" && value != "off" {
+			return errors.New("cache is either on or off, not '" + value + "'")
+		}
+	case "filter":
+		for _, zone := range strings.Split(value, ",") {
+			o.filter = append(o.filter, dns.CanonicalName(zone))
+		}
+	case "rate":
+		if o.rate, err = strconv.ParseFloat(value, 64); err != nil || o.rate < 1 {
+			return errors.New("rate is a number of queries per second, at least 1, not '" + value + "'")
+		}
+	case "limit":
+		o.limitAnswer = value
+		if value != limit503 && value != limitRefused && value != limitSilence {
+			return errors.New("limit is 503, refused or silence, not '" + value + "'")
+		}
+	default:
+		return errors.New("unknown property '" + property + "'")
+	}
+	return nil
+}

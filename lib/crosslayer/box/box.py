@@ -1,0 +1,164 @@
+"""A box as one object: open it, start its clock, run clients in it, read its truth, close it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from crosslayer.box.description import TRANSPORTS, Description, Resolver
+from crosslayer.box.errors import BoxError
+from crosslayer.box.hosts import AUTHORITY, WILDCARD_ADDRESS, Host, plan
+from crosslayer.box.internet import Internet
+from crosslayer.box.servers import BoxServer, authority_corefile, certificates_of, resolver_corefile, zone_text
+from crosslayer.testbed import namespaces
+from crosslayer.testbed.certificates import Authority, make_certificates
+
+_NAMES: Final = "resolvers.test"
+"""Zone of the resolvers' own names."""
+
+
+class Box:
+    """Many machines with a known truth around one client. A context manager that removes them.
+
+    It works only inside private namespaces (`namespaces.enter`). The constructor moves the calling process into the
+    client's namespace, with everything it opens or starts from then on.
+
+    Parameters
+    ----------
+    description
+        The box.
+    seed
+        Seed of the balancers' choices.
+    truth
+        File to which the truth is appended, JSON Lines; None for a private file.
+    packets
+        Write a row for every packet of the client too.
+
+    Raises
+    ------
+    BoxError
+        If a part of the box does not start.
+    """
+
+    def __init__(
+        self, description: Description, *, seed: int = 1, truth: Path | None = None, packets: bool = False
+    ) -> None:
+        if not namespaces.inside():
+            raise BoxError(
+                "a box runs in private namespaces only", next_step="Call it through the `crosslayer` command."
+            )
+        self.description = description
+        self.plan = plan(description)
+        self.folder = namespaces.ROOT / "box"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(mode=0o700)
+        self.truth_file = truth or self.folder / "truth.jsonl"
+        self._write_facts(seed)
+        self._authority = Authority()
+        self.ca_file = self.folder / "ca.pem"
+        self.ca_file.write_bytes(self._authority.pem())
+        self._stack = contextlib.ExitStack()
+        try:
+            self.internet = Internet(
+                description, self.plan, seed=seed, truth=self.truth_file, packets=packets, folder=self.folder
+            )
+            self._stack.callback(self.internet.close)
+            servers = [self._stack.enter_context(self._start(host)) for host in self.plan.hosts]
+            for server in servers:
+                server.ready()
+        except BaseException:
+            self._stack.close()
+            raise
+        system = description.system_resolver or description.resolver[0].name
+        namespaces.use_resolver(self.plan.addresses[system][0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def start(self) -> None:
+        """Set time zero of everything that happens in the box at a time."""
+        now = time.time_ns()
+        self._write({"event": "start", "time_ns": now})
+        self.internet.router.send(start=now)
+
+    def truth(self) -> list[dict[str, Any]]:
+        """All rows of the truth so far, in the order in which they were written."""
+        self.internet.router.send(flush=True)
+        return [json.loads(line) for line in self.truth_file.read_text(encoding="utf-8").splitlines()]
+
+    def resolver_list(self) -> str:
+        """The list of the box's resolvers, TOML: names, addresses and transports, and no truth."""
+        return "\n".join(map(self._entry, self.description.resolver))
+
+    def _entry(self, resolver: Resolver) -> str:
+        addresses = ", ".join(f'"{address}"' for address in self.plan.addresses[resolver.name])
+        ports = ", ".join(f"{name} = {TRANSPORTS[name].transport.port}" for name in resolver.transports)
+        lines = [
+            "[[resolver]]",
+            f'name = "{resolver.name}"',
+            f"operator = {json.dumps(resolver.by_operator)}",
+            f"address = [{addresses}]",
+            f'host = "{host_name(resolver)}"',
+            f"transports = {{ {ports} }}",
+            'path = "/dns-query"',
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _start(self, host: Host) -> BoxServer:
+        folder = self.folder / host.name
+        folder.mkdir(parents=True)
+        addresses = host.addresses
+        if host.resolver is not None:
+            certificates = certificates_of(host.resolver, host_name(host.resolver), addresses, self._authority, folder)
+            upstream = next(other for other in self.plan.hosts if other.name == AUTHORITY).addresses[0]
+            corefile = resolver_corefile(
+                host.resolver, host, certificates, folder, truth=self.truth_file, upstream=upstream
+            )
+        else:
+            certificates = make_certificates(folder, [host.name], addresses, authority=self._authority)
+            zone = folder / "zone"
+            names = {host_name(one): self.plan.addresses[one.name] for one in self.description.resolver}
+            zone.write_text(zone_text(self.description, names, WILDCARD_ADDRESS), encoding="utf-8")
+            corefile = authority_corefile(zone, certificates, folder, truth=self.truth_file)
+        return BoxServer.start(host, folder, corefile)
+
+    def _write_facts(self, seed: int) -> None:
+        """Write what the box contains: a row for the box, and a row for each host."""
+        self._write({"event": "box", "seed": seed, **asdict(self.description)})
+        for host in self.plan.hosts:
+            resolver = host.resolver.name if host.resolver else ""
+            self._write(
+                {
+                    "event": "host",
+                    "name": host.name,
+                    "resolver": resolver,
+                    "site": host.site or resolver,
+                    "addresses": host.addresses,
+                    "path": host.path,
+                }
+            )
+
+    def _write(self, row: dict[str, Any]) -> None:
+        try:
+            with self.truth_file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise BoxError(
+                f"cannot be written ({error.strerror})", where=str(self.truth_file), next_step="Name another file."
+            ) from error
+
+
+def host_name(resolver: Resolver) -> str:
+    """Host name of a resolver: its certificate's, and that of its DoH URL."""
+    return f"{resolver.name}.{_NAMES}"

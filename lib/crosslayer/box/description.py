@@ -1,0 +1,232 @@
+"""The description of a box: the TOML file, read and checked. docs/reference/box.md has every key."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
+
+from crosslayer.box.errors import BoxError
+from crosslayer.decode import FieldError, checked, read_toml
+from crosslayer.vocabulary import Protocol
+
+Rtt = Annotated[float, Meta(ge=0, le=2000)]
+Seconds = Annotated[float, Meta(ge=0)]
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")]
+Domain = Annotated[str, Meta(pattern=r"^([a-z0-9_]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,}$")]
+Transport = Literal["doudp", "dotcp", "dot", "doh", "doh3", "doq"]
+Make = Literal["crosslayer", "bind9", "knot-resolver", "unbound", "dnsdist", "dnsproxy"]
+
+TRANSPORTS: Final[dict[Transport, Protocol]] = {
+    "doudp": Protocol.DOUDP,
+    "dotcp": Protocol.DOTCP,
+    "dot": Protocol.DOT,
+    "doh": Protocol.DOH,
+    "doh3": Protocol.DOH3,
+    "doq": Protocol.DOQ,
+}
+"""Transports of a resolver, as a box and a list of resolvers name them."""
+MOST_HOSTS: Final = 200
+"""More would not fit into the addresses of a box."""
+_EXPLAINED = "docs/reference/box.md explains every key."
+
+
+@dataclass(frozen=True, slots=True)
+class PathChange:
+    """A change of a resolver's path at a time."""
+
+    at_s: Seconds
+    """Time after the start of the command, s."""
+    rtt_ms: Rtt
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One of several far ends that share a resolver's addresses (anycast)."""
+
+    name: Name
+    rtt_ms: Rtt
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Which packets of a resolver a site receives; the first route that matches counts."""
+
+    site: str
+    transports: list[Transport] = field(default_factory=list)
+    """Empty: all."""
+    family: Literal[4, 6] | None = None
+    from_s: Seconds = 0.0
+    until_s: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """A limit of a resolver for all clients together; it allows for one second's queries at once."""
+
+    queries_per_s: Annotated[float, Meta(ge=1)]
+    answer: Literal["503", "refused", "silence"] = "refused"
+    """What exceeds it: HTTP status 503 (REFUSED on transports without HTTP), REFUSED, or no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolver:
+    """A resolver of the box."""
+
+    name: Name
+    rtt_ms: Rtt = 0.0
+    """RTT between client and resolver, ms."""
+    operator: str = ""
+    """Its name where nothing is given."""
+    make: Make = "crosslayer"
+    transports: list[Transport] = field(default_factory=lambda: list(TRANSPORTS))
+    ipv6: bool = False
+    """It has an IPv6 address too."""
+    broken_ipv6: bool = False
+    """It has an IPv6 address, and every packet to it is lost."""
+    caches: Annotated[int, Meta(ge=1, le=8)] = 1
+    """Servers with a cache each, behind a balancer that chooses one for each flow."""
+    site: list[Site] = field(default_factory=list)
+    route: list[Route] = field(default_factory=list)
+    path_change: list[PathChange] = field(default_factory=list)
+    certificate: Literal["good", "other-name", "other-ca", "expired"] = "good"
+    doq_alpn: Annotated[str, Meta(min_length=1, max_length=32)] = "doq"
+    """Application protocol of DoQ; drafts of RFC 9250 had `doq-i00` to `doq-i11`."""
+    filter: list[Domain] = field(default_factory=list)
+    """Zones whose names do not exist by this resolver (NXDOMAIN)."""
+    rate_limit: RateLimit | None = None
+    dead: bool = False
+    """No server runs, and every packet to it is lost."""
+
+    def __post_init__(self) -> None:
+        if not self.transports:
+            raise FieldError("is empty", key="transports", next_step="Leave it out for all transports.")
+        names = [site.name for site in self.site]
+        if len(set(names)) < len(names):
+            raise FieldError("has a name twice", key="site", next_step="Give each site its own name.")
+        for number, route in enumerate(self.route):
+            if route.site not in names:
+                step = f"Sites are: {', '.join(names)}." if names else "Describe the sites first."
+                raise FieldError(f"is '{route.site}', which is no site", key=f"route[{number}].site", next_step=step)
+        if self.site and self.caches > 1:
+            raise FieldError("excludes site", key="caches", next_step="Use one of both.")
+        if self.site and self.path_change:
+            raise FieldError("excludes site", key="path_change", next_step="Use route with from_s instead.")
+        if self.make != "crosslayer":
+            own = {
+                "caches": self.caches > 1, "doq_alpn": self.doq_alpn != "doq", "filter": bool(self.filter),
+                "rate_limit": self.rate_limit is not None, "site": bool(self.site),
+            }  # fmt: skip
+            for key, used in own.items():
+                if used:
+                    step = "Leave make out, or leave this key out."
+                    raise FieldError('needs make = "crosslayer"', key=key, next_step=step)
+
+    @property
+    def by_operator(self) -> str:
+        """Name of its operator."""
+        return self.operator or self.name
+
+    @property
+    def has_ipv6(self) -> bool:
+        """Whether it has an IPv6 address."""
+        return self.ipv6 or self.broken_ipv6
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """The authoritative zone behind the resolvers; every name of it exists."""
+
+    name: Domain = "box.example"
+    rtt_ms: Rtt = 80.0
+    """RTT between each resolver and the authoritative server, ms."""
+    ttl_s: Annotated[int, Meta(ge=0, le=86400)] = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A web origin: HTTP/2 and HTTP/3 with one page."""
+
+    name: Domain
+    rtt_ms: Rtt
+
+
+@dataclass(frozen=True, slots=True)
+class Nat:
+    """The NAT in front of the client, IPv4 only."""
+
+    udp_timeout_s: Annotated[float, Meta(gt=0)] | None = None
+    """Idle time after which it forgets a UDP flow, s; None never."""
+    forgotten: Literal["new-port", "drop"] = "new-port"
+    """What becomes of the client's packets of a forgotten flow."""
+    address_changes_s: list[Seconds] = field(default_factory=list)
+    """Times at which it gets another address and forgets everything, s after the start of the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interception:
+    """A middlebox that answers instead of the resolvers."""
+
+    transports: list[Transport]
+    rtt_ms: Rtt = 1.0
+    resolvers: list[str] = field(default_factory=list)
+    """Names of the resolvers whose packets it takes; empty: of every address."""
+    from_s: Seconds = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The client's network."""
+
+    blocked: list[Annotated[str, Meta(pattern=r"^(tcp|udp)/[0-9]{1,5}$")]] = field(default_factory=list)
+    """Protocols and ports whose packets are dropped, such as `udp/443`."""
+    interception: list[Interception] = field(default_factory=list)
+    nat: Nat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A box."""
+
+    resolver: Annotated[list[Resolver], Meta(min_length=1)]
+    title: str = ""
+    zone: Zone = field(default_factory=Zone)
+    origin: list[Origin] = field(default_factory=list)
+    network: Network = field(default_factory=Network)
+    system_resolver: str = ""
+    """Name of the resolver in the client's resolv.conf; the first one where nothing is given."""
+
+    def __post_init__(self) -> None:
+        names = [resolver.name for resolver in self.resolver]
+        for name in names:
+            if names.count(name) > 1:
+                raise FieldError(f"has '{name}' twice", key="resolver", next_step="Give each its own name.")
+            if re.fullmatch(r"authority|origin-\d+|interceptor-\d+", name):
+                raise FieldError(f"has '{name}', a name of the box itself", key="resolver", next_step="Rename it.")
+        known = f"Resolvers are: {', '.join(names)}."
+        if self.system_resolver and self.system_resolver not in names:
+            raise FieldError(
+                f"is '{self.system_resolver}', which is no resolver", key="system_resolver", next_step=known
+            )
+        for number, interception in enumerate(self.network.interception):
+            for name in interception.resolvers:
+                if name not in names:
+                    key = f"network.interception[{number}].resolvers"
+                    raise FieldError(f"has '{name}', which is no resolver", key=key, next_step=known)
+        hosts = sum(max(resolver.caches, len(resolver.site)) for resolver in self.resolver) + len(self.origin)
+        if hosts > MOST_HOSTS:
+            raise FieldError(f"need {hosts} hosts", key="resolver", next_step=f"A box has at most {MOST_HOSTS}.")
+
+
+def load_box(path: Path) -> Description:
+    """Read the description of a box.
+
+    Raises
+    ------
+    BoxError
+        If the file cannot be read or a value cannot be used; it names the file and the key.
+    """
+    return checked(read_toml(path, BoxError), Description, where=str(path), error=BoxError, next_step=_EXPLAINED)

@@ -1,0 +1,193 @@
+"""The hosts of a box: which there are, their addresses, and which packets each receives."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from crosslayer.box.description import TRANSPORTS, Description, Resolver, Transport
+
+CLIENT_MAC: Final = "020000000001"
+ROUTER_MAC: Final = "0200000000fe"
+GATEWAYS: Final = {4: "198.19.255.254", 6: "2001:db8:ffff::1"}
+"""Next hop of every host; it exists as a permanent neighbour only."""
+CLIENT_ADDRESSES: Final = {4: "198.19.0.1", 6: "2001:db8:ff::1"}
+INSIDE_ADDRESS: Final = "192.168.53.2"
+"""The client's IPv4 address behind a NAT."""
+OUTSIDE_ADDRESSES: Final = tuple(str(ipaddress.ip_address("198.19.0.1") + number) for number in range(64))
+"""Addresses of the NAT, in the order in which it uses them."""
+NOBODY: Final = "198.18.253.53"
+"""An address of the box at which nobody answers."""
+AUTHORITY: Final = "authority"
+WILDCARD_ADDRESS: Final = "198.18.254.1"
+"""Address of every name of the zone without a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host at the far end, in a namespace of its own."""
+
+    name: str
+    """Name of the resolver, with its site or number if it has several hosts: `near`, `wide/fra`, `many/2`."""
+    number: int
+    addresses: tuple[str, ...]
+    path: tuple[tuple[float, float], ...]
+    """RTT in ms from each time on, s."""
+    resolver: Resolver | None = None
+    rewritten: bool = False
+    """It answers for other addresses: packets are rewritten to and from its own."""
+
+    @property
+    def site(self) -> str:
+        """Name of its site, or its number among the caches of its resolver; empty for a single host."""
+        return self.name.partition("/")[2]
+
+    @property
+    def namespace(self) -> str:
+        """Name of its network namespace."""
+        return f"far-{self.number}"
+
+    @property
+    def mac(self) -> str:
+        """Its Ethernet address, hexadecimal digits."""
+        return f"0200000001{self.number:02x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What the router does with packets towards a host, see `router.Rule`; empty fields match everything."""
+
+    hosts: list[int] = field(default_factory=list)
+    reason: str = ""
+    addresses: list[str] = field(default_factory=list)
+    protocol: str = ""
+    ports: list[int] = field(default_factory=list)
+    family: int | None = None
+    from_s: float = 0.0
+    until_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All hosts of a box and the rules of its router."""
+
+    hosts: tuple[Host, ...]
+    rules: tuple[Rule, ...]
+    addresses: dict[str, tuple[str, ...]]
+    """Addresses of every resolver, IPv4 first."""
+
+    def router(self, description: Description, *, seed: int, truth: str, packets: bool) -> dict[str, Any]:
+        """Configuration of the router, as `router.Router` reads it."""
+        nat = description.network.nat
+        inside = CLIENT_ADDRESSES[4] if nat is None else INSIDE_ADDRESS
+        return {
+            "mac": ROUTER_MAC,
+            "truth": truth,
+            "seed": seed & 0xFFFFFFFF,
+            "packets": packets,
+            "client": {
+                "mac": CLIENT_MAC,
+                "addresses": [inside, CLIENT_ADDRESSES[6]],
+                "outside": list(OUTSIDE_ADDRESSES) if nat else [],
+            },
+            "nat": nat
+            and {
+                "udp_timeout_s": nat.udp_timeout_s,
+                "drop": nat.forgotten == "drop",
+                "address_changes_s": nat.address_changes_s,
+            },
+            "hosts": [
+                {
+                    "name": host.name,
+                    "mac": host.mac,
+                    "path": host.path,
+                    "own": host.addresses if host.rewritten else [],
+                }
+                for host in self.hosts
+            ],
+            "rules": [asdict(rule) for rule in self.rules],
+        }
+
+
+def plan(description: Description) -> Plan:
+    """Assign hosts, addresses and rules to the parts of a box."""
+    hosts: list[Host] = []
+    rules: list[Rule] = []
+    addresses = {
+        resolver.name: (
+            f"198.18.{number}.53",
+            *([f"2001:db8:53:{number:x}::53"] if resolver.has_ipv6 else []),
+        )
+        for number, resolver in enumerate(description.resolver, start=1)
+    }
+
+    def add(name: str, own: tuple[str, ...], *path: tuple[float, float], **further: Any) -> int:
+        hosts.append(Host(name, len(hosts), own, path, **further))
+        return len(hosts) - 1
+
+    for protocol, port in (entry.split("/") for entry in description.network.blocked):
+        rules.append(Rule(reason=f"blocked-{protocol}-{port}", protocol=protocol, ports=[int(port)]))
+    for number, interception in enumerate(description.network.interception):
+        own = f"198.18.252.{number + 1}"
+        host = add(f"interceptor-{number}", (own,), (0.0, interception.rtt_ms), rewritten=True)
+        taken = [address for name in interception.resolvers for address in addresses[name]]
+        for transport in interception.transports:
+            protocol, port = socket_of(transport)
+            rules.append(Rule([host], "", taken, protocol, [port], 4, from_s=interception.from_s))
+    own = "198.18.250.1"
+    rules.append(Rule([add(AUTHORITY, (own,), (0.0, description.zone.rtt_ms))], addresses=[own]))
+    for number, origin in enumerate(description.origin):
+        own = f"198.18.251.{number + 1}"
+        rules.append(Rule([add(f"origin-{number}", (own,), (0.0, origin.rtt_ms))], addresses=[own]))
+    for resolver in description.resolver:
+        own_addresses = addresses[resolver.name]
+        rules += _rules_of(resolver, own_addresses)
+        if resolver.dead:
+            continue
+        if resolver.site:
+            at = {
+                site.name: add(f"{resolver.name}/{site.name}", own_addresses, (0.0, site.rtt_ms), resolver=resolver)
+                for site in resolver.site
+            }
+            for route in resolver.route:
+                shared: dict[str, Any] = {
+                    "hosts": [at[route.site]], "addresses": list(own_addresses), "family": route.family,
+                    "from_s": route.from_s, "until_s": route.until_s,
+                }  # fmt: skip
+                for protocol, port in map(socket_of, route.transports):
+                    rules.append(Rule(protocol=protocol, ports=[port], **shared))
+                if not route.transports:
+                    rules.append(Rule(**shared))
+            rules.append(Rule([at[resolver.site[0].name]], addresses=list(own_addresses)))
+            continue
+        path = ((0.0, resolver.rtt_ms), *((change.at_s, change.rtt_ms) for change in resolver.path_change))
+        names = (
+            [f"{resolver.name}/{number}" for number in range(resolver.caches)]
+            if resolver.caches > 1
+            else [resolver.name]
+        )
+        rules.append(
+            Rule([add(name, own_addresses, *path, resolver=resolver) for name in names], addresses=list(own_addresses))
+        )
+    return Plan(tuple(hosts), tuple(rules), addresses)
+
+
+def _rules_of(resolver: Resolver, addresses: tuple[str, ...]) -> list[Rule]:
+    """Rules that drop packets towards a resolver."""
+    if resolver.dead:
+        return [Rule(reason="dead", addresses=list(addresses))]
+    rules = [Rule(reason="broken-ipv6", addresses=list(addresses[1:]))] if resolver.broken_ipv6 else []
+    offered = {socket_of(transport) for transport in resolver.transports}
+    for transport in TRANSPORTS:
+        protocol, port = socket_of(transport)
+        if (protocol, port) not in offered:
+            rules.append(Rule(reason="not-offered", addresses=list(addresses), protocol=protocol, ports=[port]))
+    return rules
+
+
+def socket_of(transport: Transport) -> tuple[str, int]:
+    """Protocol below a DNS transport, `tcp` or `udp`, and its port."""
+    properties = TRANSPORTS[transport].transport
+    over_udp = transport == "doudp" or properties.over_quic
+    return "udp" if over_udp else "tcp", properties.port

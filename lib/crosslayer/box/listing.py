@@ -1,0 +1,48 @@
+"""What a box contains, as text for people."""
+
+from __future__ import annotations
+
+from crosslayer.box.description import Description, Resolver
+from crosslayer.box.hosts import plan
+
+
+def listing(description: Description) -> str:
+    """A table of the resolvers, then a line for each further part."""
+    addresses = plan(description).addresses
+    rows = [("resolver", "address", "RTT", "make", "transports", "peculiarities")]
+    for resolver in description.resolver:
+        rtt = "/".join(f"{site.rtt_ms:g}" for site in resolver.site) or f"{resolver.rtt_ms:g}"
+        about = "; ".join(peculiarities(resolver))
+        transports = " ".join(resolver.transports)
+        rows.append((resolver.name, " ".join(addresses[resolver.name]), f"{rtt} ms", resolver.make, transports, about))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    zone, client = description.zone, description.network
+    lines += ["", f"zone {zone.name}: every name exists; its server is {zone.rtt_ms:g} ms behind each resolver"]
+    lines += [f"web origin {origin.name}: {origin.rtt_ms:g} ms" for origin in description.origin]
+    lines += [f"blocked: {entry}" for entry in client.blocked]
+    for interception in client.interception:
+        of = ", ".join(interception.resolvers) or "every address"
+        lines.append(f"intercepted: {', '.join(interception.transports)} to {of}")
+    if client.nat is not None:
+        timeout = (
+            "never forgets" if client.nat.udp_timeout_s is None else f"forgets UDP after {client.nat.udp_timeout_s:g} s"
+        )
+        lines.append(f"NAT: {timeout}" + "".join(f"; new address at {at:g} s" for at in client.nat.address_changes_s))
+    return "\n".join(lines)
+
+
+def peculiarities(resolver: Resolver) -> list[str]:
+    """What distinguishes a resolver from a plain one."""
+    several = f"{resolver.caches} caches" if resolver.caches > 1 else ""
+    sites = f"sites {', '.join(site.name for site in resolver.site)}" if resolver.site else ""
+    changes = [f"RTT {change.rtt_ms:g} ms from {change.at_s:g} s" for change in resolver.path_change]
+    certificate = "" if resolver.certificate == "good" else f"certificate: {resolver.certificate}"
+    alpn = "" if resolver.doq_alpn == "doq" else f"DoQ is {resolver.doq_alpn}"
+    limit = ""
+    if resolver.rate_limit is not None:
+        limit = f"{resolver.rate_limit.answer} above {resolver.rate_limit.queries_per_s:g} queries/s"
+    filtered = f"NXDOMAIN for {', '.join(resolver.filter)}" if resolver.filter else ""
+    ipv6 = "broken IPv6" if resolver.broken_ipv6 else ""
+    dead = "dead" if resolver.dead else ""
+    return [text for text in (several, sites, *changes, certificate, alpn, limit, filtered, ipv6, dead) if text]

@@ -1,0 +1,455 @@
+"""The router of a box: it forwards, delays, rewrites and drops packets as the box's description says.
+
+Run as a file of its own; it imports only the standard library: `router.py CONFIG NEAR FAR`, a JSON file and two inherited
+packet sockets, the first towards the client. Standard input is a control socket. Each command is a line of JSON,
+answered by `ok`: {"start": NS} sets time zero of everything that happens at a time, ns since the Unix epoch;
+{"flush": true} writes the rows that are kept until the end. The truth is appended to the file of the configuration.
+
+A packet's departure time is its kernel receive timestamp plus half the RTT of its path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import heapq
+import json
+import os
+import select
+import socket
+import struct
+import sys
+import time
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("@qq")
+_PR_SET_TIMERSLACK = 29
+_FRAME_BYTES = 1 << 16
+_AT_ONCE = 64
+_ETHER = 14
+_IPV4, _IPV6 = 0x0800, 0x86DD
+_TCP, _UDP, _ICMP, _ICMP6 = 6, 17, 1, 58
+_NAMES = {_TCP: "tcp", _UDP: "udp", _ICMP: "icmp", _ICMP6: "icmp"}
+_CHECKSUM_AT = {_TCP: 16, _UDP: 6}
+_FIRST_PORT, _PORTS = 20_000, 40_000
+
+
+@dataclass(slots=True)
+class Packet:
+    """An IP packet; addresses are in network byte order."""
+
+    data: bytearray
+    family: int
+    """4 or 6."""
+    protocol: int
+    at: int
+    """Offset of the transport header, bytes."""
+    source: bytes
+    destination: bytes
+    source_port: int = 0
+    destination_port: int = 0
+
+
+def parse(data: bytes) -> Packet | None:
+    """Parse an Ethernet frame; None unless it contains a unicast IPv4 or IPv6 packet."""
+    if len(data) < _ETHER + 20 or data[0] & 1:
+        return None
+    kind, ip = int.from_bytes(data[12:14], "big"), bytearray(data[_ETHER:])
+    if kind == _IPV4:
+        packet = Packet(ip, 4, ip[9], (ip[0] & 15) * 4, bytes(ip[12:16]), bytes(ip[16:20]))
+    elif kind == _IPV6 and len(ip) >= 40:
+        packet = Packet(ip, 6, ip[6], 40, bytes(ip[8:24]), bytes(ip[24:40]))
+    else:
+        return None
+    if packet.protocol in _CHECKSUM_AT and len(ip) >= packet.at + 8:
+        packet.source_port, packet.destination_port = struct.unpack_from("!HH", ip, packet.at)
+    return packet
+
+
+def rewrite(
+    packet: Packet,
+    *,
+    source: bytes | None = None,
+    destination: bytes | None = None,
+    source_port: int | None = None,
+    destination_port: int | None = None,
+) -> None:
+    """Change addresses and ports of a packet, and its checksums (RFC 1624)."""
+    width, first = (4, 12) if packet.family == 4 else (16, 8)
+    addresses = [(first, source), (first + width, destination)]
+    changes = [(at, bytes(packet.data[at : at + width]), new) for at, new in addresses if new is not None]
+    if packet.family == 4:
+        for _, old, new in changes:
+            _adjust(packet.data, 10, old, new)
+    ports = [(packet.at, source_port), (packet.at + 2, destination_port)]
+    changes += [(at, bytes(packet.data[at : at + 2]), new.to_bytes(2, "big")) for at, new in ports if new is not None]
+    checksum = packet.at + _CHECKSUM_AT[packet.protocol] if packet.protocol in _CHECKSUM_AT else None
+    if packet.protocol == _UDP and checksum is not None and packet.data[checksum : checksum + 2] == b"\0\0":
+        checksum = None
+    for at, old, new in changes:
+        packet.data[at : at + len(new)] = new
+        if checksum is not None:
+            _adjust(packet.data, checksum, old, new)
+    packet.source, packet.destination = source or packet.source, destination or packet.destination
+    packet.source_port = packet.source_port if source_port is None else source_port
+    packet.destination_port = packet.destination_port if destination_port is None else destination_port
+
+
+def _adjust(data: bytearray, at: int, old: bytes, new: bytes) -> None:
+    total = ~int.from_bytes(data[at : at + 2], "big") & 0xFFFF
+    for offset in range(0, len(old), 2):
+        total += (~int.from_bytes(old[offset : offset + 2], "big") & 0xFFFF) + int.from_bytes(
+            new[offset : offset + 2], "big"
+        )
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    data[at : at + 2] = (~total & 0xFFFF).to_bytes(2, "big")
+
+
+def _wire(address: str) -> bytes:
+    return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+
+
+def _text(address: bytes) -> str:
+    return socket.inet_ntop(socket.AF_INET if len(address) == 4 else socket.AF_INET6, address)
+
+
+@dataclass(slots=True)
+class Host:
+    """A host at the far end."""
+
+    name: str
+    mac: bytes
+    path: list[tuple[float, float]]
+    """RTT in ms from each time on, s."""
+    own: dict[int, bytes]
+    """Its own addresses by family, to which packets for other addresses are rewritten; empty without rewriting."""
+    packets: int = 0
+    late_ns: list[int] = field(default_factory=list)
+
+    def rtt_ms(self, after_s: float) -> float:
+        """RTT of its path at a time after the start, s."""
+        return [rtt for at, rtt in self.path if at <= max(after_s, 0.0)][-1]
+
+
+@dataclass(slots=True)
+class Rule:
+    """What happens to packets towards some addresses, protocols and ports; the first rule that matches counts."""
+
+    addresses: set[bytes]
+    """Empty: all."""
+    protocol: int | None
+    ports: set[int]
+    """Empty: all."""
+    family: int | None
+    from_s: float
+    until_s: float
+    hosts: list[int]
+    """One of them receives the packets of a flow; empty: packets are dropped."""
+    reason: str
+
+    def matches(self, packet: Packet, after_s: float) -> bool:
+        """Whether it counts for a packet at a time after the start, s."""
+        return (
+            (not self.addresses or packet.destination in self.addresses)
+            and self.protocol in (None, packet.protocol)
+            and (not self.ports or packet.destination_port in self.ports)
+            and self.family in (None, packet.family)
+            and self.from_s <= max(after_s, 0.0) < self.until_s
+        )
+
+
+@dataclass(slots=True)
+class Mapping:
+    """A NAT's mapping of one flow."""
+
+    address: bytes
+    port: int
+    last_ns: int
+
+
+class Nat:
+    """Translates the client's IPv4 address and ports, and forgets idle UDP flows.
+
+    Parameters
+    ----------
+    inside, outside
+        The client's address, and the NAT's addresses in the order in which they are used.
+    timeout_s
+        A UDP flow without packets for longer is forgotten; None never forgets.
+    drop
+        Packets of a forgotten flow are dropped; otherwise they get another port.
+    """
+
+    def __init__(self, inside: bytes, outside: list[bytes], timeout_s: float | None, *, drop: bool) -> None:
+        self._inside, self._outside = inside, outside
+        self._timeout_ns = None if timeout_s is None else round(timeout_s * 1e9)
+        self._drop = drop
+        self._flows: dict[tuple[Any, ...], Mapping] = {}
+        self._back: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._next = 0
+
+    def renumber(self) -> None:
+        """Change to the next outside address and forget all mappings."""
+        self._outside.append(self._outside.pop(0))
+        self._flows.clear()
+        self._back.clear()
+
+    def out(self, packet: Packet, now_ns: int) -> str:
+        """Translate a packet of the client; returns why it is dropped, empty if it is not."""
+        if packet.family != 4:
+            return ""
+        if packet.protocol not in _CHECKSUM_AT:
+            rewrite(packet, source=self._outside[0])
+            return ""
+        key = (packet.protocol, packet.source_port, packet.destination, packet.destination_port)
+        mapping = self._flows.get(key)
+        if mapping is not None and self._expired(packet, mapping, now_ns):
+            if self._drop:
+                return "nat-forgot"
+            self._back.pop((packet.protocol, packet.destination, packet.destination_port, mapping.port), None)
+            mapping = None
+        if mapping is None:
+            mapping = self._flows[key] = Mapping(self._outside[0], _FIRST_PORT + self._next % _PORTS, now_ns)
+            self._next += 1
+            self._back[packet.protocol, packet.destination, packet.destination_port, mapping.port] = key
+        mapping.last_ns = now_ns
+        rewrite(packet, source=mapping.address, source_port=mapping.port)
+        return ""
+
+    def back(self, packet: Packet, now_ns: int) -> str:
+        """Translate a packet to the client; returns why it is dropped, empty if it is not."""
+        if packet.family != 4:
+            return ""
+        if packet.protocol not in _CHECKSUM_AT:
+            rewrite(packet, destination=self._inside)
+            return ""
+        key = self._back.get((packet.protocol, packet.source, packet.source_port, packet.destination_port))
+        if key is None or self._flows[key].address != packet.destination:
+            return "nat-unknown"
+        if self._expired(packet, self._flows[key], now_ns):
+            return "nat-forgot"
+        self._flows[key].last_ns = now_ns
+        rewrite(packet, destination=self._inside, destination_port=key[1])
+        return ""
+
+    def _expired(self, packet: Packet, mapping: Mapping, now_ns: int) -> bool:
+        return packet.protocol == _UDP and self._timeout_ns is not None and now_ns - mapping.last_ns > self._timeout_ns
+
+
+class Router:
+    """Forwards packets between the client and the hosts, and among the hosts.
+
+    Parameters
+    ----------
+    config
+        The configuration, as `internet.py` writes it.
+    near, far
+        Packet sockets towards the client and towards the hosts.
+    truth
+        File descriptor of the truth.
+    """
+
+    def __init__(self, config: dict[str, Any], near: socket.socket, far: socket.socket, truth: int) -> None:
+        self._near, self._far, self._truth = near, far, truth
+        self._mac = bytes.fromhex(config["mac"])
+        client = config["client"]
+        self._client_mac = bytes.fromhex(client["mac"])
+        outside = [_wire(address) for address in client["outside"]]
+        self._client = {*outside, *(_wire(address) for address in client["addresses"])}
+        self._hosts = [
+            Host(
+                host["name"],
+                bytes.fromhex(host["mac"]),
+                [(at, rtt) for at, rtt in host["path"]],
+                {(6 if ":" in address else 4): _wire(address) for address in host["own"]},
+            )
+            for host in config["hosts"]
+        ]
+        self._by_mac = {host.mac: number for number, host in enumerate(self._hosts)}
+        self._rules = [
+            Rule(
+                {_wire(address) for address in rule["addresses"]},
+                {"tcp": _TCP, "udp": _UDP, "": None}[rule["protocol"]],
+                set(rule["ports"]),
+                rule["family"],
+                rule["from_s"],
+                float("inf") if rule["until_s"] is None else rule["until_s"],
+                rule["hosts"],
+                rule["reason"],
+            )
+            for rule in config["rules"]
+        ]
+        nat = config["nat"]
+        self._nat = nat and Nat(_wire(client["addresses"][0]), outside, nat["udp_timeout_s"], drop=nat["drop"])
+        self._renumber_s = sorted(nat["address_changes_s"]) if nat else []
+        self._rewritten: dict[tuple[Any, ...], bytes] = {}
+        self._seed = config["seed"]
+        self._keep_packets = config["packets"]
+        self._rows: list[dict[str, Any]] = []
+        self._start_ns: int | None = None
+        self._waiting: list[tuple[int, int, socket.socket, bytes, Host, dict[str, Any] | None]] = []
+        self._number = 0
+
+    def run(self, control: socket.socket) -> None:
+        """Forward until the other end closes the control socket."""
+        commands = b""
+        while True:
+            wait_s = max(0, self._waiting[0][0] - time.time_ns()) / 1e9 if self._waiting else None
+            ready, _, _ = select.select([self._near, self._far, control], [], [], wait_s)
+            self._send_due()
+            for end in (self._near, self._far):
+                if end in ready:
+                    self._receive(end)
+            if control in ready:
+                if not (part := control.recv(1 << 16)):
+                    self.flush()
+                    return
+                *lines, commands = (commands + part).split(b"\n")
+                for line in lines:
+                    command = json.loads(line)
+                    if "start" in command:
+                        self._start_ns = command["start"]
+                    else:
+                        self.flush()
+                    control.sendall(b"ok\n")
+
+    def flush(self) -> None:
+        """Write the kept packets, and the delay beyond its path of each host's packets so far."""
+        for row in self._rows:
+            self._write(row)
+        self._rows = []
+        for host in self._hosts:
+            late = sorted(host.late_ns)
+            if late:
+                quantiles = {f"late_{name}_ms": late[int(share * (len(late) - 1))] / 1e6 for name, share in _QUANTILES}
+                self._write({"event": "path", "host": host.name, "packets": len(late), **quantiles})
+            host.late_ns = []
+
+    def _send_due(self) -> None:
+        while self._waiting and self._waiting[0][0] <= (now := time.time_ns()):
+            due, _, out, frame, host, row = heapq.heappop(self._waiting)
+            with contextlib.suppress(BlockingIOError):  # a full device drops packets, as any other does
+                out.send(frame)
+            host.late_ns.append(now - due)
+            if row is not None:
+                row["left_ns"] = now
+
+    def _receive(self, end: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                frame, ancillary, _flags, _sender = end.recvmsg(_FRAME_BYTES, 64)
+            except BlockingIOError:
+                return
+            came_ns = time.time_ns()
+            for level, kind, value in ancillary:
+                if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+                    seconds, nanoseconds = _TIMESPEC.unpack(value)
+                    came_ns = seconds * 1_000_000_000 + nanoseconds
+            packet = parse(frame)
+            if packet is not None:
+                self._forward(packet, came_ns, None if end is self._near else self._by_mac.get(frame[6:12]))
+
+    def _forward(self, packet: Packet, came_ns: int, sender: int | None) -> None:
+        """Forward a packet of a host, or of the client (None)."""
+        after_s = -1.0 if self._start_ns is None else (came_ns - self._start_ns) / 1e9
+        while self._nat and self._renumber_s and self._renumber_s[0] <= after_s:
+            self._renumber_s.pop(0)
+            self._nat.renumber()
+            self._write({"event": "address-change", "time_ns": came_ns})
+        if sender is not None and packet.destination in self._client:
+            self._to_client(packet, came_ns, after_s, self._hosts[sender])
+        else:
+            self._to_host(packet, came_ns, after_s, sender)
+
+    def _to_client(self, packet: Packet, came_ns: int, after_s: float, host: Host) -> None:
+        back = (host.mac, packet.protocol, packet.source, packet.source_port, packet.destination_port)
+        if (original := self._rewritten.get(back)) is not None:
+            rewrite(packet, source=original)
+        reason = self._nat.back(packet, came_ns) if self._nat else ""
+        row = self._row(packet, came_ns, "down", host.name, reason)
+        if not reason:
+            self._queue(self._near, self._client_mac, packet, came_ns + round(host.rtt_ms(after_s) * 5e5), host, row)
+
+    def _to_host(self, packet: Packet, came_ns: int, after_s: float, sender: int | None) -> None:
+        reason, receiver = "no-route", None
+        for rule in self._rules:
+            if rule.matches(packet, after_s):
+                reason = rule.reason
+                if rule.hosts:
+                    flow = struct.pack(
+                        f"!I{len(packet.source)}s{len(packet.destination)}sBHH",
+                        self._seed, packet.source, packet.destination, packet.protocol, packet.source_port,
+                        packet.destination_port,
+                    )  # fmt: skip
+                    receiver = self._hosts[rule.hosts[zlib.crc32(flow) % len(rule.hosts)]]
+                break
+        if receiver is not None:
+            reason = self._nat.out(packet, came_ns) if self._nat and sender is None else ""
+        row = self._row(
+            packet, came_ns, "up" if sender is None else "across", receiver.name if receiver else "", reason
+        )
+        if reason or receiver is None:
+            return
+        own = receiver.own.get(packet.family)
+        if own is not None and own != packet.destination:
+            back = (receiver.mac, packet.protocol, own, packet.destination_port, packet.source_port)
+            self._rewritten[back] = packet.destination
+            rewrite(packet, destination=own)
+        # Between hosts, the path is that of the authoritative server, whichever end it is.
+        ends = [receiver] if sender is None else [receiver, self._hosts[sender]]
+        path = next((end for end in ends if end.name == "authority"), receiver)
+        self._queue(self._far, receiver.mac, packet, came_ns + round(path.rtt_ms(after_s) * 5e5), receiver, row)
+
+    def _queue(
+        self, out: socket.socket, mac: bytes, packet: Packet, at_ns: int, host: Host, row: dict[str, Any] | None
+    ) -> None:
+        kind = (_IPV4 if packet.family == 4 else _IPV6).to_bytes(2, "big")
+        self._number += 1
+        heapq.heappush(self._waiting, (at_ns, self._number, out, mac + self._mac + kind + packet.data, host, row))
+
+    def _row(self, packet: Packet, came_ns: int, way: str, host: str, reason: str) -> dict[str, Any] | None:
+        """A row of the truth for a dropped packet, or for every packet if the box keeps them."""
+        if not reason and not self._keep_packets:
+            return None
+        row = {
+            "event": "drop" if reason else "packet",
+            "time_ns": came_ns,
+            "way": way,
+            "host": host,
+            "protocol": _NAMES.get(packet.protocol, str(packet.protocol)),
+            "source": _text(packet.source),
+            "source_port": packet.source_port,
+            "destination": _text(packet.destination),
+            "destination_port": packet.destination_port,
+            "bytes": len(packet.data),
+            **({"reason": reason} if reason else {}),
+        }
+        if reason:
+            self._write(row)
+            return None
+        self._rows.append(row)
+        return row
+
+    def _write(self, row: dict[str, Any]) -> None:
+        os.write(self._truth, json.dumps(row).encode() + b"\n")
+
+
+_QUANTILES = (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+
+
+if __name__ == "__main__":
+    gc.disable()
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
+    configuration = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    near_end, far_end = (socket.socket(fileno=int(word)) for word in sys.argv[2:])
+    for one in (near_end, far_end):
+        one.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        one.setblocking(False)
+    output = os.open(configuration["truth"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    Router(configuration, near_end, far_end, output).run(socket.socket(fileno=0))

@@ -1,0 +1,41 @@
+"""Run a user's command in a box."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from crosslayer.box.box import Box
+from crosslayer.box.description import Description
+from crosslayer.box.errors import BoxError
+from crosslayer.process import run_command
+from crosslayer.testbed import namespaces
+
+
+def run_in_box(
+    description: Description,
+    command: list[str],
+    *,
+    seed: int,
+    truth: Path | None = None,
+    packets: bool = False,
+    resolvers_out: Path | None = None,
+) -> int:
+    """Run a command in the client's namespace of a box; returns its exit status (128 + signal if a signal ended it).
+
+    Raises `BoxError` if the box does not start, or a file cannot be written.
+    """
+    if truth is not None and truth.exists() and truth.stat().st_size:
+        raise BoxError("has content already", where=str(truth), next_step="Name a new file, or remove this one.")
+    with Box(description, seed=seed, truth=truth and truth.absolute(), packets=packets) as box:
+        resolvers = resolvers_out or box.folder / "resolvers.toml"
+        try:
+            resolvers.write_text(box.resolver_list(), encoding="utf-8")
+        except OSError as error:
+            raise BoxError(
+                f"cannot be written ({error.strerror})", where=str(resolvers), next_step="Name another file."
+            ) from error
+        environment = dict(os.environ, CROSSLAYER_RESOLVERS=str(resolvers.absolute()), CROSSLAYER_CA=str(box.ca_file))
+        del environment[namespaces.MARK]  # a `crosslayer` that the command starts makes its own namespaces
+        box.start()
+        return run_command(command, environment)

@@ -1,0 +1,125 @@
+"""The servers of a box: our resolvers, the authoritative server, web origins, and resolvers of other makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from crosslayer import resources
+from crosslayer.box.description import Description, Resolver, Transport
+from crosslayer.box.errors import BoxError
+from crosslayer.box.hosts import Host
+from crosslayer.process import Process
+from crosslayer.testbed import network
+from crosslayer.testbed.certificates import Authority, Certificates, make_certificates
+from crosslayer.testbed.server import corefile_text
+
+_EXPIRED = timedelta(days=60)
+
+
+class BoxServer(Process):
+    """A running server of crosslayer on a host of the box. Made by `BoxServer.start`."""
+
+    name = "a server of the box"
+    fault = BoxError
+    ready_timeout_s = 60.0
+
+    @classmethod
+    def start(cls, host: Host, folder: Path, corefile: str) -> Self:
+        """Start the server in the host's namespace, without waiting until it answers (`ready`)."""
+        with cls.writing(folder):
+            (folder / "Corefile").write_text(corefile, encoding="utf-8")
+        program = str(resources.locate("server").path)
+        spawn = partial(network.spawn, host.namespace)
+        server = cls(spawn, [program, "-conf", str(folder / "Corefile")], folder / "log", cwd=folder)
+        server._control_path = folder / "control"
+        return server
+
+    def ready(self) -> None:
+        """Wait until every listener is bound; `BoxError` has the last log lines of a server that is not."""
+        self.connect(self._control_path)
+
+    _control_path: Path
+
+
+def certificates_of(
+    resolver: Resolver, host_name: str, addresses: Iterable[str], authority: Authority, folder: Path
+) -> Certificates:
+    """Create the certificate that a resolver shows."""
+    own = Authority() if resolver.certificate == "other-ca" else authority
+    age = _EXPIRED if resolver.certificate == "expired" else timedelta(0)
+    if resolver.certificate == "other-name":
+        return make_certificates(folder, ["other.invalid"], [], authority=own, age=age)
+    return make_certificates(folder, [host_name], addresses, authority=own, age=age)
+
+
+def resolver_corefile(
+    resolver: Resolver, host: Host, certificates: Certificates, folder: Path, *, truth: Path, upstream: str
+) -> str:
+    """Corefile of one of our resolvers."""
+    properties = {
+        "truth": f'"{truth}"',
+        "resolver": resolver.name,
+        "site": host.site or resolver.name,
+        "cache": "on",
+        **({"filter": ",".join(resolver.filter)} if resolver.filter else {}),
+    }
+    if resolver.rate_limit is not None:
+        properties |= {"rate": f"{resolver.rate_limit.queries_per_s:g}", "limit": resolver.rate_limit.answer}
+    alpn = {} if resolver.doq_alpn == "doq" else {"doq_alpn": resolver.doq_alpn}
+    return _corefile(
+        resolver.transports, certificates, folder, properties, upstream=upstream, site=properties["site"], **alpn
+    )
+
+
+def authority_corefile(zone: Path, certificates: Certificates, folder: Path, *, truth: Path) -> str:
+    """Corefile of the authoritative server."""
+    properties = {"truth": f'"{truth}"', "resolver": "authority", "cache": "off"}
+    return _corefile(["doudp", "dotcp"], certificates, folder, properties, zone=zone)
+
+
+def _corefile(
+    transports: Iterable[Transport],
+    certificates: Certificates,
+    folder: Path,
+    box: Mapping[str, str],
+    *,
+    upstream: str = "",
+    zone: Path = Path(),
+    site: str = "",
+    **further: str,
+) -> str:
+    offered = set(transports)
+    port = ":53" if offered & {"doudp", "dotcp"} else ":5300"
+    listeners = {"doh": ("https", ":443"), "doh3": ("h3", ":443"), "doq": ("doq", ":853")}
+    own = {key: address for transport, (key, address) in listeners.items() if transport in offered}
+    lines = ["box {", *(f"    {name} {value}" for name, value in box.items()), "}"]
+    if site:
+        lines += [f"nsid {site}", f"chaos {site}"]
+    return corefile_text(
+        certificates,
+        zone,
+        {**own, "control": f'"{folder / "control"}"', **further},
+        addresses=f".{port}" + (" tls://." if "dot" in offered else ""),
+        upstream=upstream,
+        further=lines,
+    )
+
+
+def zone_text(description: Description, hosts: Mapping[str, Iterable[str]], wildcard: str) -> str:
+    """A root zone with the box's zone, in which every name exists, and with the names of hosts."""
+    ttl, zone = description.zone.ttl_s, description.zone.name
+    lines = [
+        "$ORIGIN .",
+        f"$TTL {ttl}",
+        f"@ IN SOA ns.{zone}. hostmaster.{zone}. 1 3600 600 86400 {ttl}",
+        f"@ IN NS ns.{zone}.",
+        f"{zone}. IN A {wildcard}",
+        f"*.{zone}. IN A {wildcard}",
+    ]
+    for name, addresses in hosts.items():
+        lines += [f"{name}. IN {'AAAA' if ':' in address else 'A'} {address}" for address in addresses]
+    return "\n".join(lines) + "\n"

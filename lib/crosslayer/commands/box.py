@@ -1,0 +1,71 @@
+"""`crosslayer box`: run a command in an emulated Internet whose truth is known."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crosslayer.commands.common import CLOCK, PATH, FilePath, enter
+
+if TYPE_CHECKING:
+    from crosslayer.guest import Clock
+
+
+@click.command("box", context_settings={"ignore_unknown_options": True})
+@click.argument("box_file", metavar="BOX.toml", type=PATH)
+@CLOCK
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Seed of random choices.")
+@click.option("--truth", type=PATH, metavar="FILE", help="Write the truth to this file, JSON Lines. It must be new.")
+@click.option("--packets", is_flag=True, help="Write a row of the truth for every packet too.")
+@click.option("--resolvers-out", type=PATH, metavar="FILE", help="Write the list of resolvers to this TOML file.")
+@click.option(
+    "--writable",
+    multiple=True,
+    type=FilePath(path_type=Path, exists=True, file_okay=False),
+    help="A folder that COMMAND may write to in virtual time; /tmp is in memory then, all else read-only.",
+)
+@click.option("--list", "list_only", is_flag=True, help="Print what the box contains, and run nothing.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def command(
+    box_file: Path,
+    clock: Clock,
+    seed: int,
+    truth: Path | None,
+    packets: bool,
+    resolvers_out: Path | None,
+    writable: tuple[Path, ...],
+    list_only: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND as the client of the emulated Internet that BOX.toml describes.
+
+    COMMAND runs in the client's namespace, with one of the resolvers in /etc/resolv.conf. Its environment has
+    CROSSLAYER_RESOLVERS (the list of resolvers, a TOML file) and CROSSLAYER_CA (the CA of their certificates). The exit
+    status is COMMAND's. No packet leaves the box.
+
+    \b
+    crosslayer box emulation/box.toml --list
+    crosslayer box emulation/box.toml --truth truth.jsonl -- kdig +quic @198.18.1.53 a.box.example
+    crosslayer box emulation/box.toml --clock virtual -- kdig @198.18.1.53 a.box.example
+    """
+    from crosslayer.box import load_box
+
+    description = load_box(box_file)
+    if list_only:
+        from crosslayer.box.listing import listing
+
+        click.echo(listing(description))
+        return
+    words = list(command[1:] if command[:1] == ("--",) else command)
+    if not words:
+        raise click.UsageError("There is no COMMAND after --.")
+    written = [file.absolute().parent for file in (truth, resolvers_out) if file is not None]
+    enter(clock, (*writable, *written), seed=seed if clock == "virtual" else None)
+    from crosslayer.box.run_command import run_in_box
+
+    os.environ.pop("SSLKEYLOGFILE", None)  # a value from the user's shell is for COMMAND, not for the servers
+    sys.exit(run_in_box(description, words, seed=seed, truth=truth, packets=packets, resolvers_out=resolvers_out))
