@@ -9,7 +9,6 @@ import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
 	_ "github.com/coredns/coredns/plugin/bind"
-	_ "github.com/coredns/coredns/plugin/chaos"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/file"
 	_ "github.com/coredns/coredns/plugin/forward"
@@ -19,7 +18,7 @@ import (
 )
 
 // Order of the plugins in a server block, as in CoreDNS; ours stand before everything that answers.
-var directives = []string{"tls", "bind", "errors", "early", "coalesce", "nsid", "chaos", "minimal", "box", "file", "forward"}
+var directives = []string{"tls", "bind", "errors", "early", "coalesce", "nsid", "minimal", "box", "file", "forward"}
 
 func main() {
 	dnsserver.Directives = directives

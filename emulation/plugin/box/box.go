@@ -83,6 +83,11 @@ func (b *Box) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (i
 	case slices.ContainsFunc(b.filter, func(zone string) bool { return dns.IsSubDomain(zone, r.Question[0].Name) }):
 		source = sourceFiltered
 		return dns.RcodeSuccess, rw.WriteMsg(new(dns.Msg).SetRcode(r, dns.RcodeNameError))
+	case asksForSite(r.Question[0]):
+		m := new(dns.Msg).SetReply(r)
+		header := dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS}
+		m.Answer = []dns.RR{&dns.TXT{Hdr: header, Txt: []string{b.site}}}
+		return dns.RcodeSuccess, rw.WriteMsg(m)
 	}
 	if b.cache != nil {
 		if kept := b.cache.get(r, time.Now()); kept != nil {
@@ -101,6 +106,12 @@ func (b *Box) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (i
 		rcode = dns.RcodeSuccess
 	}
 	return rcode, err
+}
+
+// asksForSite says whether a query asks which server answers (RFC 4892).
+func asksForSite(q dns.Question) bool {
+	name := dns.CanonicalName(q.Name)
+	return q.Qclass == dns.ClassCHAOS && q.Qtype == dns.TypeTXT && (name == "id.server." || name == "hostname.bind.")
 }
 
 // limit answers a query that exceeds the rate.

@@ -24,7 +24,7 @@ func init() { plugin.Register(pluginName, setup) }
 
 // options are the properties of the plugin in a server block.
 type options struct {
-	truth       string // file
+	truthFile   string
 	resolver    string
 	site        string
 	cached      bool     // answers of the plugins behind are kept for their TTL
@@ -38,7 +38,7 @@ func setup(c *caddy.Controller) error {
 	if err := early.ParseProperties(c, opts.set); err != nil {
 		return plugin.Error(pluginName, err)
 	}
-	if opts.truth == "" {
+	if opts.truthFile == "" {
 		return plugin.Error(pluginName, c.Err("truth names no file"))
 	}
 	b := &Box{options: opts}
@@ -48,10 +48,7 @@ func setup(c *caddy.Controller) error {
 	if opts.rate > 0 {
 		b.rate = &bucket{perSecond: opts.rate}
 	}
-	c.OnStartup(func() (err error) {
-		b.truth, err = jsonl.Open(opts.truth, func(format string, values ...any) { log.Errorf("Truth: "+format, values...) })
-		return err
-	})
+	c.OnStartup(b.open)
 	c.OnShutdown(func() error { return b.truth.Close() })
 	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
 		b.Next = next
@@ -60,11 +57,17 @@ func setup(c *caddy.Controller) error {
 	return nil
 }
 
+// open opens the file of the truth.
+func (b *Box) open() (err error) {
+	b.truth, err = jsonl.Open(b.truthFile, func(format string, values ...any) { log.Errorf("Truth: "+format, values...) })
+	return err
+}
+
 // set gives one property its value.
 func (o *options) set(property, value string) (err error) {
 	switch property {
 	case "truth":
-		o.truth = value
+		o.truthFile = value
 	case "resolver":
 		o.resolver = value
 	case "site":

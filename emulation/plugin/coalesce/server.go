@@ -286,7 +286,7 @@ func (s *server) web(listener, dns string, chain *early.Chain, pages site) *web 
 }
 
 func (s *server) startDoQ(chain *early.Chain) error {
-	doq := &early.DoQServer{Policy: s.policy, Conns: s.connections, Chain: chain}
+	doq := &early.DoQServer{Policy: s.policy, Conns: s.connections, Chain: chain, ALPN: s.doqALPN}
 	listener, err := doq.Listen(s.doq, s.tls)
 	if err != nil {
 		return err

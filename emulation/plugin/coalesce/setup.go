@@ -27,6 +27,7 @@ type options struct {
 	https   string
 	h3      string
 	doq     string
+	doqALPN string // application protocol of DoQ; empty for that of RFC 9250
 	control string
 	events  string
 	maxTLS  uint16 // newest version over TCP
@@ -102,6 +103,8 @@ func (o *options) set(property, value string) (err error) {
 		o.h3 = value
 	case "doq":
 		o.doq, err = value, early.CheckDoQAddress(value)
+	case "doq_alpn":
+		o.doqALPN = value
 	case "control":
 		o.control = value
 	case "events":

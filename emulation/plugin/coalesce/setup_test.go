@@ -31,6 +31,7 @@ func TestParse(t *testing.T) {
 			}, false, "",
 		},
 		{"coalesce {\n pages \"/a b\"\n}", options{pages: "/a b", Options: early.DefaultOptions, maxTLS: tls.VersionTLS13}, false, ""},
+		{"coalesce {\n doq :853\n doq_alpn doq-i02\n}", options{doq: ":853", doqALPN: "doq-i02", Options: early.DefaultOptions, maxTLS: tls.VersionTLS13}, false, ""},
 		{"coalesce :443", options{}, false, "Wrong argument count"},
 		{"coalesce {\n doq\n}", options{}, false, "Wrong argument count"},
 		{"coalesce {\n doq :1 :2\n}", options{}, false, "Wrong argument count"},

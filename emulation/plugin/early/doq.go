@@ -1,6 +1,7 @@
 package early
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -37,11 +38,13 @@ type DoQServer struct {
 	Policy *Policy
 	Conns  *Conns
 	Chain  *Chain
+	// ALPN is the application protocol of its TLS handshake; empty for DoQ's.
+	ALPN string
 }
 
 // Listen opens the UDP socket.
 func (s *DoQServer) Listen(address string, secured *tls.Config) (*Listener, error) {
-	return s.Policy.Listen(address, Protocol{Name: DoQ, ALPN: DoQ, NoError: DoQNoError, ExcessiveLoad: DoQExcessiveLoad}, secured, &quic.Config{
+	return s.Policy.Listen(address, Protocol{Name: DoQ, ALPN: cmp.Or(s.ALPN, DoQ), NoError: DoQNoError, ExcessiveLoad: DoQExcessiveLoad}, secured, &quic.Config{
 		MaxIncomingUniStreams: -1, // DoQ has none (RFC 9250, section 4.2)
 		// Answers fit into one packet: searching for a larger one would only add packets to a short exchange.
 		DisablePathMTUDiscovery: true,

@@ -2,8 +2,8 @@
 
     client -- router program -- resolver, resolver, ...
 
-The box writes its truth itself: what it contains, every answer at the far end, and what its router dropped. A tool under
-test must not read it. docs/reference/box.md describes the TOML file.
+The box writes its truth itself: what it contains, every answer at the far end, and what its router dropped. A tool
+under test must not read it. docs/reference/box.md describes the TOML file.
 """
 
 from crosslayer.box.box import Box

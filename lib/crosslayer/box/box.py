@@ -13,9 +13,18 @@ from typing import Any, Final, Self
 
 from crosslayer.box.description import TRANSPORTS, Description, Resolver
 from crosslayer.box.errors import BoxError
-from crosslayer.box.hosts import AUTHORITY, WILDCARD_ADDRESS, Host, plan
+from crosslayer.box.hosts import AUTHORITY, INTERCEPTOR, WILDCARD_ADDRESS, Host, plan
 from crosslayer.box.internet import Internet
-from crosslayer.box.servers import BoxServer, authority_corefile, certificates_of, resolver_corefile, zone_text
+from crosslayer.box.makes import MakeServer
+from crosslayer.box.servers import (
+    BoxServer,
+    authority_corefile,
+    certificates_of,
+    interceptor_corefile,
+    origin_corefile,
+    resolver_corefile,
+    zone_text,
+)
 from crosslayer.testbed import namespaces
 from crosslayer.testbed.certificates import Authority, make_certificates
 
@@ -69,7 +78,10 @@ class Box:
                 description, self.plan, seed=seed, truth=self.truth_file, packets=packets, folder=self.folder
             )
             self._stack.callback(self.internet.close)
-            servers = [self._stack.enter_context(self._start(host)) for host in self.plan.hosts]
+            servers = []
+            for host in self.plan.hosts:
+                servers.append(self._start(host))
+                self._stack.callback(servers[-1].stop)
             for server in servers:
                 server.ready()
         except BaseException:
@@ -115,23 +127,35 @@ class Box:
         ]
         return "\n".join(lines) + "\n"
 
-    def _start(self, host: Host) -> BoxServer:
-        folder = self.folder / host.name
+    def _start(self, host: Host) -> BoxServer | MakeServer:
+        """Start the server of a host."""
+        folder, truth = self.folder / host.name, self.truth_file
         folder.mkdir(parents=True)
-        addresses = host.addresses
-        if host.resolver is not None:
-            certificates = certificates_of(host.resolver, host_name(host.resolver), addresses, self._authority, folder)
-            upstream = next(other for other in self.plan.hosts if other.name == AUTHORITY).addresses[0]
-            corefile = resolver_corefile(
-                host.resolver, host, certificates, folder, truth=self.truth_file, upstream=upstream
-            )
+        upstream = next(other for other in self.plan.hosts if other.name == AUTHORITY).addresses[0]
+        if (resolver := host.resolver) is not None:
+            name, addresses = host_name(resolver), self.plan.addresses[resolver.name]
+            certificates = certificates_of(resolver, name, addresses, self._authority, folder)
+            if resolver.make != "crosslayer":
+                return MakeServer.start(resolver.make, host, folder, certificates, upstream)
+            corefile = resolver_corefile(resolver, host, certificates, folder, truth=truth, upstream=upstream)
+        elif host.name.startswith(INTERCEPTOR):
+            # Its CA is its own: no client trusts it.
+            certificates = make_certificates(folder, [host.name], host.addresses)
+            corefile = interceptor_corefile(host, certificates, folder, truth=truth, upstream=upstream)
+        elif host.origin is not None:
+            certificates = make_certificates(folder, [host.origin.name], host.addresses, authority=self._authority)
+            corefile = origin_corefile(host.origin, certificates, folder, truth=truth)
         else:
-            certificates = make_certificates(folder, [host.name], addresses, authority=self._authority)
+            certificates = make_certificates(folder, [host.name], host.addresses, authority=self._authority)
             zone = folder / "zone"
-            names = {host_name(one): self.plan.addresses[one.name] for one in self.description.resolver}
-            zone.write_text(zone_text(self.description, names, WILDCARD_ADDRESS), encoding="utf-8")
-            corefile = authority_corefile(zone, certificates, folder, truth=self.truth_file)
+            zone.write_text(zone_text(self.description, self._names(), WILDCARD_ADDRESS), encoding="utf-8")
+            corefile = authority_corefile(zone, certificates, folder, truth=truth)
         return BoxServer.start(host, folder, corefile)
+
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        """Addresses of every name with a host."""
+        names = {host_name(resolver): self.plan.addresses[resolver.name] for resolver in self.description.resolver}
+        return names | {host.origin.name: host.addresses for host in self.plan.hosts if host.origin is not None}
 
     def _write_facts(self, seed: int) -> None:
         """Write what the box contains: a row for the box, and a row for each host."""

@@ -29,6 +29,16 @@ TRANSPORTS: Final[dict[Transport, Protocol]] = {
     "doq": Protocol.DOQ,
 }
 """Transports of a resolver, as a box and a list of resolvers name them."""
+_OVER_TLS: Final[tuple[Transport, ...]] = ("doudp", "dotcp", "dot", "doh")
+MAKES: Final[dict[Make, tuple[Transport, ...]]] = {
+    "crosslayer": tuple(TRANSPORTS),
+    "bind9": _OVER_TLS,
+    "knot-resolver": _OVER_TLS,
+    "unbound": ("doudp", "dotcp", "dot"),
+    "dnsdist": _OVER_TLS,
+    "dnsproxy": tuple(TRANSPORTS),
+}
+"""Transports of each make in a box."""
 MOST_HOSTS: Final = 200
 """More would not fit into the addresses of a box."""
 _EXPLAINED = "docs/reference/box.md explains every key."
@@ -82,7 +92,8 @@ class Resolver:
     operator: str = ""
     """Its name where nothing is given."""
     make: Make = "crosslayer"
-    transports: list[Transport] = field(default_factory=lambda: list(TRANSPORTS))
+    transports: list[Transport] = field(default_factory=list)
+    """What clients can reach; empty: all of its make."""
     ipv6: bool = False
     """It has an IPv6 address too."""
     broken_ipv6: bool = False
@@ -102,8 +113,14 @@ class Resolver:
     """No server runs, and every packet to it is lost."""
 
     def __post_init__(self) -> None:
+        for transport in self.transports:
+            if transport not in MAKES[self.make]:
+                step = f"In a box it speaks: {', '.join(MAKES[self.make])}."
+                raise FieldError(
+                    f"has '{transport}', which {self.make} does not speak", key="transports", next_step=step
+                )
         if not self.transports:
-            raise FieldError("is empty", key="transports", next_step="Leave it out for all transports.")
+            object.__setattr__(self, "transports", list(MAKES[self.make]))
         names = [site.name for site in self.site]
         if len(set(names)) < len(names):
             raise FieldError("has a name twice", key="site", next_step="Give each site its own name.")
@@ -118,7 +135,7 @@ class Resolver:
         if self.make != "crosslayer":
             own = {
                 "caches": self.caches > 1, "doq_alpn": self.doq_alpn != "doq", "filter": bool(self.filter),
-                "rate_limit": self.rate_limit is not None, "site": bool(self.site),
+                "ipv6": self.has_ipv6, "rate_limit": self.rate_limit is not None, "site": bool(self.site),
             }  # fmt: skip
             for key, used in own.items():
                 if used:

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from crosslayer.box.description import TRANSPORTS, Description, Resolver, Transport
+from crosslayer.box.description import TRANSPORTS, Description, Origin, Resolver, Transport
 
 CLIENT_MAC: Final = "020000000001"
 ROUTER_MAC: Final = "0200000000fe"
@@ -20,6 +20,7 @@ OUTSIDE_ADDRESSES: Final = tuple(str(ipaddress.ip_address("198.19.0.1") + number
 NOBODY: Final = "198.18.253.53"
 """An address of the box at which nobody answers."""
 AUTHORITY: Final = "authority"
+INTERCEPTOR: Final = "interceptor-"
 WILDCARD_ADDRESS: Final = "198.18.254.1"
 """Address of every name of the zone without a host."""
 
@@ -35,6 +36,7 @@ class Host:
     path: tuple[tuple[float, float], ...]
     """RTT in ms from each time on, s."""
     resolver: Resolver | None = None
+    origin: Origin | None = None
     rewritten: bool = False
     """It answers for other addresses: packets are rewritten to and from its own."""
 
@@ -126,20 +128,21 @@ def plan(description: Description) -> Plan:
         hosts.append(Host(name, len(hosts), own, path, **further))
         return len(hosts) - 1
 
-    for protocol, port in (entry.split("/") for entry in description.network.blocked):
+    for blocked in description.network.blocked:
+        protocol, port = blocked.split("/")
         rules.append(Rule(reason=f"blocked-{protocol}-{port}", protocol=protocol, ports=[int(port)]))
-    for number, interception in enumerate(description.network.interception):
-        own = f"198.18.252.{number + 1}"
-        host = add(f"interceptor-{number}", (own,), (0.0, interception.rtt_ms), rewritten=True)
+    for index, interception in enumerate(description.network.interception):
+        own = f"198.18.252.{index + 1}"
+        host = add(f"{INTERCEPTOR}{index}", (own,), (0.0, interception.rtt_ms), rewritten=True)
         taken = [address for name in interception.resolvers for address in addresses[name]]
         for transport in interception.transports:
-            protocol, port = socket_of(transport)
-            rules.append(Rule([host], "", taken, protocol, [port], 4, from_s=interception.from_s))
+            below, at_port = socket_of(transport)
+            rules.append(Rule([host], "", taken, below, [at_port], 4, from_s=interception.from_s))
     own = "198.18.250.1"
     rules.append(Rule([add(AUTHORITY, (own,), (0.0, description.zone.rtt_ms))], addresses=[own]))
     for number, origin in enumerate(description.origin):
         own = f"198.18.251.{number + 1}"
-        rules.append(Rule([add(f"origin-{number}", (own,), (0.0, origin.rtt_ms))], addresses=[own]))
+        rules.append(Rule([add(f"origin-{number}", (own,), (0.0, origin.rtt_ms), origin=origin)], addresses=[own]))
     for resolver in description.resolver:
         own_addresses = addresses[resolver.name]
         rules += _rules_of(resolver, own_addresses)
@@ -155,8 +158,10 @@ def plan(description: Description) -> Plan:
                     "hosts": [at[route.site]], "addresses": list(own_addresses), "family": route.family,
                     "from_s": route.from_s, "until_s": route.until_s,
                 }  # fmt: skip
-                for protocol, port in map(socket_of, route.transports):
-                    rules.append(Rule(protocol=protocol, ports=[port], **shared))
+                rules += [
+                    Rule(protocol=below, ports=[at_port], **shared)
+                    for below, at_port in map(socket_of, route.transports)
+                ]
                 if not route.transports:
                     rules.append(Rule(**shared))
             rules.append(Rule([at[resolver.site[0].name]], addresses=list(own_addresses)))

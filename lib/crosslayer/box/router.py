@@ -1,8 +1,8 @@
 """The router of a box: it forwards, delays, rewrites and drops packets as the box's description says.
 
-Run as a file of its own; it imports only the standard library: `router.py CONFIG NEAR FAR`, a JSON file and two inherited
-packet sockets, the first towards the client. Standard input is a control socket. Each command is a line of JSON,
-answered by `ok`: {"start": NS} sets time zero of everything that happens at a time, ns since the Unix epoch;
+Run as a file of its own; it imports only the standard library: `router.py CONFIG NEAR FAR`, a JSON file and two
+inherited packet sockets, the first towards the client. Standard input is a control socket. Each command is a line of
+JSON, answered by `ok`: {"start": NS} sets time zero of everything that happens at a time, ns since the Unix epoch;
 {"flush": true} writes the rows that are kept until the end. The truth is appended to the file of the configuration.
 
 A packet's departure time is its kernel receive timestamp plus half the RTT of its path.

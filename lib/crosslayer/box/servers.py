@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from functools import partial
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from crosslayer import resources
-from crosslayer.box.description import Description, Resolver, Transport
+from crosslayer.box.description import TRANSPORTS, Description, Origin, Resolver, Transport
 from crosslayer.box.errors import BoxError
 from crosslayer.box.hosts import Host
 from crosslayer.process import Process
@@ -69,16 +70,36 @@ def resolver_corefile(
     }
     if resolver.rate_limit is not None:
         properties |= {"rate": f"{resolver.rate_limit.queries_per_s:g}", "limit": resolver.rate_limit.answer}
-    alpn = {} if resolver.doq_alpn == "doq" else {"doq_alpn": resolver.doq_alpn}
-    return _corefile(
-        resolver.transports, certificates, folder, properties, upstream=upstream, site=properties["site"], **alpn
-    )
+    own = {} if resolver.doq_alpn == "doq" else {"doq_alpn": resolver.doq_alpn}
+    return _corefile(resolver.transports, certificates, folder, properties, own, upstream=upstream)
 
 
 def authority_corefile(zone: Path, certificates: Certificates, folder: Path, *, truth: Path) -> str:
     """Corefile of the authoritative server."""
     properties = {"truth": f'"{truth}"', "resolver": "authority", "cache": "off"}
-    return _corefile(["doudp", "dotcp"], certificates, folder, properties, zone=zone)
+    return _corefile(["doudp", "dotcp"], certificates, folder, properties, {}, zone=zone)
+
+
+def interceptor_corefile(host: Host, certificates: Certificates, folder: Path, *, truth: Path, upstream: str) -> str:
+    """Corefile of a middlebox that answers in place of resolvers: over every transport, with a cache."""
+    properties = {"truth": f'"{truth}"', "resolver": host.name, "site": host.name, "cache": "on"}
+    return _corefile(tuple(TRANSPORTS), certificates, folder, properties, {}, upstream=upstream)
+
+
+def origin_corefile(origin: Origin, certificates: Certificates, folder: Path, *, truth: Path) -> str:
+    """Corefile of a web origin with one page, which is written into the folder."""
+    page = folder / "pages" / "page"
+    page.mkdir(parents=True)
+    body = f"<!doctype html>\n<title>{origin.name}</title>\n<p>{origin.name}\n".encode()
+    (page / "index.html").write_bytes(body)
+    resource = {"path": "/", "file": "index.html", "content_type": "text/html; charset=utf-8", "wire_bytes": len(body)}
+    manifest = {"page": "page", "host": origin.name, "resources": [resource]}
+    (page / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    zone = folder / "zone"
+    zone.write_text("$ORIGIN .\n@ 300 IN SOA . . 1 1 1 1 1\n", encoding="utf-8")
+    box = {"truth": f'"{truth}"', "resolver": origin.name, "cache": "off"}
+    own = {"pages": f'"{page.parent}"', "events": f'"{folder / "events"}"'}
+    return _corefile(["doh", "doh3"], certificates, folder, box, own, zone=zone)
 
 
 def _corefile(
@@ -86,23 +107,23 @@ def _corefile(
     certificates: Certificates,
     folder: Path,
     box: Mapping[str, str],
+    own: Mapping[str, str],
     *,
     upstream: str = "",
     zone: Path = Path(),
-    site: str = "",
-    **further: str,
 ) -> str:
+    """Corefile with the properties of the plugins `box` and `coalesce`; it answers from a zone or from an upstream."""
     offered = set(transports)
     port = ":53" if offered & {"doudp", "dotcp"} else ":5300"
     listeners = {"doh": ("https", ":443"), "doh3": ("h3", ":443"), "doq": ("doq", ":853")}
-    own = {key: address for transport, (key, address) in listeners.items() if transport in offered}
+    listening = {key: address for transport, (key, address) in listeners.items() if transport in offered}
     lines = ["box {", *(f"    {name} {value}" for name, value in box.items()), "}"]
-    if site:
-        lines += [f"nsid {site}", f"chaos {site}"]
+    if "site" in box:
+        lines.append(f"nsid {box['site']}")
     return corefile_text(
         certificates,
         zone,
-        {**own, "control": f'"{folder / "control"}"', **further},
+        {**listening, "control": f'"{folder / "control"}"', **own},
         addresses=f".{port}" + (" tls://." if "dot" in offered else ""),
         upstream=upstream,
         further=lines,

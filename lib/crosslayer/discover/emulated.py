@@ -176,10 +176,11 @@ class _Emulated(Process):
 
     def listens(self) -> bool:
         """Whether all its ports are open."""
-        return self.kind.listens <= _listening(self._namespace)
+        return self.kind.listens <= listening(self._namespace)
 
 
-def _listening(namespace: str) -> set[Socket]:
+def listening(namespace: str) -> set[Socket]:
+    """Sockets of a namespace that wait for clients."""
     with namespaces.namespace(namespace):
         tables = {
             protocol: [Path(f"/proc/thread-self/net/{protocol}{family}") for family in ("", "6")]
