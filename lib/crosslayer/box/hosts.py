@@ -17,6 +17,7 @@ INSIDE_ADDRESS: Final = "192.168.53.2"
 """The client's IPv4 address behind a NAT."""
 OUTSIDE_ADDRESSES: Final = tuple(str(ipaddress.ip_address("198.19.0.1") + number) for number in range(64))
 """Addresses of the NAT, in the order in which it uses them."""
+_EGRESS: Final = ipaddress.ip_address("198.19.128.0")
 NOBODY: Final = "198.18.253.53"
 """An address of the box at which nobody answers."""
 AUTHORITY: Final = "authority"
@@ -37,6 +38,8 @@ class Host:
     """RTT in ms from each time on, s."""
     resolver: Resolver | None = None
     origin: Origin | None = None
+    egress: str = ""
+    """Address of its own queries, where others have the same addresses."""
     rewritten: bool = False
     """It answers for other addresses: packets are rewritten to and from its own."""
 
@@ -68,6 +71,7 @@ class Rule:
     family: int | None = None
     from_s: float = 0.0
     until_s: float | None = None
+    of_client: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +134,14 @@ def plan(description: Description) -> Plan:
 
     for blocked in description.network.blocked:
         protocol, port = blocked.split("/")
-        rules.append(Rule(reason=f"blocked-{protocol}-{port}", protocol=protocol, ports=[int(port)]))
+        rules.append(Rule(reason=f"blocked-{protocol}-{port}", protocol=protocol, ports=[int(port)], of_client=True))
     for index, interception in enumerate(description.network.interception):
         own = f"198.18.252.{index + 1}"
         host = add(f"{INTERCEPTOR}{index}", (own,), (0.0, interception.rtt_ms), rewritten=True)
         taken = [address for name in interception.resolvers for address in addresses[name]]
         for transport in interception.transports:
             below, at_port = socket_of(transport)
-            rules.append(Rule([host], "", taken, below, [at_port], 4, from_s=interception.from_s))
+            rules.append(Rule([host], "", taken, below, [at_port], 4, from_s=interception.from_s, of_client=True))
     own = "198.18.250.1"
     rules.append(Rule([add(AUTHORITY, (own,), (0.0, description.zone.rtt_ms))], addresses=[own]))
     for number, origin in enumerate(description.origin):
@@ -148,33 +152,33 @@ def plan(description: Description) -> Plan:
         rules += _rules_of(resolver, own_addresses)
         if resolver.dead:
             continue
-        if resolver.site:
-            at = {
-                site.name: add(f"{resolver.name}/{site.name}", own_addresses, (0.0, site.rtt_ms), resolver=resolver)
-                for site in resolver.site
-            }
-            for route in resolver.route:
-                shared: dict[str, Any] = {
-                    "hosts": [at[route.site]], "addresses": list(own_addresses), "family": route.family,
-                    "from_s": route.from_s, "until_s": route.until_s,
-                }  # fmt: skip
-                rules += [
-                    Rule(protocol=below, ports=[at_port], **shared)
-                    for below, at_port in map(socket_of, route.transports)
-                ]
-                if not route.transports:
-                    rules.append(Rule(**shared))
-            rules.append(Rule([at[resolver.site[0].name]], addresses=list(own_addresses)))
+        path: tuple[tuple[float, float], ...] = (
+            (0.0, resolver.rtt_ms),
+            *((change.at_s, change.rtt_ms) for change in resolver.path_change),
+        )
+        paths: dict[str, tuple[tuple[float, float], ...]] = {site.name: ((0.0, site.rtt_ms),) for site in resolver.site}
+        if resolver.caches > 1:
+            paths = {str(number): path for number in range(resolver.caches)}
+        if not paths:
+            rules.append(
+                Rule([add(resolver.name, own_addresses, *path, resolver=resolver)], addresses=list(own_addresses))
+            )
             continue
-        path = ((0.0, resolver.rtt_ms), *((change.at_s, change.rtt_ms) for change in resolver.path_change))
-        names = (
-            [f"{resolver.name}/{number}" for number in range(resolver.caches)]
-            if resolver.caches > 1
-            else [resolver.name]
-        )
-        rules.append(
-            Rule([add(name, own_addresses, *path, resolver=resolver) for name in names], addresses=list(own_addresses))
-        )
+        at: dict[str, int] = {}
+        for name, one_path in paths.items():
+            egress = str(_EGRESS + len(hosts))
+            at[name] = add(f"{resolver.name}/{name}", own_addresses, *one_path, resolver=resolver, egress=egress)
+            rules.append(Rule([at[name]], addresses=[egress]))
+        for route in resolver.route:
+            shared: dict[str, Any] = {
+                "hosts": [at[route.site]], "addresses": list(own_addresses), "family": route.family,
+                "from_s": route.from_s, "until_s": route.until_s,
+            }  # fmt: skip
+            rules += [Rule(protocol=below, ports=[port], **shared) for below, port in map(socket_of, route.transports)]
+            if not route.transports:
+                rules.append(Rule(**shared))
+        receivers = list(at.values()) if resolver.caches > 1 else [at[resolver.site[0].name]]
+        rules.append(Rule(receivers, addresses=list(own_addresses)))
     return Plan(tuple(hosts), tuple(rules), addresses)
 
 

@@ -8,6 +8,7 @@ needs no queueing discipline and no packet filter of the kernel.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -46,7 +47,7 @@ class Internet:
             inside = CLIENT_ADDRESSES[4] if description.network.nat is None else INSIDE_ADDRESS
             self._plug_in(link, network.CLIENT, network.CLIENT, CLIENT_MAC, (inside, CLIENT_ADDRESSES[6]))
             for host in plan.hosts:
-                self._plug_in(link, host.namespace, network.SERVER, host.mac, host.addresses)
+                self._plug_in(link, host.namespace, network.SERVER, host.mac, host.addresses, host.egress)
         ports = [
             packet_port(f"box-{side}", f"port-{side}", network.bridge_of(side))
             for side in (network.CLIENT, network.SERVER)
@@ -61,14 +62,21 @@ class Internet:
         namespaces.set_namespace(network.CLIENT)
 
     def close(self) -> None:
-        """Stop the router and remove the namespaces."""
+        """Have the router write what it keeps, stop it, and remove the namespaces."""
+        with contextlib.suppress(BoxError, OSError):  # it has ended already
+            self.router.send(flush=True)
         self.router.stop()
         namespaces.return_to(self._before)
         for name in reversed(self._names):
             netns.remove(name)
 
-    def _plug_in(self, link: IPRoute, name: str, side: str, mac: str, addresses: tuple[str, ...]) -> None:
-        """Create a namespace, connect it to the bridge of a side, and route everything to the router."""
+    def _plug_in(
+        self, link: IPRoute, name: str, side: str, mac: str, addresses: tuple[str, ...], egress: str = ""
+    ) -> None:
+        """Create a namespace, connect it to the bridge of a side, and route everything to the router.
+
+        `egress` is the source address of IPv4 connections that it starts, one of `addresses` by default.
+        """
         netns.create(name)
         self._names.append(name)
         link.link("add", ifname=f"to-{name}", kind="veth", peer={"ifname": "eth0", "net_ns_fd": name})
@@ -89,7 +97,7 @@ class Internet:
             device = network.index(ip, "eth0")
             ip.link("set", index=device, address=_mac(mac))
             ip.link("set", index=device, state="up")
-            for address in addresses:
+            for address in (*addresses, *([egress] if egress else [])):
                 family = 6 if ":" in address else 4
                 length = 128 if family == 6 else 32
                 flags = {"flags": _NO_DAD} if family == 6 else {}
@@ -98,7 +106,8 @@ class Internet:
                 number = socket.AF_INET6 if family == 6 else socket.AF_INET
                 gateway = GATEWAYS[family]
                 ip.neigh("add", ifindex=device, dst=gateway, lladdr=_mac(ROUTER_MAC), state="permanent", family=number)
-                ip.route("add", dst="default", gateway=gateway, oif=device, family=number, flags=_ON_LINK)
+                source = {"prefsrc": egress} if egress and family == 4 else {}
+                ip.route("add", dst="default", gateway=gateway, oif=device, family=number, flags=_ON_LINK, **source)
 
 
 _NO_DAD, _ON_LINK = 0x02, 0x04

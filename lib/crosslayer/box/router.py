@@ -36,6 +36,8 @@ _IPV4, _IPV6 = 0x0800, 0x86DD
 _TCP, _UDP, _ICMP, _ICMP6 = 6, 17, 1, 58
 _NAMES = {_TCP: "tcp", _UDP: "udp", _ICMP: "icmp", _ICMP6: "icmp"}
 _CHECKSUM_AT = {_TCP: 16, _UDP: 6}
+_SHORT_S, _SHARE = 1e-4, 0.99
+"""Linux prolongs a wait of `select` by up to 0.1 %, so a long wait ends early and the rest is waited for again."""
 _FIRST_PORT, _PORTS = 20_000, 40_000
 
 
@@ -152,11 +154,14 @@ class Rule:
     hosts: list[int]
     """One of them receives the packets of a flow; empty: packets are dropped."""
     reason: str
+    of_client: bool
+    """Only the client's packets, and none of hosts."""
 
-    def matches(self, packet: Packet, after_s: float) -> bool:
-        """Whether it counts for a packet at a time after the start, s."""
+    def matches(self, packet: Packet, after_s: float, *, of_client: bool) -> bool:
+        """Whether it counts for a packet of the client or of a host at a time after the start, s."""
         return (
-            (not self.addresses or packet.destination in self.addresses)
+            (of_client or not self.of_client)
+            and (not self.addresses or packet.destination in self.addresses)
             and self.protocol in (None, packet.protocol)
             and (not self.ports or packet.destination_port in self.ports)
             and self.family in (None, packet.family)
@@ -282,6 +287,7 @@ class Router:
                 float("inf") if rule["until_s"] is None else rule["until_s"],
                 rule["hosts"],
                 rule["reason"],
+                rule["of_client"],
             )
             for rule in config["rules"]
         ]
@@ -301,6 +307,8 @@ class Router:
         commands = b""
         while True:
             wait_s = max(0, self._waiting[0][0] - time.time_ns()) / 1e9 if self._waiting else None
+            if wait_s is not None and wait_s > _SHORT_S:
+                wait_s *= _SHARE
             ready, _, _ = select.select([self._near, self._far, control], [], [], wait_s)
             self._send_due()
             for end in (self._near, self._far):
@@ -379,7 +387,7 @@ class Router:
     def _to_host(self, packet: Packet, came_ns: int, after_s: float, sender: int | None) -> None:
         reason, receiver = "no-route", None
         for rule in self._rules:
-            if rule.matches(packet, after_s):
+            if rule.matches(packet, after_s, of_client=sender is None):
                 reason = rule.reason
                 if rule.hosts:
                     flow = struct.pack(
