@@ -138,6 +138,7 @@ def plan(description: Description) -> Plan:
     for index, interception in enumerate(description.network.interception):
         own = f"198.18.252.{index + 1}"
         host = add(f"{INTERCEPTOR}{index}", (own,), (0.0, interception.rtt_ms), rewritten=True)
+        rules.append(Rule([host], addresses=[own]))
         taken = [address for name in interception.resolvers for address in addresses[name]]
         for transport in interception.transports:
             below, at_port = socket_of(transport)
