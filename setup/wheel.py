@@ -14,6 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PATTERNS = (
     "data/published/**/*",
+    "emulation/boxes/*.toml",
     "emulation/cmd/**/*.go",
     "emulation/cmd/crosslayer-guest/kernel.*",
     "emulation/go.*",

@@ -203,6 +203,12 @@ class Network:
     interception: list[Interception] = field(default_factory=list)
     nat: Nat | None = None
 
+    def __post_init__(self) -> None:
+        for number, blocked in enumerate(self.blocked):
+            if not 0 < int(blocked.partition("/")[2]) < 65536:
+                step = "Ports are 1 to 65535."
+                raise FieldError(f"is '{blocked}', whose port does not exist", key=f"blocked[{number}]", next_step=step)
+
 
 @dataclass(frozen=True, slots=True)
 class Description:
