@@ -11,7 +11,7 @@ import pytest
 from crosslayer.box import BoxError, load_box
 from crosslayer.box.hosts import plan
 from crosslayer.box.listing import listing
-from crosslayer.box.router import Nat, Packet, parse, rewrite
+from crosslayer.box.router import IpPacket, Translator, parse, rewrite
 
 BOXES = Path(__file__).parents[2] / "emulation/boxes"
 TCP, UDP = 6, 17
@@ -92,7 +92,7 @@ def test_every_committed_box_can_be_planned(box: Path) -> None:
     assert all(resolver.name in listing(description) for resolver in description.resolver)
 
 
-def packet(protocol: int, payload: bytes, source: str, destination: str, ports: tuple[int, int]) -> Packet:
+def packet(protocol: int, payload: bytes, source: str, destination: str, ports: tuple[int, int]) -> IpPacket:
     """A whole packet with correct checksums, parsed from its frame."""
     family = socket.AF_INET6 if ":" in source else socket.AF_INET
     ends = socket.inet_pton(family, source) + socket.inet_pton(family, destination)
@@ -124,7 +124,7 @@ def checksum(data: bytes | bytearray) -> int:
     return ~total & 0xFFFF
 
 
-def correct(one: Packet) -> bool:
+def correct(one: IpPacket) -> bool:
     """Whether every checksum of a packet is correct."""
     segment = one.data[one.at :]
     pseudo = one.source + one.destination + struct.pack("!IHH", len(segment), 0, one.protocol)
@@ -161,13 +161,13 @@ def test_what_is_no_unicast_ip_packet_is_ignored() -> None:
 CLIENT, OUTSIDE, SECOND, SERVER = (socket.inet_aton(f"192.0.2.{number}") for number in range(1, 5))
 
 
-def out(nat: Nat, at_s: float, protocol: int = UDP, port: int = 4000) -> tuple[str, bytes, int]:
+def out(nat: Translator, at_s: float, protocol: int = UDP, port: int = 4000) -> tuple[str, bytes, int]:
     one = packet(protocol, b"q", "192.0.2.1", "192.0.2.4", (port, 53))
     reason = nat.out(one, round(at_s * 1e9))
     return reason, one.source, one.source_port
 
 
-def back(nat: Nat, at_s: float, to: tuple[bytes, int], protocol: int = UDP) -> tuple[str, bytes, int]:
+def back(nat: Translator, at_s: float, to: tuple[bytes, int], protocol: int = UDP) -> tuple[str, bytes, int]:
     one = packet(protocol, b"r", "192.0.2.4", socket.inet_ntoa(to[0]), (53, to[1]))
     reason = nat.back(one, round(at_s * 1e9))
     return reason, one.destination, one.destination_port
@@ -175,7 +175,7 @@ def back(nat: Nat, at_s: float, to: tuple[bytes, int], protocol: int = UDP) -> t
 
 @pytest.mark.parametrize("drop", [False, True])
 def test_a_nat_forgets_idle_udp_flows_and_no_others(drop: bool) -> None:
-    nat = Nat(CLIENT, [OUTSIDE, SECOND], 30, drop=drop)
+    nat = Translator(CLIENT, [OUTSIDE, SECOND], 30, drop=drop)
     _, address, port = out(nat, 0)
     assert address == OUTSIDE
     assert back(nat, 29, (address, port)) == ("", CLIENT, 4000)
@@ -189,7 +189,7 @@ def test_a_nat_forgets_idle_udp_flows_and_no_others(drop: bool) -> None:
 
 
 def test_a_nat_lets_nothing_in_that_was_not_asked_for() -> None:
-    nat = Nat(CLIENT, [OUTSIDE, SECOND], None, drop=False)
+    nat = Translator(CLIENT, [OUTSIDE, SECOND], None, drop=False)
     assert back(nat, 0, (OUTSIDE, 20_000))[0] == "nat-unknown"
     _, address, port = out(nat, 0)
     nat.renumber()

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from crosslayer.box.description import TRANSPORTS, Description, Resolver
+from crosslayer.box.description import TRANSPORTS, BoxResolver, Description
 from crosslayer.box.errors import BoxError
-from crosslayer.box.hosts import AUTHORITY, INTERCEPTOR, WILDCARD_ADDRESS, Host, plan
+from crosslayer.box.hosts import AUTHORITY, INTERCEPTOR, WILDCARD_ADDRESS, BoxHost, plan
 from crosslayer.box.internet import Internet
 from crosslayer.box.makes import MakeServer
 from crosslayer.box.servers import (
@@ -113,7 +113,7 @@ class Box:
         """The list of the box's resolvers, TOML: names, addresses and transports, and no truth."""
         return "\n".join(map(self._entry, self.description.resolver))
 
-    def _entry(self, resolver: Resolver) -> str:
+    def _entry(self, resolver: BoxResolver) -> str:
         addresses = ", ".join(f'"{address}"' for address in self.plan.addresses[resolver.name])
         ports = ", ".join(f"{name} = {TRANSPORTS[name].transport.port}" for name in resolver.transports)
         lines = [
@@ -127,7 +127,7 @@ class Box:
         ]
         return "\n".join(lines) + "\n"
 
-    def _start(self, host: Host) -> BoxServer | MakeServer:
+    def _start(self, host: BoxHost) -> BoxServer | MakeServer:
         """Start the server of a host."""
         folder, truth = self.folder / host.name, self.truth_file
         folder.mkdir(parents=True)
@@ -183,6 +183,6 @@ class Box:
             ) from error
 
 
-def host_name(resolver: Resolver) -> str:
+def host_name(resolver: BoxResolver) -> str:
     """Host name of a resolver: its certificate's, and that of its DoH URL."""
     return f"{resolver.name}.{_NAMES}"

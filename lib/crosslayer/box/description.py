@@ -83,7 +83,7 @@ class RateLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolver:
+class BoxResolver:
     """A resolver of the box."""
 
     name: Name
@@ -172,7 +172,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Nat:
+class NatBehaviour:
     """The NAT in front of the client, IPv4 only."""
 
     udp_timeout_s: Annotated[float, Meta(gt=0)] | None = None
@@ -201,7 +201,7 @@ class Network:
     blocked: list[Annotated[str, Meta(pattern=r"^(tcp|udp)/[0-9]{1,5}$")]] = field(default_factory=list)
     """Protocols and ports whose packets are dropped, such as `udp/443`."""
     interception: list[Interception] = field(default_factory=list)
-    nat: Nat | None = None
+    nat: NatBehaviour | None = None
 
     def __post_init__(self) -> None:
         for number, blocked in enumerate(self.blocked):
@@ -214,7 +214,7 @@ class Network:
 class Description:
     """A box."""
 
-    resolver: Annotated[list[Resolver], Meta(min_length=1)]
+    resolver: Annotated[list[BoxResolver], Meta(min_length=1)]
     title: str = ""
     zone: Zone = field(default_factory=Zone)
     origin: list[Origin] = field(default_factory=list)

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from crosslayer.box.description import TRANSPORTS, Description, Origin, Resolver, Transport
+from crosslayer.box.description import TRANSPORTS, BoxResolver, Description, Origin, Transport
 
 CLIENT_MAC: Final = "020000000001"
 ROUTER_MAC: Final = "0200000000fe"
@@ -27,7 +27,7 @@ WILDCARD_ADDRESS: Final = "198.18.254.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class BoxHost:
     """A host at the far end, in a namespace of its own."""
 
     name: str
@@ -36,7 +36,7 @@ class Host:
     addresses: tuple[str, ...]
     path: tuple[tuple[float, float], ...]
     """RTT in ms from each time on, s."""
-    resolver: Resolver | None = None
+    resolver: BoxResolver | None = None
     origin: Origin | None = None
     egress: str = ""
     """Address of its own queries, where others have the same addresses."""
@@ -60,8 +60,8 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What the router does with packets towards a host, see `router.Rule`; empty fields match everything."""
+class RoutingRule:
+    """What the router does with packets towards a host, see `router.CompiledRule`; empty fields match everything."""
 
     hosts: list[int] = field(default_factory=list)
     reason: str = ""
@@ -75,11 +75,11 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class HostPlan:
     """All hosts of a box and the rules of its router."""
 
-    hosts: tuple[Host, ...]
-    rules: tuple[Rule, ...]
+    hosts: tuple[BoxHost, ...]
+    rules: tuple[RoutingRule, ...]
     addresses: dict[str, tuple[str, ...]]
     """Addresses of every resolver, IPv4 first."""
 
@@ -116,10 +116,10 @@ class Plan:
         }
 
 
-def plan(description: Description) -> Plan:
+def plan(description: Description) -> HostPlan:
     """Assign hosts, addresses and rules to the parts of a box."""
-    hosts: list[Host] = []
-    rules: list[Rule] = []
+    hosts: list[BoxHost] = []
+    rules: list[RoutingRule] = []
     addresses = {
         resolver.name: (
             f"198.18.{number}.53",
@@ -129,25 +129,31 @@ def plan(description: Description) -> Plan:
     }
 
     def add(name: str, own: tuple[str, ...], *path: tuple[float, float], **further: Any) -> int:
-        hosts.append(Host(name, len(hosts), own, path, **further))
+        hosts.append(BoxHost(name, len(hosts), own, path, **further))
         return len(hosts) - 1
 
     for blocked in description.network.blocked:
         protocol, port = blocked.split("/")
-        rules.append(Rule(reason=f"blocked-{protocol}-{port}", protocol=protocol, ports=[int(port)], of_client=True))
+        rules.append(
+            RoutingRule(reason=f"blocked-{protocol}-{port}", protocol=protocol, ports=[int(port)], of_client=True)
+        )
     for index, interception in enumerate(description.network.interception):
         own = f"198.18.252.{index + 1}"
         host = add(f"{INTERCEPTOR}{index}", (own,), (0.0, interception.rtt_ms), rewritten=True)
-        rules.append(Rule([host], addresses=[own]))
+        rules.append(RoutingRule([host], addresses=[own]))
         taken = [address for name in interception.resolvers for address in addresses[name]]
         for transport in interception.transports:
             below, at_port = socket_of(transport)
-            rules.append(Rule([host], "", taken, below, [at_port], 4, from_s=interception.from_s, of_client=True))
+            rules.append(
+                RoutingRule([host], "", taken, below, [at_port], 4, from_s=interception.from_s, of_client=True)
+            )
     own = "198.18.250.1"
-    rules.append(Rule([add(AUTHORITY, (own,), (0.0, description.zone.rtt_ms))], addresses=[own]))
+    rules.append(RoutingRule([add(AUTHORITY, (own,), (0.0, description.zone.rtt_ms))], addresses=[own]))
     for number, origin in enumerate(description.origin):
         own = f"198.18.251.{number + 1}"
-        rules.append(Rule([add(f"origin-{number}", (own,), (0.0, origin.rtt_ms), origin=origin)], addresses=[own]))
+        rules.append(
+            RoutingRule([add(f"origin-{number}", (own,), (0.0, origin.rtt_ms), origin=origin)], addresses=[own])
+        )
     for resolver in description.resolver:
         own_addresses = addresses[resolver.name]
         rules += _rules_of(resolver, own_addresses)
@@ -162,37 +168,41 @@ def plan(description: Description) -> Plan:
             paths = {str(number): path for number in range(resolver.caches)}
         if not paths:
             rules.append(
-                Rule([add(resolver.name, own_addresses, *path, resolver=resolver)], addresses=list(own_addresses))
+                RoutingRule(
+                    [add(resolver.name, own_addresses, *path, resolver=resolver)], addresses=list(own_addresses)
+                )
             )
             continue
         at: dict[str, int] = {}
         for name, one_path in paths.items():
             egress = str(_EGRESS + len(hosts))
             at[name] = add(f"{resolver.name}/{name}", own_addresses, *one_path, resolver=resolver, egress=egress)
-            rules.append(Rule([at[name]], addresses=[egress]))
+            rules.append(RoutingRule([at[name]], addresses=[egress]))
         for route in resolver.route:
             shared: dict[str, Any] = {
                 "hosts": [at[route.site]], "addresses": list(own_addresses), "family": route.family,
                 "from_s": route.from_s, "until_s": route.until_s,
             }  # fmt: skip
-            rules += [Rule(protocol=below, ports=[port], **shared) for below, port in map(socket_of, route.transports)]
+            rules += [
+                RoutingRule(protocol=below, ports=[port], **shared) for below, port in map(socket_of, route.transports)
+            ]
             if not route.transports:
-                rules.append(Rule(**shared))
+                rules.append(RoutingRule(**shared))
         receivers = list(at.values()) if resolver.caches > 1 else [at[resolver.site[0].name]]
-        rules.append(Rule(receivers, addresses=list(own_addresses)))
-    return Plan(tuple(hosts), tuple(rules), addresses)
+        rules.append(RoutingRule(receivers, addresses=list(own_addresses)))
+    return HostPlan(tuple(hosts), tuple(rules), addresses)
 
 
-def _rules_of(resolver: Resolver, addresses: tuple[str, ...]) -> list[Rule]:
+def _rules_of(resolver: BoxResolver, addresses: tuple[str, ...]) -> list[RoutingRule]:
     """Rules that drop packets towards a resolver."""
     if resolver.dead:
-        return [Rule(reason="dead", addresses=list(addresses))]
-    rules = [Rule(reason="broken-ipv6", addresses=list(addresses[1:]))] if resolver.broken_ipv6 else []
+        return [RoutingRule(reason="dead", addresses=list(addresses))]
+    rules = [RoutingRule(reason="broken-ipv6", addresses=list(addresses[1:]))] if resolver.broken_ipv6 else []
     offered = {socket_of(transport) for transport in resolver.transports}
     for transport in TRANSPORTS:
         protocol, port = socket_of(transport)
         if (protocol, port) not in offered:
-            rules.append(Rule(reason="not-offered", addresses=list(addresses), protocol=protocol, ports=[port]))
+            rules.append(RoutingRule(reason="not-offered", addresses=list(addresses), protocol=protocol, ports=[port]))
     return rules
 
 

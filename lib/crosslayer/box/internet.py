@@ -21,7 +21,7 @@ from pyroute2 import IPRoute, netns
 
 from crosslayer.box.description import Description
 from crosslayer.box.errors import BoxError
-from crosslayer.box.hosts import CLIENT_ADDRESSES, CLIENT_MAC, GATEWAYS, INSIDE_ADDRESS, ROUTER_MAC, Plan
+from crosslayer.box.hosts import CLIENT_ADDRESSES, CLIENT_MAC, GATEWAYS, INSIDE_ADDRESS, ROUTER_MAC, HostPlan
 from crosslayer.process import Process
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.backends import packet_port
@@ -36,7 +36,7 @@ class Internet:
     """
 
     def __init__(
-        self, description: Description, plan: Plan, *, seed: int, truth: Path, packets: bool, folder: Path
+        self, description: Description, plan: HostPlan, *, seed: int, truth: Path, packets: bool, folder: Path
     ) -> None:
         self._before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         self._names = [network.LINK]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crosslayer.box.description import Description, Resolver
+from crosslayer.box.description import BoxResolver, Description
 from crosslayer.box.hosts import plan
 
 
@@ -32,7 +32,7 @@ def listing(description: Description) -> str:
     return "\n".join(lines)
 
 
-def peculiarities(resolver: Resolver) -> list[str]:
+def peculiarities(resolver: BoxResolver) -> list[str]:
     """What distinguishes a resolver from a plain one."""
     several = f"{resolver.caches} caches" if resolver.caches > 1 else ""
     sites = f"sites {', '.join(site.name for site in resolver.site)}" if resolver.site else ""

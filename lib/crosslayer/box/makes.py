@@ -15,7 +15,7 @@ from typing import Final, Self
 from crosslayer import resources
 from crosslayer.box.description import MAKES, Make
 from crosslayer.box.errors import BoxError
-from crosslayer.box.hosts import Host, socket_of
+from crosslayer.box.hosts import BoxHost, socket_of
 from crosslayer.discover.emulated import listening
 from crosslayer.process import Process
 from crosslayer.testbed import namespaces
@@ -27,7 +27,7 @@ _CACHED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Program:
+class _MakeProgram:
     """How a make is started."""
 
     resource: str
@@ -44,7 +44,7 @@ class MakeServer(Process):
     ready_timeout_s = 60.0
 
     @classmethod
-    def start(cls, make: Make, host: Host, folder: Path, certificates: Certificates, upstream: str) -> Self:
+    def start(cls, make: Make, host: BoxHost, folder: Path, certificates: Certificates, upstream: str) -> Self:
         """Start it in the host's namespace, without waiting until it answers (`ready`).
 
         `BoxError` if it is not installed.
@@ -179,10 +179,10 @@ def _dnsproxy(_folder: Path, certificates: Certificates, upstream: str) -> list[
 
 
 PROGRAMS: Final = {
-    "bind9": _Program("named", _bind9),
-    "knot-resolver": _Program("kresd", _knot_resolver),
-    "unbound": _Program("unbound", _unbound),
-    "dnsdist": _Program("dnsdist", _dnsdist),
-    "dnsproxy": _Program("dnsproxy", _dnsproxy),
+    "bind9": _MakeProgram("named", _bind9),
+    "knot-resolver": _MakeProgram("kresd", _knot_resolver),
+    "unbound": _MakeProgram("unbound", _unbound),
+    "dnsdist": _MakeProgram("dnsdist", _dnsdist),
+    "dnsproxy": _MakeProgram("dnsproxy", _dnsproxy),
 }
 """How each make is started; ours is started by `servers.py`."""

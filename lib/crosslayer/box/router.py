@@ -42,7 +42,7 @@ _FIRST_PORT, _PORTS = 20_000, 40_000
 
 
 @dataclass(slots=True)
-class Packet:
+class IpPacket:
     """An IP packet; addresses are in network byte order."""
 
     data: bytearray
@@ -57,15 +57,15 @@ class Packet:
     destination_port: int = 0
 
 
-def parse(data: bytes) -> Packet | None:
+def parse(data: bytes) -> IpPacket | None:
     """Parse an Ethernet frame; None unless it contains a unicast IPv4 or IPv6 packet."""
     if len(data) < _ETHER + 20 or data[0] & 1:
         return None
     kind, ip = int.from_bytes(data[12:14], "big"), bytearray(data[_ETHER:])
     if kind == _IPV4:
-        packet = Packet(ip, 4, ip[9], (ip[0] & 15) * 4, bytes(ip[12:16]), bytes(ip[16:20]))
+        packet = IpPacket(ip, 4, ip[9], (ip[0] & 15) * 4, bytes(ip[12:16]), bytes(ip[16:20]))
     elif kind == _IPV6 and len(ip) >= 40:
-        packet = Packet(ip, 6, ip[6], 40, bytes(ip[8:24]), bytes(ip[24:40]))
+        packet = IpPacket(ip, 6, ip[6], 40, bytes(ip[8:24]), bytes(ip[24:40]))
     else:
         return None
     if packet.protocol in _CHECKSUM_AT and len(ip) >= packet.at + 8:
@@ -74,7 +74,7 @@ def parse(data: bytes) -> Packet | None:
 
 
 def rewrite(
-    packet: Packet,
+    packet: IpPacket,
     *,
     source: bytes | None = None,
     destination: bytes | None = None,
@@ -122,7 +122,7 @@ def _text(address: bytes) -> str:
 
 
 @dataclass(slots=True)
-class Host:
+class FarEnd:
     """A host at the far end."""
 
     name: str
@@ -140,7 +140,7 @@ class Host:
 
 
 @dataclass(slots=True)
-class Rule:
+class CompiledRule:
     """What happens to packets towards some addresses, protocols and ports; the first rule that matches counts."""
 
     addresses: set[bytes]
@@ -157,7 +157,7 @@ class Rule:
     of_client: bool
     """Only the client's packets, and none of hosts."""
 
-    def matches(self, packet: Packet, after_s: float, *, of_client: bool) -> bool:
+    def matches(self, packet: IpPacket, after_s: float, *, of_client: bool) -> bool:
         """Whether it counts for a packet of the client or of a host at a time after the start, s."""
         return (
             (of_client or not self.of_client)
@@ -178,7 +178,7 @@ class Mapping:
     last_ns: int
 
 
-class Nat:
+class Translator:
     """Translates the client's IPv4 address and ports, and forgets idle UDP flows.
 
     Parameters
@@ -205,7 +205,7 @@ class Nat:
         self._flows.clear()
         self._back.clear()
 
-    def out(self, packet: Packet, now_ns: int) -> str:
+    def out(self, packet: IpPacket, now_ns: int) -> str:
         """Translate a packet of the client; returns why it is dropped, empty if it is not."""
         if packet.family != 4:
             return ""
@@ -227,7 +227,7 @@ class Nat:
         rewrite(packet, source=mapping.address, source_port=mapping.port)
         return ""
 
-    def back(self, packet: Packet, now_ns: int) -> str:
+    def back(self, packet: IpPacket, now_ns: int) -> str:
         """Translate a packet to the client; returns why it is dropped, empty if it is not."""
         if packet.family != 4:
             return ""
@@ -243,7 +243,7 @@ class Nat:
         rewrite(packet, destination=self._inside, destination_port=key[1])
         return ""
 
-    def _expired(self, packet: Packet, mapping: Mapping, now_ns: int) -> bool:
+    def _expired(self, packet: IpPacket, mapping: Mapping, now_ns: int) -> bool:
         return packet.protocol == _UDP and self._timeout_ns is not None and now_ns - mapping.last_ns > self._timeout_ns
 
 
@@ -255,7 +255,7 @@ class Router:
     config
         The configuration, as `internet.py` writes it.
     near, far
-        Packet sockets towards the client and towards the hosts.
+        IpPacket sockets towards the client and towards the hosts.
     truth
         File descriptor of the truth.
     """
@@ -268,7 +268,7 @@ class Router:
         outside = [_wire(address) for address in client["outside"]]
         self._client = {*outside, *(_wire(address) for address in client["addresses"])}
         self._hosts = [
-            Host(
+            FarEnd(
                 host["name"],
                 bytes.fromhex(host["mac"]),
                 [(at, rtt) for at, rtt in host["path"]],
@@ -278,7 +278,7 @@ class Router:
         ]
         self._by_mac = {host.mac: number for number, host in enumerate(self._hosts)}
         self._rules = [
-            Rule(
+            CompiledRule(
                 {_wire(address) for address in rule["addresses"]},
                 {"tcp": _TCP, "udp": _UDP, "": None}[rule["protocol"]],
                 set(rule["ports"]),
@@ -292,14 +292,14 @@ class Router:
             for rule in config["rules"]
         ]
         nat = config["nat"]
-        self._nat = nat and Nat(_wire(client["addresses"][0]), outside, nat["udp_timeout_s"], drop=nat["drop"])
+        self._nat = nat and Translator(_wire(client["addresses"][0]), outside, nat["udp_timeout_s"], drop=nat["drop"])
         self._renumber_s = sorted(nat["address_changes_s"]) if nat else []
         self._rewritten: dict[tuple[Any, ...], bytes] = {}
         self._seed = config["seed"]
         self._keep_packets = config["packets"]
         self._rows: list[dict[str, Any]] = []
         self._start_ns: int | None = None
-        self._waiting: list[tuple[int, int, socket.socket, bytes, Host, dict[str, Any] | None]] = []
+        self._waiting: list[tuple[int, int, socket.socket, bytes, FarEnd, dict[str, Any] | None]] = []
         self._number = 0
 
     def run(self, control: socket.socket) -> None:
@@ -363,7 +363,7 @@ class Router:
             if packet is not None:
                 self._forward(packet, came_ns, None if end is self._near else self._by_mac.get(frame[6:12]))
 
-    def _forward(self, packet: Packet, came_ns: int, sender: int | None) -> None:
+    def _forward(self, packet: IpPacket, came_ns: int, sender: int | None) -> None:
         """Forward a packet of a host, or of the client (None)."""
         after_s = -1.0 if self._start_ns is None else (came_ns - self._start_ns) / 1e9
         while self._nat and self._renumber_s and self._renumber_s[0] <= after_s:
@@ -375,7 +375,7 @@ class Router:
         else:
             self._to_host(packet, came_ns, after_s, sender)
 
-    def _to_client(self, packet: Packet, came_ns: int, after_s: float, host: Host) -> None:
+    def _to_client(self, packet: IpPacket, came_ns: int, after_s: float, host: FarEnd) -> None:
         back = (host.mac, packet.protocol, packet.source, packet.source_port, packet.destination_port)
         if (original := self._rewritten.get(back)) is not None:
             rewrite(packet, source=original)
@@ -384,7 +384,7 @@ class Router:
         if not reason:
             self._queue(self._near, self._client_mac, packet, came_ns + round(host.rtt_ms(after_s) * 5e5), host, row)
 
-    def _to_host(self, packet: Packet, came_ns: int, after_s: float, sender: int | None) -> None:
+    def _to_host(self, packet: IpPacket, came_ns: int, after_s: float, sender: int | None) -> None:
         reason, receiver = "no-route", None
         for rule in self._rules:
             if rule.matches(packet, after_s, of_client=sender is None):
@@ -415,13 +415,13 @@ class Router:
         self._queue(self._far, receiver.mac, packet, came_ns + round(path.rtt_ms(after_s) * 5e5), receiver, row)
 
     def _queue(
-        self, out: socket.socket, mac: bytes, packet: Packet, at_ns: int, host: Host, row: dict[str, Any] | None
+        self, out: socket.socket, mac: bytes, packet: IpPacket, at_ns: int, host: FarEnd, row: dict[str, Any] | None
     ) -> None:
         kind = (_IPV4 if packet.family == 4 else _IPV6).to_bytes(2, "big")
         self._number += 1
         heapq.heappush(self._waiting, (at_ns, self._number, out, mac + self._mac + kind + packet.data, host, row))
 
-    def _row(self, packet: Packet, came_ns: int, way: str, host: str, reason: str) -> dict[str, Any] | None:
+    def _row(self, packet: IpPacket, came_ns: int, way: str, host: str, reason: str) -> dict[str, Any] | None:
         """A row of the truth for a dropped packet, or for every packet if the box keeps them."""
         if not reason and not self._keep_packets:
             return None

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Self
 
 from crosslayer import resources
-from crosslayer.box.description import TRANSPORTS, Description, Origin, Resolver, Transport
+from crosslayer.box.description import TRANSPORTS, BoxResolver, Description, Origin, Transport
 from crosslayer.box.errors import BoxError
-from crosslayer.box.hosts import Host
+from crosslayer.box.hosts import BoxHost
 from crosslayer.process import Process
 from crosslayer.testbed import network
 from crosslayer.testbed.certificates import Authority, Certificates, make_certificates
@@ -29,7 +29,7 @@ class BoxServer(Process):
     ready_timeout_s = 60.0
 
     @classmethod
-    def start(cls, host: Host, folder: Path, corefile: str) -> Self:
+    def start(cls, host: BoxHost, folder: Path, corefile: str) -> Self:
         """Start the server in the host's namespace, without waiting until it answers (`ready`)."""
         with cls.writing(folder):
             (folder / "Corefile").write_text(corefile, encoding="utf-8")
@@ -47,7 +47,7 @@ class BoxServer(Process):
 
 
 def certificates_of(
-    resolver: Resolver, host_name: str, addresses: Iterable[str], authority: Authority, folder: Path
+    resolver: BoxResolver, host_name: str, addresses: Iterable[str], authority: Authority, folder: Path
 ) -> Certificates:
     """Create the certificate that a resolver shows."""
     own = Authority() if resolver.certificate == "other-ca" else authority
@@ -58,7 +58,7 @@ def certificates_of(
 
 
 def resolver_corefile(
-    resolver: Resolver, host: Host, certificates: Certificates, folder: Path, *, truth: Path, upstream: str
+    resolver: BoxResolver, host: BoxHost, certificates: Certificates, folder: Path, *, truth: Path, upstream: str
 ) -> str:
     """Corefile of one of our resolvers."""
     properties = {
@@ -80,7 +80,7 @@ def authority_corefile(zone: Path, certificates: Certificates, folder: Path, *, 
     return _corefile(["doudp", "dotcp"], certificates, folder, properties, {}, zone=zone)
 
 
-def interceptor_corefile(host: Host, certificates: Certificates, folder: Path, *, truth: Path, upstream: str) -> str:
+def interceptor_corefile(host: BoxHost, certificates: Certificates, folder: Path, *, truth: Path, upstream: str) -> str:
     """Corefile of a middlebox that answers in place of resolvers: over every transport, with a cache."""
     properties = {"truth": f'"{truth}"', "resolver": host.name, "site": host.name, "cache": "on"}
     return _corefile(tuple(TRANSPORTS), certificates, folder, properties, {}, upstream=upstream)
