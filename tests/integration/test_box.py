@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
 import ssl
 import statistics
@@ -27,6 +28,7 @@ import dns.rcode
 import pytest
 
 from crosslayer.box.hosts import NOBODY
+from tests import box_tools
 from tests.integration.conftest import Run
 
 Row = dict[str, Any]
@@ -524,6 +526,24 @@ def test_other_makes(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) 
         assert hit["ms"] == pytest.approx(20, abs=1)
         assert len(answers(truth, "authority", name=f"u{number}.{ZONE}.")) == 1
     assert saw["tls"] == ["ok"] * len(here)
+
+
+def test_tools_against_truth(crosslayer: Run, virtual_clock: list[str]) -> None:
+    """kdig counts a lookup from the first packet of its connection, dig from the query on the open connection."""
+    if shutil.which("kdig") is None:
+        pytest.skip("there is no kdig")
+    measured = box_tools.measure(BOXES / "five.toml")
+    assert {(one.transport, one.source) for one in measured if one.tool == "kdig"} == {
+        (transport, source) for transport in box_tools.TOOLS["kdig"] for source in ("hit", "miss")
+    }
+    for one in measured:
+        if one.tool == "kdig" or one.transport == "udp":
+            assert one.reported_ms == pytest.approx(one.true_ms, abs=0.1), one
+        else:
+            rtt_ms = RTT_MS[str(NEAR_TO_FAR.index(one.resolver) + 1)]
+            handshakes_ms = {"tcp": 1, "dot": 2, "doh": 2}[one.transport] * rtt_ms
+            assert one.reported_ms == pytest.approx(one.true_ms - handshakes_ms, abs=0.2), one
+    assert len(box_tools.table(measured).splitlines()) > 10
 
 
 def test_the_same_seed_gives_the_same_truth(virtual_clock: list[str], tmp_path: Path, crosslayer: Run) -> None:

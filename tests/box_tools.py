@@ -1,0 +1,148 @@
+"""Compare what DNS tools report in a box with the truth by packets.
+
+`python tests/box_tools.py [BOX.toml]` prints a table. It needs `kdig` and `dig`. The box runs in virtual time, so its
+computers take no time: a difference comes from what a tool measures. The true time of a lookup begins with the first
+packet of the tool's connection at the client's end of the path. It ends when the first packet after the server's answer
+has crossed the path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+ROOT = Path(__file__).parents[1]
+ZONE = "box.example"
+LOOKUPS = 4
+"""Lookups of each name: the first is a miss."""
+QUERIES = {"udp": "DoUDP", "tcp": "DoTCP", "dot": "DoT", "doh": "DoH", "doq": "DoQ"}
+TOOLS: dict[str, dict[str, list[str]]] = {
+    "kdig": {"udp": [], "tcp": ["+tcp"], "dot": ["+tls"], "doh": ["+https"], "doq": ["+quic"]},
+    "dig": {"udp": [], "tcp": ["+tcp"], "dot": ["+tls"], "doh": ["+https"]},
+}
+"""Options of each tool for each transport."""
+_REPORTED = re.compile(r"in ([0-9.]+) ms|Query time: ([0-9.]+) (msec|usec)")
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A lookup of a tool: what it reported, and the truth about it."""
+
+    tool: str
+    transport: str
+    resolver: str
+    reported_ms: float
+    true_ms: float
+    source: str
+
+
+def names(tool: str, transport: str, resolver: str) -> str:
+    """The name that a tool asks for over a transport at a resolver, with its final dot."""
+    return f"{tool}-{transport}-{resolver}.{ZONE}."
+
+
+def ask() -> dict[str, list[float | None]]:
+    """Inside the box: reported times of each tool by name, ms; None for a failure."""
+    listed = tomllib.loads(Path(os.environ["CROSSLAYER_RESOLVERS"]).read_text(encoding="utf-8"))["resolver"]
+    reported: dict[str, list[float | None]] = {}
+    for tool, transports in TOOLS.items():
+        if shutil.which(tool) is None:
+            continue
+        for resolver in listed:
+            for transport, options in transports.items():
+                name = names(tool, transport, resolver["name"])
+                precise = ["-u"] if tool == "dig" else []
+                command = [tool, *precise, f"@{resolver['address'][0]}", *options, name, "A"]
+                reported[name] = [time_in(command) for _ in range(LOOKUPS)]
+    return reported
+
+
+def time_in(command: list[str]) -> float | None:
+    """Time that a tool reports, ms."""
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    if (match := _REPORTED.search(output)) is None:
+        return None
+    return float(match[1]) if match[1] else float(match[2]) / (1e3 if match[3] == "usec" else 1)
+
+
+def true_ms(answer: Row, packets: list[Row]) -> float:
+    """Time of a lookup from its first packet to the arrival of its answer, ms.
+
+    `packets` are those of its flow, in the order of their times.
+    """
+    start = next(row["time_ns"] for row in packets if row["way"] == "up")
+    end = next(row["left_ns"] for row in packets if row["way"] == "down" and row["time_ns"] >= answer["done_ns"])
+    return float(end - start) / 1e6
+
+
+def lookups(reported: dict[str, list[float | None]], truth: list[Row]) -> list[Lookup]:
+    """Every successful lookup with its truth."""
+    flows: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
+    for row in sorted((row for row in truth if row["event"] == "packet"), key=lambda row: int(row["time_ns"])):
+        port = row["source_port"] if row["way"] == "up" else row["destination_port"]
+        flows[row["host"], row["protocol"], port].append(row)
+    answers: dict[str, list[Row]] = defaultdict(list)
+    for row in truth:
+        if row["event"] == "answer" and row["resolver"] != "authority":
+            answers[row["name"]].append(row)
+    result = []
+    for name, times in reported.items():
+        if len(answers[name]) != len(times):
+            continue
+        tool, transport, _ = name.split("-", 2)
+        for reported_ms, answer in zip(times, answers[name], strict=True):
+            protocol = "udp" if transport in ("udp", "doq") else "tcp"
+            packets = flows[answer["resolver"], protocol, int(answer["remote"].rpartition(":")[2])]
+            if reported_ms is not None:
+                result.append(
+                    Lookup(tool, transport, answer["resolver"], reported_ms, true_ms(answer, packets), answer["source"])
+                )
+    return result
+
+
+def table(all_lookups: list[Lookup]) -> str:
+    """A Markdown table: medians by tool, transport and source over the resolvers, and the largest difference."""
+    lines = [
+        "| tool | transport | cache | lookups | reported - true, median, ms | largest difference, ms |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for one in all_lookups:
+        groups[one.tool, one.transport, one.source].append(one.reported_ms - one.true_ms)
+    for (tool, transport, source), differences in groups.items():
+        most = max(differences, key=abs)
+        median = statistics.median(differences)
+        lines.append(f"| {tool} | {QUERIES[transport]} | {source} | {len(differences)} | {median:+.2f} | {most:+.2f} |")
+    return "\n".join(lines)
+
+
+def measure(box: Path) -> list[Lookup]:
+    """Run every tool in a box, in virtual time."""
+    with tempfile.TemporaryDirectory() as folder:
+        truth = Path(folder) / "truth.jsonl"
+        options = ["--clock", "virtual", "--truth", str(truth), "--packets"]
+        command = [sys.executable, "-m", "crosslayer", "box", str(box), *options, "--", sys.executable, __file__, "ask"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        rows = [json.loads(line) for line in truth.read_text(encoding="utf-8").splitlines()]
+        return lookups(json.loads(done.stdout), rows)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["ask"]:
+        print(json.dumps(ask()))
+    else:
+        print(table(measure(Path(sys.argv[1]) if sys.argv[1:] else ROOT / "emulation/boxes/five.toml")))
