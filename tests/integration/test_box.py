@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import time
+import tomllib
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from http.client import HTTPSConnection
@@ -27,6 +28,8 @@ import dns.message
 import dns.rcode
 import pytest
 
+from crosslayer import resources
+from crosslayer.box import load_box
 from crosslayer.box.hosts import NOBODY
 from tests import box_tools
 from tests.integration.conftest import Run
@@ -217,8 +220,24 @@ def makes() -> Row:
     return {"udp": udp_rows, "tls": [handshake(f"198.18.{n}.53", host, 853) for n, host in enumerate(hosts, start=1)]}
 
 
+def world() -> Row:
+    """Sockets of each listed resolver at which somebody answers: DNS, TLS or QUIC."""
+    result: Row = {}
+    for one in tomllib.loads(Path(os.environ["CROSSLAYER_RESOLVERS"]).read_text(encoding="utf-8"))["resolver"]:
+        address, host, transports = one["address"][0], one["host"], one["transports"]
+        reached = {
+            "doudp": lambda address=address: udp(address, f"w.{ZONE}")["rcode"] == "NOERROR",
+            "dot": lambda address=address, host=host: handshake(address, host, 853) == "ok",
+            "doh": lambda address=address, host=host: handshake(address, host, 443) == "ok",
+            "doh3": lambda address=address: greeted(address, 443),
+            "doq": lambda address=address: greeted(address, 853),
+        }
+        result[one["name"]] = [transport for transport in transports if transport in reached and reached[transport]()]
+    return result
+
+
 SCENARIOS: dict[str, Callable[[], Row]] = {
-    scenario.__name__: scenario for scenario in (distances, peculiar, hotel, home, origins, makes)
+    scenario.__name__: scenario for scenario in (distances, peculiar, hotel, home, origins, makes, world)
 }
 
 
@@ -507,13 +526,7 @@ def test_a_web_origin(crosslayer: Run, virtual_clock: list[str], tmp_path: Path)
 
 
 def test_other_makes(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
-    from crosslayer import resources
-
-    here = []
-    for make, program in MAKES.items():
-        with contextlib.suppress(resources.ResourceError):
-            resources.locate(program)
-            here.append(make)
+    here = [make for make in MAKES if make not in missing_makes()]
     if not here:
         pytest.skip(f"none of {', '.join(MAKES)} is installed")
     text = "".join(f'[[resolver]]\nname = "{make}"\nmake = "{make}"\nrtt_ms = 20\n' for make in here)
@@ -526,6 +539,33 @@ def test_other_makes(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) 
         assert hit["ms"] == pytest.approx(20, abs=1)
         assert len(answers(truth, "authority", name=f"u{number}.{ZONE}.")) == 1
     assert saw["tls"] == ["ok"] * len(here)
+
+
+def missing_makes() -> list[str]:
+    missing = []
+    for make, program in MAKES.items():
+        try:
+            resources.locate(program)
+        except resources.ResourceError:
+            missing.append(make)
+    return missing
+
+
+def test_thirty_resolvers_start_soon_and_answer(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
+    if missing := missing_makes():
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    start = time.monotonic()
+    saw, truth = ask(crosslayer, BOXES / "world.toml", "world", tmp_path, "virtual")
+    assert time.monotonic() - start < 120  # with the questions, on a busy machine
+    assert len(saw) == 30
+    assert saw.pop("dead") == []
+    assert saw.pop("wrong-name") == ["doudp", "doh3", "doq"]
+    for resolver in load_box(BOXES / "world.toml").resolver:
+        if resolver.name in saw:
+            assert saw[resolver.name] == [name for name in resolver.transports if name != "dotcp"], resolver.name
+    assert (
+        len([row for row in truth if row["event"] == "host"]) == 3 + 28 + 2 + 3
+    )  # dead has none, anycast 2, balanced 4
 
 
 def test_tools_against_truth(crosslayer: Run, virtual_clock: list[str]) -> None:
