@@ -568,6 +568,38 @@ def test_thirty_resolvers_start_soon_and_answer(crosslayer: Run, virtual_clock: 
     )  # dead has none, anycast 2, balanced 4
 
 
+@pytest.mark.parametrize("clock", ["wall", "virtual"])
+def test_exit_status(clock: str, crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
+    box = str(BOXES / "five.toml")
+    full = tmp_path / "full.jsonl"
+    full.write_text("{}", encoding="utf-8")
+    for options, command, status, message in (
+        ([], ["sh", "-c", "exit 7"], 7, ""),
+        ([], ["no-such-program"], 127, "command not found"),
+        (["--truth", str(tmp_path / "none/t.jsonl")], ["true"], 1, "folder that does not exist"),
+        (["--truth", str(full)], ["true"], 1, "has content already"),
+        (["--resolvers-out", str(tmp_path / "none/r.toml")], ["true"], 1, "folder that does not exist"),
+    ):
+        done = crosslayer("box", box, "--clock", clock, *options, "--", *command)
+        assert done.returncode == status, done.stderr
+        assert message in done.stderr
+    assert full.read_text(encoding="utf-8") == "{}"
+
+
+def test_a_killed_command_leaves_its_truth(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
+    truth, resolvers = tmp_path / "truth.jsonl", tmp_path / "resolvers.toml"
+    files = ["--truth", str(truth), "--resolvers-out", str(resolvers)]
+    command = ["sh", "-c", f"kdig @198.18.1.53 a.{ZONE} +short; kill -9 $$"]
+    done = crosslayer("box", str(BOXES / "five.toml"), "--clock", "virtual", *files, "--", *command)
+    assert done.returncode == 128 + 9
+    rows = [json.loads(line) for line in truth.read_text(encoding="utf-8").splitlines()]
+    assert [row["source"] for row in answers(rows, "near")] == ["miss"]
+    listed = tomllib.loads(resolvers.read_text(encoding="utf-8"))["resolver"]
+    assert [one["name"] for one in listed] == NEAR_TO_FAR
+    assert listed[1]["address"] == ["198.18.2.53", "2001:db8:53:2::53"]
+    assert listed[1]["transports"] == {"doudp": 53, "dotcp": 53, "dot": 853, "doh": 443, "doh3": 443, "doq": 853}
+
+
 def test_tools_against_truth(crosslayer: Run, virtual_clock: list[str]) -> None:
     """kdig counts a lookup from the first packet of its connection, dig from the query on the open connection."""
     if shutil.which("kdig") is None:

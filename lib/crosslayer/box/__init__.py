@@ -8,6 +8,6 @@ under test must not read it. docs/reference/box.md describes the TOML file.
 
 from crosslayer.box.box import Box
 from crosslayer.box.description import Description, load_box
-from crosslayer.box.errors import BoxError
+from crosslayer.box.errors import BoxError, BoxStartError
 
-__all__ = ["Box", "BoxError", "Description", "load_box"]
+__all__ = ["Box", "BoxError", "BoxStartError", "Description", "load_box"]

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from crosslayer.box.description import TRANSPORTS, BoxResolver, Description
-from crosslayer.box.errors import BoxError
+from crosslayer.box.errors import BoxError, BoxStartError
 from crosslayer.box.hosts import AUTHORITY, INTERCEPTOR, WILDCARD_ADDRESS, BoxHost, plan
 from crosslayer.box.internet import Internet
 from crosslayer.box.makes import MakeServer
@@ -51,15 +51,17 @@ class Box:
 
     Raises
     ------
-    BoxError
+    BoxStartError
         If a part of the box does not start.
+    BoxError
+        If the file of the truth cannot be written.
     """
 
     def __init__(
         self, description: Description, *, seed: int = 1, truth: Path | None = None, packets: bool = False
     ) -> None:
         if not namespaces.inside():
-            raise BoxError(
+            raise BoxStartError(
                 "a box runs in private namespaces only", next_step="Call it through the `crosslayer` command."
             )
         self.description = description

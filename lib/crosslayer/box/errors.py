@@ -1,7 +1,12 @@
-"""The error of this package, in a module of its own so that every module can import it."""
+"""The errors of this package, in a module of its own so that every module can import it."""
 
+from crosslayer.errors import CrosslayerError
 from crosslayer.testbed.errors import TestbedError
 
 
-class BoxError(TestbedError):
-    """The description of a box cannot be used, or a part of the box failed."""
+class BoxError(CrosslayerError):
+    """The description of a box, or a file that was named for it, cannot be used."""
+
+
+class BoxStartError(TestbedError):
+    """This machine cannot provide a part of the box, or that part failed."""

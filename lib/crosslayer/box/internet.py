@@ -20,7 +20,7 @@ from typing import Any, Final
 from pyroute2 import IPRoute, netns
 
 from crosslayer.box.description import Description
-from crosslayer.box.errors import BoxError
+from crosslayer.box.errors import BoxStartError
 from crosslayer.box.hosts import CLIENT_ADDRESSES, CLIENT_MAC, GATEWAYS, INSIDE_ADDRESS, ROUTER_MAC, HostPlan
 from crosslayer.process import Process
 from crosslayer.testbed import namespaces, network
@@ -63,7 +63,7 @@ class Internet:
 
     def close(self) -> None:
         """Have the router write what it keeps, stop it, and remove the namespaces."""
-        with contextlib.suppress(BoxError, OSError):  # it has ended already
+        with contextlib.suppress(BoxStartError, OSError):  # it has ended already
             self.router.send(flush=True)
         self.router.stop()
         namespaces.return_to(self._before)
@@ -118,7 +118,7 @@ class _Router(Process):
     """The router program."""
 
     name = "the router of the box"
-    fault = BoxError
+    fault = BoxStartError
 
     def __init__(self, config: Path, ports: list[int], log: Path) -> None:
         control, program_end = socket.socketpair()

@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from crosslayer import resources
 from crosslayer.box.description import MAKES, Make
-from crosslayer.box.errors import BoxError
+from crosslayer.box.errors import BoxStartError
 from crosslayer.box.hosts import BoxHost, socket_of
 from crosslayer.discover.emulated import listening
 from crosslayer.process import Process
@@ -40,20 +40,20 @@ class MakeServer(Process):
     """A running resolver of another make. Made by `MakeServer.start`."""
 
     name = "a resolver of the box"
-    fault = BoxError
+    fault = BoxStartError
     ready_timeout_s = 60.0
 
     @classmethod
     def start(cls, make: Make, host: BoxHost, folder: Path, certificates: Certificates, upstream: str) -> Self:
         """Start it in the host's namespace, without waiting until it answers (`ready`).
 
-        `BoxError` if it is not installed.
+        `BoxStartError` if it is not installed.
         """
         program = PROGRAMS[make]
         try:
             path = resources.locate(program.resource).path
         except resources.ResourceError as error:
-            raise BoxError(
+            raise BoxStartError(
                 f"{make} is not installed: {error.what}",
                 where=f"resolver '{host.name}'",
                 next_step=f"{error.next_step} Or remove this resolver from the box.",
@@ -68,7 +68,7 @@ class MakeServer(Process):
         return server
 
     def ready(self) -> None:
-        """Wait until all its ports are open; `BoxError` has its last log lines if they are not."""
+        """Wait until all its ports are open; `BoxStartError` has its last log lines if they are not."""
         self.wait_until(lambda: self._listens <= listening(self._namespace))
 
     _namespace: str

@@ -12,6 +12,15 @@ from crosslayer.process import run_command
 from crosslayer.testbed import namespaces
 
 
+def check_files(truth: Path | None, resolvers_out: Path | None) -> None:
+    """Raise `BoxError` if a file to write has no folder, or if the truth has content already."""
+    for file in (truth, resolvers_out):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise BoxError("is in a folder that does not exist", where=str(file), next_step="Create the folder first.")
+    if truth is not None and truth.exists() and truth.stat().st_size:
+        raise BoxError("has content already", where=str(truth), next_step="Name a new file, or remove this one.")
+
+
 def run_in_box(
     description: Description,
     command: list[str],
@@ -23,10 +32,8 @@ def run_in_box(
 ) -> int:
     """Run a command in the client's namespace of a box; returns its exit status (128 + signal if a signal ended it).
 
-    Raises `BoxError` if the box does not start, or a file cannot be written.
+    Raises `BoxStartError` if the box does not start, and `BoxError` if a file cannot be written.
     """
-    if truth is not None and truth.exists() and truth.stat().st_size:
-        raise BoxError("has content already", where=str(truth), next_step="Name a new file, or remove this one.")
     with Box(description, seed=seed, truth=truth and truth.absolute(), packets=packets) as box:
         resolvers = resolvers_out or box.folder / "resolvers.toml"
         try:

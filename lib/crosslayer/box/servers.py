@@ -11,7 +11,7 @@ from typing import Self
 
 from crosslayer import resources
 from crosslayer.box.description import TRANSPORTS, BoxResolver, Description, Origin, Transport
-from crosslayer.box.errors import BoxError
+from crosslayer.box.errors import BoxStartError
 from crosslayer.box.hosts import BoxHost
 from crosslayer.process import Process
 from crosslayer.testbed import network
@@ -25,7 +25,7 @@ class BoxServer(Process):
     """A running server of crosslayer on a host of the box. Made by `BoxServer.start`."""
 
     name = "a server of the box"
-    fault = BoxError
+    fault = BoxStartError
     ready_timeout_s = 60.0
 
     @classmethod
@@ -40,7 +40,7 @@ class BoxServer(Process):
         return server
 
     def ready(self) -> None:
-        """Wait until every listener is bound; `BoxError` has the last log lines of a server that is not."""
+        """Wait until every listener is bound; `BoxStartError` has the last log lines of a server that is not."""
         self.connect(self._control_path)
 
     _control_path: Path

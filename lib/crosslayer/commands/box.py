@@ -63,9 +63,10 @@ def command(
     words = list(command[1:] if command[:1] == ("--",) else command)
     if not words:
         raise click.UsageError("There is no COMMAND after --.")
+    from crosslayer.box.run_command import check_files, run_in_box
+
+    check_files(truth, resolvers_out)
     written = [file.absolute().parent for file in (truth, resolvers_out) if file is not None]
     enter(clock, (*writable, *written), seed=seed if clock == "virtual" else None)
-    from crosslayer.box.run_command import run_in_box
-
     os.environ.pop("SSLKEYLOGFILE", None)  # a value from the user's shell is for COMMAND, not for the servers
     sys.exit(run_in_box(description, words, seed=seed, truth=truth, packets=packets, resolvers_out=resolvers_out))
