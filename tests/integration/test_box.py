@@ -134,6 +134,12 @@ def peculiar() -> Row:
     result["refuses later"] = udp(address["refuses"], f"a.{ZONE}")
     result["silent"] = [udp(address["silent"], f"a.{ZONE}") for _ in range(3)]
     result["unavailable"] = [doh_status(address["unavailable"], host["unavailable"], f"a.{ZONE}") for _ in range(3)]
+    result["escalating"] = []
+    for _ in range(4):
+        try:
+            result["escalating"].append(doh_status(address["escalating"], host["escalating"], f"a.{ZONE}"))
+        except TimeoutError:
+            result["escalating"].append(None)
     result["filtering"] = [udp(address["filtering"], name) for name in (f"x.ads.{ZONE}", f"x.{ZONE}")]
     result["half"] = [
         udp(address["half"], f"a.{ZONE}"),
@@ -274,6 +280,9 @@ rate_limit = { queries_per_s = 1, answer = "silence" }
 name = "unavailable"
 rtt_ms = 10
 rate_limit = { queries_per_s = 1, answer = "503" }
+[[resolver]]
+name = "escalating"
+rate_limit = { queries_per_s = 1, answer = "escalate" }
 [[resolver]]
 name = "filtering"
 rtt_ms = 10
@@ -447,6 +456,8 @@ def test_rate_limits(peculiar_run: tuple[Row, list[Row]]) -> None:
     assert [row["rcode"] for row in saw["silent"]] == ["NOERROR", None, "NOERROR"]
     assert [row["source"] for row in answers(truth, "silent")] == ["miss", "limited", "hit"]
     assert saw["unavailable"] == [200, 503, 503]
+    assert saw["escalating"] == [200, 503, 200, None]  # REFUSED is a DNS answer, whose status is 200
+    assert [row["rcode"] for row in answers(truth, "escalating")] == ["NOERROR", "", "REFUSED", ""]
 
 
 def test_a_filtering_resolver_answers_nxdomain_at_once(peculiar_run: tuple[Row, list[Row]]) -> None:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"crosslayer.example/emulation/internal/jsonl"
@@ -56,6 +57,8 @@ type Box struct {
 	truth *jsonl.Writer
 	rate  *bucket // nil without a limit
 	cache *cache  // nil without one
+
+	exceeded atomic.Int64 // queries that exceeded the rate
 }
 
 // Name implements the plugin.Handler interface.
@@ -114,10 +117,25 @@ func asksForSite(q dns.Question) bool {
 	return q.Qclass == dns.ClassCHAOS && q.Qtype == dns.TypeTXT && (name == "id.server." || name == "hostname.bind.")
 }
 
+// limitAnswerNow is how a query that exceeds the rate is answered. limitEscalate answers 503 to as many queries as a second
+// allows, refuses as many more, and is silent from then on.
+func (b *Box) limitAnswerNow() string {
+	if b.limitAnswer != limitEscalate {
+		return b.limitAnswer
+	}
+	switch step := float64(b.exceeded.Add(1)-1) / b.options.rate; {
+	case step < 1:
+		return limit503
+	case step < 2:
+		return limitRefused
+	}
+	return limitSilence
+}
+
 // limit answers a query that exceeds the rate.
 func (b *Box) limit(ctx context.Context, w *reporter, r *dns.Msg, from early.Origin) (int, error) {
-	switch {
-	case b.limitAnswer == limitSilence:
+	switch how := b.limitAnswerNow(); {
+	case how == limitSilence:
 		w.report("")
 		if early.IsEncrypted(ctx) && from.Listener != "dot" {
 			select {
@@ -126,7 +144,7 @@ func (b *Box) limit(ctx context.Context, w *reporter, r *dns.Msg, from early.Ori
 			}
 		}
 		return dns.RcodeSuccess, nil
-	case b.limitAnswer == limit503 && from.Unavailable != nil:
+	case how == limit503 && from.Unavailable != nil:
 		from.Unavailable()
 		w.report("")
 		return dns.RcodeSuccess, nil

@@ -179,6 +179,14 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
+func TestRateLimitEscalates(t *testing.T) {
+	handler, truth := start(t, " rate 2\n limit escalate", &upstream{ttl: 300})
+	for range 7 {
+		ask(t, handler, "a.example.")
+	}
+	equal(t, rows(t, truth), "local NOERROR", "local NOERROR", "limited REFUSED", "limited REFUSED", "limited REFUSED", "limited REFUSED", "limited ")
+}
+
 // Over HTTP, the listener is told to answer 503.
 func TestRateLimitOverHTTP(t *testing.T) {
 	handler, _ := start(t, " rate 1\n limit 503", &upstream{ttl: 300})
@@ -197,7 +205,7 @@ func TestSetupRefuses(t *testing.T) {
 		"box {\n truth /t\n cache yes\n}":  "either on or off",
 		"box {\n truth /t\n rate 0\n}":     "at least 1",
 		"box {\n truth /t\n rate x\n}":     "at least 1",
-		"box {\n truth /t\n limit 429\n}":  "503, refused or silence",
+		"box {\n truth /t\n limit 429\n}":  "503, refused, silence or escalate",
 		"box {\n truth /t\n speed fast\n}": "unknown property 'speed'",
 		"box {\n truth /t\n truth /u\n}":   "given twice",
 	} {

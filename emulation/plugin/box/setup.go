@@ -2,6 +2,7 @@ package box
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,7 @@ import (
 const pluginName = "box"
 
 // Answers to a query that exceeds the rate.
-const limit503, limitRefused, limitSilence = "503", "refused", "silence"
+const limit503, limitRefused, limitSilence, limitEscalate = "503", "refused", "silence", "escalate"
 
 func init() { plugin.Register(pluginName, setup) }
 
@@ -87,8 +88,8 @@ func (o *options) set(property, value string) (err error) {
 		}
 	case "limit":
 		o.limitAnswer = value
-		if value != limit503 && value != limitRefused && value != limitSilence {
-			return errors.New("limit is 503, refused or silence, not '" + value + "'")
+		if !slices.Contains([]string{limit503, limitRefused, limitSilence, limitEscalate}, value) {
+			return errors.New("limit is 503, refused, silence or escalate, not '" + value + "'")
 		}
 	default:
 		return errors.New("unknown property '" + property + "'")

@@ -78,8 +78,11 @@ class RateLimit:
     """A limit of a resolver for all clients together; it allows for one second's queries at once."""
 
     queries_per_s: Annotated[float, Meta(ge=1)]
-    answer: Literal["503", "refused", "silence"] = "refused"
-    """What exceeds it: HTTP status 503 (REFUSED on transports without HTTP), REFUSED, or no answer."""
+    answer: Literal["503", "refused", "silence", "escalate"] = "refused"
+    """What exceeds it: HTTP status 503 (REFUSED on transports without HTTP), REFUSED, or no answer.
+
+    `escalate` is 503 for as many queries as a second allows, REFUSED for as many more, and then silence for ever.
+    """
 
 
 @dataclass(frozen=True, slots=True)
