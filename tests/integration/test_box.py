@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 BOXES = ROOT / "emulation/boxes"
 PATIENCE_S = 2.0
 ZONE = "box.example"
-MAKES = {"bind9": "named", "knot-resolver": "kresd", "unbound": "unbound", "dnsdist": "dnsdist"}
+MAKES = {"bind9": "named", "knot-resolver": "kresd", "unbound": "unbound", "dnsdist": "dnsdist", "dnsproxy": "dnsproxy"}
 
 # Inside a box
 
@@ -563,8 +563,9 @@ def missing_makes() -> list[str]:
 
 
 def test_thirty_resolvers_start_soon_and_answer(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
-    if missing := missing_makes():
-        pytest.skip(f"not installed: {', '.join(missing)}")
+    used = {resolver.make for resolver in load_box(BOXES / "world.toml").resolver}
+    if missing := used & set(missing_makes()):
+        pytest.skip(f"not installed: {', '.join(sorted(missing))}")
     start = time.monotonic()
     saw, truth = ask(crosslayer, BOXES / "world.toml", "world", tmp_path, "virtual")
     assert time.monotonic() - start < 120  # with the questions, on a busy machine
