@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -20,6 +20,7 @@ from msgspec import Meta
 from crosslayer import resources
 from crosslayer.decode import FieldError, checked, choice, read_toml
 from crosslayer.errors import CrosslayerError
+from crosslayer.path_faults import PathFault, parse_fault
 from crosslayer.traces import MOST_MBIT, MOST_RTT_MS, Course, Trace, from_words
 
 FRAME_BYTES = 1514
@@ -183,6 +184,8 @@ class Profile:
     cross_mbit: Rate | None = None
     """Of paced cross-traffic, Mbit/s; half of the rate where it is not said."""
     cross_direction: Literal["down", "up"] = "down"
+    faults: tuple[str, ...] = ()
+    """What the path blocks, see `path_faults`: `drop udp/443`, `reject udp/443@2s`."""
     trace: Trace | None = None
     """What its rates and RTT do over time; `queue_packets` wait at a rate of a trace, and `rtt_ms` is the least RTT."""
     source: str = ""
@@ -222,6 +225,10 @@ class Profile:
             raise FieldError("has no jitter to distribute", key="jitter_distribution", next_step="Give jitter_ms too.")
         if self.reorder_percent and not self.rtt_ms:
             raise FieldError("needs a delay to overtake", key="reorder_percent", next_step="Give an rtt_ms above 0.")
+        if self.faults and self.trace:
+            raise FieldError("cannot be set together with a trace", key="faults", next_step="Remove one of them.")
+        for text in self.faults:
+            parse_fault(text)
         if (course := self.course) is not None:
             for key, line, rate in (
                 ("download_mbit", course.down, self.download_mbit),
@@ -250,6 +257,11 @@ class Profile:
             or self.reorder_percent
             or self.trace
         )
+
+    @property
+    def path_faults(self) -> tuple[PathFault, ...]:
+        """What the path blocks."""
+        return tuple(map(parse_fault, self.faults))
 
     @property
     def cross_rate_mbit(self) -> float | None:
@@ -433,6 +445,7 @@ def varied(
     queue: str | None = None,
     cross: str | None = None,
     trace: str | None = None,
+    faults: Sequence[str] = (),
 ) -> Profile:
     """A profile with effects of one's own, in the words of the command line; its name tells them.
 
@@ -448,6 +461,8 @@ def varied(
         `bulk`, `paced`, `paced:20` (Mbit/s); upwards with `,up`.
     trace
         `FILE.down` or `FILE.down,FILE.up`, Mahimahi's; `FILE.csv`, steps. It takes the place of the link's own values.
+    faults
+        What the path blocks, besides the link's own faults, see `path_faults`.
 
     Raises
     ------
@@ -489,14 +504,17 @@ def varied(
         values |= {"download_mbit": None} if course.down else {}
         values |= {"upload_mbit": None} if course.up else {}
         trace = "+".join(Path(word).name for word in trace.split(","))
+    if faults:
+        values["faults"] = (*profile.faults, *faults)
     if not values:
         return profile
     given = (loss, jitter, queue, cross, trace)
     known = {name: getattr(profile, name) for name in profile.__slots__}
     said = [f"{option} {word}" for option, word in zip(_OPTIONS, given, strict=True) if word]
+    said += faults
     title = f"{profile.title}, {', '.join(said)}"
     return checked(
-        known | values | {"name": f"{profile.name}+{'+'.join(word for word in given if word)}", "title": title},
+        known | values | {"name": f"{profile.name}+{'+'.join(word for word in (*given, *faults) if word)}", "title": title},
         Profile,
         where=f"link {profile.name} with {', '.join(said)}",
         error=LinkError,

@@ -547,6 +547,9 @@ class LinkChecks(Table, table="link_checks"):
     )
     trace_late_up_ms = Column(float, "the same towards the server", CHECK, signed=True)
     cross_mbit = Column(float, "payload that cross-traffic delivered while the round was measured", CHECK)
+    nominal_faults = Column(str, "faults of the path, as in the profile; null where none", CHECK)
+    fault_probes = Column(int, "packets sent that the faults must block", CHECK)
+    fault_probes_passed = Column(int, "of these, those that crossed the link: 0 where the check passed", CHECK)
     verdict = Column(str, "pass, or what was out of tolerance", CHECK, required=True)
 
 

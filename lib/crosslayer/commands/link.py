@@ -43,6 +43,21 @@ if TYPE_CHECKING:
 @click.option(
     "--with", "cross", type=TEXT, metavar="bulk|paced[:20][,up]", help="Cross-traffic through the same queue."
 )
+@click.option(
+    "--drop",
+    type=TEXT,
+    multiple=True,
+    metavar="udp/443[@2s]",
+    help="Packets that the path drops: udp/PORT, tcp/PORT, syn/PORT, quic-initial[:BYTES], quic-0rtt, "
+    "quic-version:NUMBER, ech[:NAME]; from a moment on with @2s. May be given several times.",
+)
+@click.option(
+    "--reject",
+    type=TEXT,
+    multiple=True,
+    metavar="udp/443[@2s]",
+    help="The same, but the path answers by ICMP port unreachable or, over TCP, by a reset.",
+)
 @CLOCK
 @click.option(
     "--writable",
@@ -67,6 +82,8 @@ def command(
     queue: str | None,
     trace: str | None,
     cross: str | None,
+    drop: tuple[str, ...],
+    reject: tuple[str, ...],
     clock: Clock,
     writable: tuple[Path, ...],
     capture: Path | None,
@@ -87,12 +104,14 @@ def command(
     crosslayer link dsl --no-server -- bash
     crosslayer link 4g --loss 1% --queue 10bdp --with bulk -- ping -c 20 '$CROSSLAYER_SERVER'
     crosslayer link 4g --trace cellular.down,cellular.up -- curl --cacert '$CROSSLAYER_CA' https://www.example.org/
+    crosslayer link 4g --drop udp/443 -- curl --cacert '$CROSSLAYER_CA' https://www.example.org/
     crosslayer link --clock virtual 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     """
     from crosslayer.links import choose, load_profiles, own_profiles, varied
 
     known = load_profiles() | (own_profiles(links_file) if links_file else {})
-    chosen = varied(choose(known, profile), loss=loss, jitter=jitter, queue=queue, cross=cross, trace=trace)
+    faults = [*(f"drop {selector}" for selector in drop), *(f"reject {selector}" for selector in reject)]
+    chosen = varied(choose(known, profile), loss=loss, jitter=jitter, queue=queue, cross=cross, trace=trace, faults=faults)
     words = list(command[1:] if command[0] == "--" else command)
     if not words:
         raise click.UsageError("There is no COMMAND after --.")

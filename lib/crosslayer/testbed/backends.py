@@ -19,6 +19,7 @@ from pyroute2 import IPRoute
 
 from crosslayer import resources
 from crosslayer.links import Stage
+from crosslayer.path_faults import PathFault
 from crosslayer.process import Process, ProcessDied
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.errors import TestbedError
@@ -123,8 +124,6 @@ _ETH_P_ALL = 3
 _BUFFER_BYTES = 1 << 23
 _POLL_S = 0.1
 _POWER_OFF_S = 5.0
-_REPLAY_BRIDGE = "br-trace"
-_REPLAY = Path(__file__).with_name("trace_replay.py")
 _HEARTBEAT = Path(__file__).with_name("heartbeat.py")
 _MODULES = ("bridge", "veth", "sch_netem", "sch_tbf", "sch_fq_codel", "sch_cake")
 
@@ -268,47 +267,46 @@ class _Heartbeat(Process):
         os.close(pidfd)
 
 
-class TraceReplay(Process):
-    """Replays traces between the client's cable and the client's bridge, in front of any backend.
+class InlineProgram(Process):
+    """A program between the client's cable and the client's bridge that forwards every packet, in front of any backend.
 
-    The program is the same for both backends. No queueing discipline of the kernel can replay a trace exactly: netem
-    schedules each packet on arrival at the current rate, and a token bucket is refilled at every change.
+    Packets pass it only while it is `engaged`.
     """
 
-    name = "the trace replay"
     fault = TestbedError
+    program: Path
+    """File of the program, which gets two packet sockets and a control socket."""
+    short_name: str
+    """Distinguishes its devices; at most six letters."""
 
     def __init__(self) -> None:
+        name = self.short_name
+        self._own_bridge, self._bridge = f"br-{name}", network.bridge_of(network.CLIENT)
         with namespaces.namespace(network.LINK), IPRoute() as ip:
-            network.bridge(ip, _REPLAY_BRIDGE)
-        client = network.bridge_of(network.CLIENT)
+            network.bridge(ip, self._own_bridge)
+        devices = [f"{name}-near", f"{name}-far"]
         ports = [
-            packet_port("trace-near", "replay-near", _REPLAY_BRIDGE),
-            packet_port("trace-far", "replay-far", client),
+            packet_port(device, f"in-{device}", bridge)
+            for device, bridge in zip(devices, (self._own_bridge, self._bridge), strict=True)
         ]
-        for device in ("trace-near", "trace-far"):  # the client's cable moves between bridges
+        for device in devices:  # the client's cable moves between bridges
             command = [namespaces.tool("ip"), "link", "set", device, "type", "bridge_slave", "learning", "off"]
             subprocess.run(namespaces.command_in(network.LINK, command), check=True)
         control, program_end = socket.socketpair()
-        command = [sys.executable, "-I", str(_REPLAY), *map(str, ports)]
-        super().__init__(subprocess.Popen, command, namespaces.ROOT / "replay.log", stdin=program_end, pass_fds=ports)
+        command = [sys.executable, "-I", str(self.program), *map(str, ports)]
+        log = namespaces.ROOT / f"{name}.log"
+        super().__init__(subprocess.Popen, command, log, stdin=program_end, pass_fds=ports)
         self._control = control
         program_end.close()
         for port in ports:
             os.close(port)
-        self._bridge = client
 
-    def load(self, course: dict[str, Any]) -> None:
-        """Set the trace to replay."""
-        self._send(course=course)
-
-    def play(self, epoch_ns: int) -> None:
-        """Start the trace at a time, ns since the Unix epoch, and route the client's packets through this program."""
-        self._send(play=epoch_ns)
-        self._plug_in(_REPLAY_BRIDGE)
+    def engage(self) -> None:
+        """Route the client's packets through this program."""
+        self._plug_in(self._own_bridge)
 
     def bypass(self) -> None:
-        """Route the client's packets past this program, so that the link is as without a trace."""
+        """Route the client's packets past this program, as if there were none."""
         self._plug_in(network.bridge_of(network.CLIENT))
 
     def _plug_in(self, bridge: str) -> None:
@@ -317,17 +315,63 @@ class TraceReplay(Process):
                 ip.link("set", index=network.index(ip, f"to-{network.CLIENT}"), master=network.index(ip, bridge))
             self._bridge = bridge
 
-    def _send(self, **command: Any) -> None:
+    def _send(self, **command: Any) -> bytes:
+        """Send a command and return the program's answer, a line."""
         assert self._control is not None
         answer = b""
         with contextlib.suppress(OSError):
             self._control.sendall(json.dumps(command).encode() + b"\n")
-            answer = self._control.recv(16)
+            while not answer.endswith(b"\n") and (part := self._control.recv(4096)):
+                answer += part
         if not answer:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_POWER_OFF_S)
             self.raise_if_dead()
             raise self.failure(f"{self.name} does not answer")
+        return answer
+
+
+class TraceReplay(InlineProgram):
+    """Replays traces.
+
+    The program is the same for both backends. No queueing discipline of the kernel can replay a trace exactly: netem
+    schedules each packet on arrival at the current rate, and a token bucket is refilled at every change.
+    """
+
+    name = "the trace replay"
+    program = Path(__file__).with_name("trace_replay.py")
+    short_name = "trace"
+
+    def load(self, course: dict[str, Any]) -> None:
+        """Set the trace to replay."""
+        self._send(course=course)
+
+    def play(self, epoch_ns: int) -> None:
+        """Start the trace at a time, ns since the Unix epoch, and route the client's packets through this program."""
+        self._send(play=epoch_ns)
+        self.engage()
+
+
+class Middlebox(InlineProgram):
+    """Blocks packets as a path that says no does; the program is the same in real and in virtual time."""
+
+    name = "the middlebox"
+    program = Path(__file__).with_name("middlebox.py")
+    short_name = "block"
+
+    def block(self, faults: Sequence[PathFault], addresses: Sequence[str] = ()) -> None:
+        """Set the faults, for packets from and to some addresses at the server's end or, without any, to all."""
+        self._send(rules=[fault.command(addresses) for fault in faults])
+
+    def begin(self, epoch_ns: int) -> None:
+        """Set the time from which the moments of faults count, ns since the Unix epoch, and route packets through it."""
+        self._send(begin=epoch_ns)
+        self.engage()
+
+    def matched(self) -> list[int]:
+        """Number of packets that each fault has matched since it was set."""
+        counts: list[int] = json.loads(self._send(count=True))
+        return counts
 
 
 def open_backend(name: str) -> Backend:

@@ -103,6 +103,12 @@ class Effects:
     trace_late_up_ms: float | None = None
     cross_mbit: float | None = None
     """Payload rate of the cross-traffic during the round, Mbit/s."""
+    nominal_faults: str | None = None
+    """Faults of the path, `;` between them."""
+    fault_probes: int | None = None
+    """Packets sent that the faults must block."""
+    fault_probes_passed: int | None = None
+    """Of these, the number that crossed the link."""
 
 
 def spacing_s(profile: Profile, least_s: float) -> float:

@@ -19,6 +19,7 @@ from crosslayer.pages import PageSpec
 from crosslayer.testbed import backends, namespaces, network
 from crosslayer.testbed.check import LinkCheck, Prober, calibrated_delays, check
 from crosslayer.testbed.errors import TestbedError
+from crosslayer.testbed.fault_check import verify as verify_faults
 from crosslayer.testbed.link_delay import DelayMeter, ExtraDelay, NetemRule
 from crosslayer.testbed.server import Server
 from crosslayer.testbed.trace_check import Playing, replay_format
@@ -53,6 +54,7 @@ class Testbed:
         self._delay_meter: DelayMeter | None = None
         self._replay: backends.TraceReplay | None = None
         self._trace_offset_ms = 0.0
+        self._middlebox: backends.Middlebox | None = None
         self._delays: dict[str, tuple[float, float]] = {}
         self._servers: list[Server] = []
         self._checks: list[LinkCheck] = []
@@ -73,8 +75,8 @@ class Testbed:
         if self._delay_meter is not None:
             self._delay_meter.close()
         self._prober.close()
-        if self._replay is not None:
-            self._replay.stop()
+        for program in self._inline:
+            program.stop()
         self.backend.close()
         namespaces.return_to(self._before)
         network.remove()
@@ -85,8 +87,8 @@ class Testbed:
         The caller should then close this testbed and open a new one.
         """
         self.backend.raise_if_dead()
-        if self._replay is not None:
-            self._replay.raise_if_dead()
+        for program in self._inline:
+            program.raise_if_dead()
         for server in self._servers:
             server.raise_if_dead()
 
@@ -98,7 +100,7 @@ class Testbed:
         """
         self.raise_if_dead()
         self.profile = profile
-        self._bypass_replay()
+        self._bypass()
         if (course := profile.course) is not None:
             self._replay = self._replay or backends.TraceReplay()
             self._replay.load(replay_format(course, profile))
@@ -121,12 +123,13 @@ class Testbed:
         assert self.profile is not None
         self.raise_if_dead()
         delays_ms, playing = self._delays[self.profile.name], None
-        self._bypass_replay()
+        self._bypass()
         if self.profile.trace is not None and self._replay is not None:
             playing = Playing(self._trace_offset_ms, self._replay.play)
-        self._checks.append(
-            check(self._prober, self.profile, self.backend.name, delays_ms, rates=rates, playing=playing)
-        )
+        result = check(self._prober, self.profile, self.backend.name, delays_ms, rates=rates, playing=playing)
+        if self.profile.faults and rates:
+            result = self._with_faults(result)
+        self._checks.append(result)
         self.rewind()
         return self._checks[-1]
 
@@ -135,9 +138,30 @@ class Testbed:
         self._trace_offset_ms = offset_ms
 
     def rewind(self) -> None:
-        """Restart the link's trace, if it has one, at its offset."""
+        """Restart the link's trace, if it has one, at its offset, and the moments of the path's faults."""
         if self.profile is not None and self.profile.trace is not None and self._replay is not None:
             self._replay.play(time.time_ns() - round(self._trace_offset_ms * 1e6))
+        if self.profile is not None and self.profile.faults:
+            self.middlebox.begin(time.time_ns())
+
+    @property
+    def middlebox(self) -> backends.Middlebox:
+        """The middlebox of the path; packets pass it only while it blocks something."""
+        self._middlebox = self._middlebox or backends.Middlebox()
+        return self._middlebox
+
+    def _with_faults(self, result: LinkCheck) -> LinkCheck:
+        """The check, with the path's faults verified."""
+        assert self.profile is not None
+        counts = verify_faults(self.middlebox, self.profile.path_faults, self.profile.rtt_ms)
+        verdicts = [*([] if result.passed else [result.verdict]), *counts.deviations]
+        return replace(
+            result,
+            nominal_faults="; ".join(self.profile.faults),
+            fault_probes=counts.probes,
+            fault_probes_passed=counts.passed,
+            verdict="; ".join(verdicts) or "pass",
+        )
 
     @contextlib.contextmanager
     def cross_traffic(self) -> Iterator[CrossTraffic]:
@@ -224,12 +248,17 @@ class Testbed:
         taken, self._checks = self._checks, []
         return taken
 
-    def _bypass_replay(self) -> None:
-        if self._replay is not None:
-            self._replay.bypass()
+    def _bypass(self) -> None:
+        for program in self._inline:
+            program.bypass()
+
+    @property
+    def _inline(self) -> list[backends.InlineProgram]:
+        """Programs that run between the client's cable and its bridge."""
+        return [program for program in (self._replay, self._middlebox) if program is not None]
 
     def _calibrate(self, profile: Profile) -> None:
-        self._bypass_replay()
+        self._bypass()
         half = profile.rtt_ms / 2
         self._delays[profile.name] = (half, half)
         if profile.rtt_ms:

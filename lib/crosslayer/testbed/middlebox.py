@@ -1,0 +1,303 @@
+"""A middlebox: forwards the packets of both directions, except those that its rules drop, reject or answer.
+
+Run as a file of its own; it imports only the standard library: `middlebox.py NEAR FAR`, two inherited packet sockets,
+the first towards the client. Standard input is a control socket. Each command is a line of JSON, answered by a line:
+{"rules": [...]} sets the rules (`PathFault.command`), {"begin": NS} the time from which their moments count, ns since
+the Unix epoch, {"count": true} returns how many packets each rule has matched since it was set.
+
+Rules apply to IPv4 without options. QUIC packets are recognised by the first long header of a datagram.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_PR_SET_TIMERSLACK = 29
+_FRAME_BYTES = 1 << 16
+_AT_ONCE = 64
+_ETHERNET_BYTES, _IP_BYTES = 14, 20
+_ETHERTYPE_IPV4 = b"\x08\x00"
+_SYN, _RST, _ACK = 0x02, 0x04, 0x10
+_PORT_UNREACHABLE = bytes([3, 3])
+_QUIC_INITIAL, _QUIC_0RTT = 0, 1
+_QUIC_V2 = 0x6B3343CF
+_HANDSHAKE_RECORD, _CLIENT_HELLO = 22, 1
+_SERVER_NAME, _ECH = 0, 0xFE0D
+_DNS_RESPONSE_TRUNCATED = 0x8200
+_HELLO_MOST_BYTES = 1 << 14
+
+
+@dataclass(slots=True)
+class Segment:
+    """An IPv4 packet with UDP or TCP."""
+
+    frame: bytes
+    to_server: bool
+    protocol: int
+    server: str
+    """Address at the server's end."""
+    client_port: int
+    server_port: int
+    payload: bytes
+    flags: int = 0
+    sequence: int = 0
+    acknowledgment: int = 0
+
+    @property
+    def flow(self) -> tuple[str, int, int]:
+        """The connection of a segment of TCP."""
+        return self.server, self.server_port, self.client_port
+
+
+def read_segment(frame: bytes, *, to_server: bool) -> Segment | None:
+    """Read a frame; None unless it carries UDP or TCP over IPv4 without options, unfragmented."""
+    if len(frame) < _ETHERNET_BYTES + _IP_BYTES + 8 or frame[12:14] != _ETHERTYPE_IPV4 or frame[14] != 0x45:
+        return None
+    total, fragment, protocol = struct.unpack_from("!H2xHxB", frame, 16)
+    if fragment & 0x3FFF or protocol not in (socket.IPPROTO_UDP, socket.IPPROTO_TCP):
+        return None
+    transport = frame[34 : 14 + total]
+    source_port, destination_port = struct.unpack_from("!HH", transport)
+    address = frame[30:34] if to_server else frame[26:30]
+    ports = (source_port, destination_port) if to_server else (destination_port, source_port)
+    segment = Segment(frame, to_server, protocol, socket.inet_ntoa(address), *ports, transport[8:])
+    if protocol == socket.IPPROTO_TCP:
+        if len(transport) < 20:
+            return None
+        segment.sequence, segment.acknowledgment = struct.unpack_from("!II", transport, 4)
+        segment.flags = transport[13]
+        segment.payload = transport[(transport[12] >> 4) * 4 :]
+    return segment
+
+
+def long_header(payload: bytes) -> tuple[int, int] | None:
+    """Packet type (as in QUIC version 1) and version of a QUIC long header; None for anything else."""
+    if len(payload) < 7 or payload[0] & 0xC0 != 0xC0:
+        return None
+    (version,) = struct.unpack_from("!I", payload, 1)
+    kind = payload[0] >> 4 & 3
+    return (kind - 1) & 3 if version == _QUIC_V2 else kind, version
+
+
+def hello_with_ech(stream: bytes) -> str | None:
+    """Server name of a TLS ClientHello that has the ECH extension; None without ECH, or while it is incomplete."""
+    if len(stream) < 9 or stream[0] != _HANDSHAKE_RECORD or stream[5] != _CLIENT_HELLO:
+        return None
+    hello, position = b"", 0
+    while position + 5 <= len(stream) and stream[position] == _HANDSHAKE_RECORD:
+        (length,) = struct.unpack_from("!H", stream, position + 3)
+        hello += stream[position + 5 : position + 5 + length]
+        position += 5 + length
+    if len(hello) < 4 + int.from_bytes(hello[1:4], "big"):
+        return None
+    position = 4 + 2 + 32
+    position += 1 + hello[position]
+    position += 2 + int.from_bytes(hello[position : position + 2], "big")
+    position += 1 + hello[position]
+    end = position + 2 + int.from_bytes(hello[position : position + 2], "big")
+    position += 2
+    name, ech = "", False
+    while position + 4 <= end:
+        kind, length = struct.unpack_from("!HH", hello, position)
+        value = hello[position + 4 : position + 4 + length]
+        if kind == _SERVER_NAME and length > 5:
+            name = value[5:].decode("ascii", "replace")
+        ech = ech or kind == _ECH
+        position += 4 + length
+    return name if ech else None
+
+
+class Rule:
+    """One rule: which packets it matches."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+        self.matched = 0
+        self._hellos: dict[tuple[str, int, int], dict[int, bytes]] = {}
+        self._blocked: set[tuple[str, int, int]] = set()
+
+    def matches(self, segment: Segment, since_begin_ns: int) -> bool:
+        """Whether the rule applies to a packet so many ns after the begin; it is counted then."""
+        if since_begin_ns < self.values["after_ns"]:
+            return False
+        if self.values["addresses"] and segment.server not in self.values["addresses"]:
+            return False
+        applies = self._selects(segment)
+        self.matched += applies
+        return applies
+
+    def _selects(self, segment: Segment) -> bool:
+        selector, udp = self.values["selector"], segment.protocol == socket.IPPROTO_UDP
+        if selector in ("udp", "tcp"):
+            return udp is (selector == "udp") and segment.server_port == self.values["port"]
+        if not segment.to_server:
+            return False
+        if selector == "syn":
+            first = segment.flags & (_SYN | _ACK) == _SYN
+            return not udp and first and segment.server_port == self.values["port"]
+        if selector == "ech":
+            return not udp and self._has_ech(segment)
+        header = long_header(segment.payload) if udp else None
+        if header is None:
+            return False
+        kind, version = header
+        if selector == "quic-version":
+            return bool(version == self.values["version"])
+        if selector == "quic-0rtt":
+            return kind == _QUIC_0RTT
+        return kind == _QUIC_INITIAL and len(segment.payload) >= self.values["least_bytes"]
+
+    def _has_ech(self, segment: Segment) -> bool:
+        """Whether a segment completes a ClientHello with ECH, or belongs to a connection that had one."""
+        flow = segment.flow
+        if segment.flags & _SYN:
+            self._blocked.discard(flow)
+            self._hellos[flow] = {}
+        if flow in self._blocked:
+            return True
+        parts = self._hellos.get(flow)
+        if parts is None or not segment.payload:
+            return False
+        parts[segment.sequence] = segment.payload
+        stream = b"".join(payload for _, payload in sorted(parts.items()))
+        if len(stream) > _HELLO_MOST_BYTES:
+            del self._hellos[flow]
+        name = hello_with_ech(stream)
+        if name is None or self.values["name"] not in ("", name):
+            return False
+        self._blocked.add(flow)
+        return True
+
+
+def reply(segment: Segment, action: str) -> bytes | None:
+    """The frame that the middlebox sends to the client instead of forwarding a packet; None for nothing."""
+    if action == "drop" or not segment.to_server:
+        return None
+    if action == "truncate":
+        return _truncated(segment)
+    if segment.protocol == socket.IPPROTO_TCP:
+        return None if segment.flags & _RST else _reset(segment)
+    message = bytes(4) + segment.frame[14 : 14 + _IP_BYTES + 8]
+    head = _PORT_UNREACHABLE + struct.pack("!H", _checksum(_PORT_UNREACHABLE + bytes(2) + message))
+    return _to_client(segment, socket.IPPROTO_ICMP, head + message)
+
+
+def _reset(segment: Segment) -> bytes:
+    """A reset as the server's kernel would send it (RFC 9293, section 3.5.2)."""
+    after = segment.sequence + len(segment.payload) + bool(segment.flags & _SYN)
+    has_ack = bool(segment.flags & _ACK)
+    sequence, flags = (segment.acknowledgment, _RST) if has_ack else (0, _RST | _ACK)
+    acknowledgment = 0 if has_ack else after & 0xFFFFFFFF
+    tcp = bytearray(
+        struct.pack(
+            "!HHIIBBHHH", segment.server_port, segment.client_port, sequence, acknowledgment, 5 << 4, flags, 0, 0, 0
+        )
+    )
+    addresses = segment.frame[30:34] + segment.frame[26:30]
+    pseudo = addresses + struct.pack("!BBH", 0, socket.IPPROTO_TCP, len(tcp))
+    struct.pack_into("!H", tcp, 16, _checksum(pseudo + tcp))
+    return _to_client(segment, socket.IPPROTO_TCP, bytes(tcp))
+
+
+def _truncated(segment: Segment) -> bytes | None:
+    """An answer without records that asks the client to repeat its query over TCP; None if there is no query."""
+    if len(segment.payload) < 12:
+        return None
+    number, flags, questions = struct.unpack_from("!HHH", segment.payload)
+    end = 12
+    while end < len(segment.payload) and segment.payload[end]:
+        end += 1 + segment.payload[end]
+    question = segment.payload[12 : end + 5]
+    message = struct.pack("!HHHHHH", number, flags | _DNS_RESPONSE_TRUNCATED, questions, 0, 0, 0) + question
+    udp = struct.pack("!HHHH", segment.server_port, segment.client_port, 8 + len(message), 0) + message
+    return _to_client(segment, socket.IPPROTO_UDP, udp)
+
+
+def _to_client(segment: Segment, protocol: int, payload: bytes) -> bytes:
+    """An Ethernet frame from the server's addresses to the client's."""
+    frame = segment.frame
+    ip = bytearray(struct.pack("!BBHHHBBH", 0x45, 0, _IP_BYTES + len(payload), 0, 0x4000, 64, protocol, 0))
+    ip += frame[30:34] + frame[26:30]
+    struct.pack_into("!H", ip, 10, _checksum(bytes(ip)))
+    return frame[6:12] + frame[0:6] + _ETHERTYPE_IPV4 + bytes(ip) + payload
+
+
+def _checksum(data: bytes) -> int:
+    """Internet checksum (RFC 1071)."""
+    data += bytes(len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+class Middlebox:
+    """The rules, applied to frames."""
+
+    def __init__(self) -> None:
+        self._rules: list[Rule] = []
+        self._begin_ns = 0
+
+    def execute(self, command: Mapping[str, Any]) -> Any:
+        """Execute a command; returns its answer."""
+        if "rules" in command:
+            self._rules = [Rule(values) for values in command["rules"]]
+        if "begin" in command:
+            self._begin_ns = command["begin"]
+        return [rule.matched for rule in self._rules]
+
+    def decide(self, frame: bytes, *, to_server: bool, now_ns: int) -> tuple[bool, bytes | None]:
+        """Whether a frame is forwarded, and otherwise the frame that the client receives, if any."""
+        segment = read_segment(frame, to_server=to_server) if self._rules else None
+        if segment is None:
+            return True, None
+        for rule in self._rules:
+            if rule.matches(segment, now_ns - self._begin_ns):
+                return False, reply(segment, rule.values["action"])
+        return True, None
+
+
+def forward(near: socket.socket, far: socket.socket, control: socket.socket) -> None:
+    """Forward until the other end closes the control socket."""
+    middlebox = Middlebox()
+    commands = b""
+    while True:
+        ready, _, _ = select.select([near, far, control], [], [])
+        if control in ready:
+            if not (part := control.recv(1 << 16)):
+                return
+            *lines, commands = (commands + part).split(b"\n")
+            for line in lines:
+                control.sendall(json.dumps(middlebox.execute(json.loads(line))).encode() + b"\n")
+        for end, other in ((near, far), (far, near)):
+            if end not in ready:
+                continue
+            for _ in range(_AT_ONCE):
+                try:
+                    frame = end.recv(_FRAME_BYTES)
+                except BlockingIOError:
+                    break
+                passes, answer = middlebox.decide(frame, to_server=end is near, now_ns=time.time_ns())
+                with contextlib.suppress(BlockingIOError):  # a full device drops packets, as any other does
+                    if passes:
+                        other.send(frame)
+                    elif answer is not None:
+                        near.send(answer)
+
+
+if __name__ == "__main__":
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
+    near_end, far_end = (socket.socket(fileno=int(word)) for word in sys.argv[1:])
+    for one in (near_end, far_end):
+        one.setblocking(False)
+    forward(near_end, far_end, socket.socket(fileno=0))

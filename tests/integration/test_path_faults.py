@@ -1,0 +1,112 @@
+"""Each fault of a path blocks its packets and no others, and the check fails for a path that does not.
+
+Measured by this file run as a program in a guest in virtual time; the tests read what it printed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from crosslayer.guest import run_attached
+from crosslayer.links import load_profiles
+from crosslayer.path_faults import parse_fault
+from crosslayer.testbed import Testbed, namespaces, network
+from crosslayer.testbed.backends import Middlebox
+from crosslayer.testbed.fault_check import PROBES, verify
+
+FAULTS = (
+    "drop udp/443",
+    "reject udp/443",
+    "drop udp/53",
+    "truncate udp/53",
+    "drop tcp/443",
+    "drop syn/443",
+    "reject syn/443",
+    "drop quic-initial",
+    "drop quic-initial:1230",
+    "drop quic-0rtt",
+    "drop quic-version:0x6b3343cf",
+    "drop ech",
+    "drop ech:public.example",
+    "reject ech",
+    "drop udp/443@2s",
+)
+SCOPED = network.SERVER_ADDRESS
+
+
+class Broken(Middlebox):
+    """A middlebox that forwards everything, whatever it is to block."""
+
+    def block(self, faults: Any, addresses: Any = ()) -> None:
+        super().block([])
+
+
+def measure() -> dict[str, Any]:
+    """Checks of all faults, of a broken middlebox, and of a link whose profile has a fault."""
+    link = load_profiles()["fiber"]
+    with Testbed("netem") as testbed:
+        testbed.set_link(link)
+        middlebox = Middlebox()
+        measured: dict[str, Any] = {
+            text: asdict(verify(middlebox, [parse_fault(text)], link.rtt_ms)) for text in FAULTS
+        }
+        measured["scoped"] = asdict(verify(middlebox, [parse_fault("drop udp/443")], link.rtt_ms, addresses=[SCOPED]))
+        measured["elsewhere"] = asdict(
+            verify(middlebox, [parse_fault("drop udp/443")], link.rtt_ms, addresses=["10.53.1.1"])
+        )
+        middlebox.stop()
+    with Testbed("netem") as testbed:
+        testbed.set_link(link)
+        broken = Broken()
+        measured["broken"] = asdict(verify(broken, [parse_fault("drop udp/443")], link.rtt_ms))
+        broken.stop()
+    with Testbed("netem") as testbed:
+        check = testbed.set_link(replace(link, name="blocked", faults=("drop udp/443", "reject udp/853")))
+        measured["profile"] = asdict(check) | {"verdict": check.verdict}
+    return measured
+
+
+@pytest.fixture(scope="module")
+def seen(virtual_clock: list[str]) -> dict[str, Any]:
+    """What was measured in a guest."""
+    words = [sys.executable, "-m", __name__, "virtual"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_a_fault_blocks_its_packets_and_no_others(seen: dict[str, Any], text: str) -> None:
+    assert seen[text]["deviations"] == []
+    assert seen[text]["probes"] == PROBES
+    assert seen[text]["passed"] == 0
+
+
+def test_a_fault_of_one_address_leaves_others_alone(seen: dict[str, Any]) -> None:
+    assert seen["scoped"]["passed"] == 0
+    assert seen["elsewhere"]["passed"] == PROBES
+
+
+def test_the_check_fails_for_a_path_that_blocks_nothing(seen: dict[str, Any]) -> None:
+    assert f"drop udp/443: {PROBES} of {PROBES} packets passed" in seen["broken"]["deviations"]
+
+
+def test_a_link_with_faults_is_verified_like_every_link(seen: dict[str, Any]) -> None:
+    assert seen["profile"]["verdict"] == "pass"
+    assert seen["profile"]["fault_probes"] == 2 * PROBES
+    assert seen["profile"]["fault_probes_passed"] == 0
+
+
+if __name__ == "__main__":
+    program = [sys.executable, "-m", "tests.integration.test_path_faults"]
+    if sys.argv[1] == "virtual":
+        sys.exit(run_attached([*program, "here"], clock="virtual"))
+    namespaces.enter([*program, "here"])
+    print(json.dumps(measure()))
