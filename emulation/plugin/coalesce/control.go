@@ -29,6 +29,7 @@ func (s *server) commands() control.Commands {
 			s.tickets.Rotate()
 			return control.OK
 		},
+		"alt-svc":      s.setAltSvc,
 		"early-data":   s.setEarlyData,
 		"certificate":  s.setCertificate,
 		"ech":          s.setECH,
@@ -58,13 +59,35 @@ func (s *server) closeConnections(object []byte) any {
 	if err := json.Unmarshal(object, &command); err != nil {
 		return control.Refusal(err)
 	}
-	if !slices.Contains([]string{"", listenerH3, listenerDoQ}, command.Listener) {
+	if !slices.Contains([]string{"", listenerH3, listenerDoQ, listenerHTTPS}, command.Listener) {
 		return control.Refusal(fmt.Errorf("unknown listener %q", command.Listener))
+	}
+	closed := 0
+	if command.Listener == listenerHTTPS {
+		closed = s.common.streams.close()
+	} else {
+		closed = s.connections.Close(command.Listener)
 	}
 	return struct {
 		control.Reply
 		Closed int `json:"closed"`
-	}{control.OK, s.connections.Close(command.Listener)}
+	}{control.OK, closed}
+}
+
+// setAltSvc takes the value of the header Alt-Svc of responses over TCP; without one they have none.
+func (s *server) setAltSvc(object []byte) any {
+	var command struct {
+		Value string `json:"value"`
+	}
+	if err := json.Unmarshal(object, &command); err != nil {
+		return control.Refusal(err)
+	}
+	if command.Value == "" {
+		s.common.altSvc.Store(nil)
+		return control.OK
+	}
+	s.common.altSvc.Store(&command.Value)
+	return control.OK
 }
 
 func (s *server) setEarlyData(object []byte) any {

@@ -201,9 +201,11 @@ func (s *server) startHTTPS(h *web) error {
 	}
 	s.tcp = tcp
 	h.streams = early.NewLimit(s.MaxStreams, s.MaxShare)
+	h.altSvc = &s.common.altSvc
 	httpServer := &http.Server{
 		Handler:           h,
 		TLSConfig:         config,
+		ConnState:         s.common.streams.track,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: 10 * time.Second, // with the handshake
 		IdleTimeout:       s.IdleTimeout,

@@ -19,6 +19,10 @@ type shared struct {
 	// ech opens encrypted hellos (RFC 9849), where there is one.
 	ech     atomic.Pointer[tls.EncryptedClientHelloKey]
 	records httpsRecords
+	// altSvc is the header Alt-Svc (RFC 7838) of responses over TCP, where there is one.
+	altSvc atomic.Pointer[string]
+	// streams are the open connections of the HTTPS listener.
+	streams streamConns
 }
 
 type sharedKey struct{}

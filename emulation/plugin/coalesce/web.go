@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"crosslayer.example/emulation/plugin/early"
@@ -28,7 +29,8 @@ type web struct {
 	chain    *early.Chain
 	events   *eventLog
 	policy   *early.Policy
-	streams  *early.Limit // on TCP; over QUIC the listener has it
+	streams  *early.Limit            // on TCP; over QUIC the listener has it
+	altSvc   *atomic.Pointer[string] // on TCP: header of every response
 }
 
 type connectionKey struct{}
@@ -64,6 +66,11 @@ func (h *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	status, res := h.admit(x)
 	maps.Copy(w.Header(), res.header)
+	if h.altSvc != nil {
+		if value := h.altSvc.Load(); value != nil {
+			w.Header().Set("Alt-Svc", *value)
+		}
+	}
 	sent := 0
 	_ = deadlines.SetWriteDeadline(time.Now().Add(h.policy.WriteTimeout))
 	w.WriteHeader(status)

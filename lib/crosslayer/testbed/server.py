@@ -274,7 +274,7 @@ class Server(Process):
         """Close open QUIC connections, of one listener (`h3`, `doq`) or of all; returns their number.
 
         Each is closed at once, or when its handshake is complete, so that the client receives the application's
-        NO_ERROR.
+        NO_ERROR. `https` closes the TCP connections of the web server instead.
         """
         return int(self.command("close-connections", **({"listener": listener} if listener else {}))["closed"])
 
@@ -313,6 +313,10 @@ class Server(Process):
         """
         parameters = {} if rdata is None else {"rdata": rdata.hex()}
         self.command("https-record", name=name, **parameters, **({"fault": fault} if fault else {}))
+
+    def set_alt_svc(self, value: str = "") -> None:
+        """Set the header Alt-Svc (RFC 7838) of responses over TCP, such as `h3=":443"; ma=3600`; empty: none."""
+        self.command("alt-svc", value=value)
 
     def set_early_data(self, mode: str) -> None:
         """Set how new connections handle early data: `on`, `off` or `late`.

@@ -1,0 +1,112 @@
+"""What a client tried to reach a host, by its packets: lookups, QUIC handshakes and TCP connects, with their repeats."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from crosslayer.dns.capture import Packet, read_frame
+from crosslayer.packets import Frame
+
+_DNS_PORT = 53
+_TYPES = {1: "A", 28: "AAAA", 65: "HTTPS"}
+_SYN, _RST, _ACK = 0x02, 0x04, 0x10
+_PORT_UNREACHABLE = 3
+_ETHERNET_BYTES, _IP_BYTES, _ICMP_BYTES = 14, 20, 8
+MOST_TIMES = 32
+"""Maximum number of packets of an attempt whose times are kept."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A flow of the client: one lookup, QUIC connection or TCP connection."""
+
+    kind: str
+    """`A`, `AAAA` or `HTTPS` for a lookup over UDP, `quic` or `tcp` for a connection."""
+    address: str
+    """Address that the client sent to."""
+    local_port: int
+    started_ns: int
+    """First packet, ns since the Unix epoch."""
+    sent_ns: list[int] = field(default_factory=list)
+    """Packets that the client sent before the first answer: of TCP its SYNs, at most `MOST_TIMES`."""
+    answered_ns: int | None = None
+    """First packet from the other end; None if none arrived."""
+    refused_ns: int | None = None
+    """First ICMP port unreachable or reset; None if none arrived."""
+
+
+def read_attempts(frames: Iterable[Frame], hosts: Collection[str], resolver: str) -> list[Attempt]:
+    """Attempts to reach some addresses, and lookups at a resolver, in order of their first packets.
+
+    Parameters
+    ----------
+    frames
+        Frames of the client, in order.
+    hosts
+        Addresses of the host.
+    resolver
+        Address of the resolver, whose lookups over UDP are counted. A query with another number is another lookup.
+    """
+    attempts: dict[tuple[object, ...], Attempt] = {}
+    for frame in frames:
+        if frame.sent is False and (refused := _port_unreachable(frame.data)) is not None:
+            for key, attempt in attempts.items():
+                if key[:3] == refused and attempt.refused_ns is None:
+                    attempt.refused_ns = frame.at_ns
+            continue
+        packet = read_frame(frame.data, at_ns=frame.at_ns, sent=bool(frame.sent), interface=frame.interface)
+        if packet is None:
+            continue
+        local, remote = (packet.source, packet.destination) if packet.sent else (packet.destination, packet.source)
+        lookup = remote == (resolver, _DNS_PORT) and packet.ip_protocol == socket.IPPROTO_UDP
+        if not lookup and remote[0] not in hosts:
+            continue
+        kind = _kind(packet, lookup)
+        if kind is None:
+            continue
+        number = packet.payload[:2] if lookup else b""
+        key = (packet.ip_protocol, local[1], remote[0], number)
+        if key not in attempts:
+            if not packet.sent or (kind == "tcp" and not packet.flags & _SYN):
+                continue
+            attempts[key] = Attempt(kind, remote[0], local[1], packet.at_ns)
+        _note(attempts[key], packet)
+    return sorted(attempts.values(), key=lambda attempt: attempt.started_ns)
+
+
+def _note(attempt: Attempt, packet: Packet) -> None:
+    if packet.sent:
+        counts = attempt.kind != "tcp" or packet.flags & _SYN
+        if attempt.answered_ns is None and counts and len(attempt.sent_ns) < MOST_TIMES:
+            attempt.sent_ns.append(packet.at_ns)
+    elif packet.ip_protocol == socket.IPPROTO_TCP and packet.flags & _RST:
+        attempt.refused_ns = attempt.refused_ns or packet.at_ns
+    elif attempt.answered_ns is None:
+        attempt.answered_ns = packet.at_ns
+
+
+def _kind(packet: Packet, lookup: bool) -> str | None:
+    """Kind of the attempt that a packet belongs to; None for a query of another type."""
+    if not lookup:
+        return "quic" if packet.ip_protocol == socket.IPPROTO_UDP else "tcp"
+    end = 12
+    payload = packet.payload
+    while end < len(payload) and payload[end]:
+        end += 1 + payload[end]
+    if len(payload) < end + 3:
+        return None
+    return _TYPES.get(struct.unpack_from("!H", payload, end + 1)[0])
+
+
+def _port_unreachable(data: bytes) -> tuple[int, int, str] | None:
+    """Protocol, client's port and server's address that an ICMP port unreachable refers to; None for other frames."""
+    quoted = _ETHERNET_BYTES + _IP_BYTES + _ICMP_BYTES
+    if len(data) < quoted + _IP_BYTES + 4 or data[12:14] != b"\x08\x00" or data[23] != socket.IPPROTO_ICMP:
+        return None
+    if tuple(data[34:36]) != (_PORT_UNREACHABLE, _PORT_UNREACHABLE):
+        return None
+    (port,) = struct.unpack_from("!H", data, quoted + _IP_BYTES)
+    return data[quoted + 9], port, socket.inet_ntoa(data[quoted + 16 : quoted + 20])
