@@ -388,6 +388,23 @@ class Lookups(_OfStudy, table="lookups"):
     error = _ERROR
 
 
+class Attempts(_OfStudy, table="attempts"):
+    """What a client tried to reach a page's host, by its packets: a lookup or a connection; times after the first."""
+
+    page = Column(str, "name of the page", required=True, key=True)
+    variant = _LOAD_VARIANT
+    browser = Column(Browser, "browser that loaded the page", key=True)
+    position = _LOAD_POSITION
+    number = Column(int, "place of the attempt in its load, from 0", required=True)
+    started_s = Column(float, "first packet of the load's attempts, seconds since the Unix epoch", required=True)
+    kind = Column(str, "A, AAAA, HTTPS: a lookup over UDP; quic, tcp: a connection", required=True)
+    address = Column(str, "address that it was sent to", required=True)
+    started_ms = Column(float, "first packet of the attempt", required=True)
+    sent_ms = Column(list[float], "packets that the client sent before an answer, at most 32; of TCP its SYNs")
+    answered_ms = Column(float, "first packet from the other end; null where none arrived")
+    refused_ms = Column(float, "ICMP port unreachable or TCP reset; null where none arrived")
+
+
 class ResolvedLoads(_OfStudy, table="resolved_loads"):
     """A name resolved and then its page loaded, both by crosslayer's own clients; times are after the first packet."""
 
@@ -561,6 +578,7 @@ TABLES: dict[str, type[Table]] = {
         PageLoads,
         Resources,
         Lookups,
+        Attempts,
         ResolvedLoads,
         PacedQueries,
         Rests,

@@ -29,6 +29,7 @@ class Inputs:
     paced_queries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     resolved_loads: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     rests: pl.LazyFrame = field(default_factory=pl.LazyFrame)
+    attempts: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     machine: pl.LazyFrame = field(default_factory=partial(pl.LazyFrame, schema=TABLES["machine"].polars_schema()))
 
     @classmethod
@@ -42,6 +43,7 @@ class Inputs:
         return cls(
             **tables,
             paced_queries=dataset.table("paced_queries"),
+            attempts=dataset.table("attempts"),
             machine=dataset.table("machine"),
             published=published,
             links=tuple(link for link in rtts["link"] if link in set(cells["link"])),

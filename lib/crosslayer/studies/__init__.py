@@ -29,6 +29,7 @@ _ROOMS = (
     "rest",
     "browsers",
     "https_records",
+    "fallback",
     "web",
 )
 
