@@ -514,7 +514,9 @@ def varied(
     said += faults
     title = f"{profile.title}, {', '.join(said)}"
     return checked(
-        known | values | {"name": f"{profile.name}+{'+'.join(word for word in (*given, *faults) if word)}", "title": title},
+        known
+        | values
+        | {"name": f"{profile.name}+{'+'.join(word for word in (*given, *faults) if word)}", "title": title},
         Profile,
         where=f"link {profile.name} with {', '.join(said)}",
         error=LinkError,

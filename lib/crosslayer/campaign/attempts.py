@@ -1,4 +1,4 @@
-"""What a client tried to reach a host, by its packets: lookups, QUIC handshakes and TCP connects, with their repeats."""
+"""Attempts of a client to reach a host, read from its packets: lookups, QUIC handshakes and TCP connects."""
 
 from __future__ import annotations
 

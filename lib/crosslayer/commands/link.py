@@ -111,7 +111,9 @@ def command(
 
     known = load_profiles() | (own_profiles(links_file) if links_file else {})
     faults = [*(f"drop {selector}" for selector in drop), *(f"reject {selector}" for selector in reject)]
-    chosen = varied(choose(known, profile), loss=loss, jitter=jitter, queue=queue, cross=cross, trace=trace, faults=faults)
+    chosen = varied(
+        choose(known, profile), loss=loss, jitter=jitter, queue=queue, cross=cross, trace=trace, faults=faults
+    )
     words = list(command[1:] if command[0] == "--" else command)
     if not words:
         raise click.UsageError("There is no COMMAND after --.")

@@ -353,7 +353,7 @@ class TraceReplay(InlineProgram):
 
 
 class Middlebox(InlineProgram):
-    """Blocks packets as a path that says no does; the program is the same in real and in virtual time."""
+    """Drops or rejects packets as the faults of a path require; the program is the same in real and in virtual time."""
 
     name = "the middlebox"
     program = Path(__file__).with_name("middlebox.py")
@@ -364,7 +364,7 @@ class Middlebox(InlineProgram):
         self._send(rules=[fault.command(addresses) for fault in faults])
 
     def begin(self, epoch_ns: int) -> None:
-        """Set the time from which the moments of faults count, ns since the Unix epoch, and route packets through it."""
+        """Set the begin of the faults' moments, ns since the Unix epoch, and route packets through this program."""
         self._send(begin=epoch_ns)
         self.engage()
 

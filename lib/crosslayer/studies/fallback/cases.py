@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-FIRST, SECOND, RETURN = "first", "second", "return"
+FIRST: Final = "first"
+SECOND: Final = "second"
+RETURN: Final = "return"
 Visit = Literal["first", "second", "return"]
 PUBLIC = "{public}"
 """Stands for the public name of the page's ECH key."""
@@ -31,7 +33,7 @@ class Case:
 _DROPPED, _REJECTED = ("drop udp/443",), ("reject udp/443",)
 
 CASES: Final[Mapping[str, Case]] = {
-    "first": Case("none", FIRST),
+    "first": Case("nothing blocked", FIRST),
     "first-udp-dropped": Case("UDP 443 dropped", FIRST, _DROPPED),
     "first-udp-rejected": Case("UDP 443 rejected", FIRST, _REJECTED),
     "first-initial-dropped": Case("Initials of 1,200 bytes dropped", FIRST, ("drop quic-initial:1200",)),
@@ -46,16 +48,16 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "first-dns-dropped": Case("DNS dropped", FIRST, ("drop udp/53", "drop tcp/53"), of_resolver=True),
     "first-dns-truncated": Case("DNS truncated", FIRST, ("truncate udp/53",), of_resolver=True),
-    "first-no-record": Case("none", FIRST, record="none"),
+    "first-no-record": Case("nothing blocked", FIRST, record="none"),
     "first-no-record-udp-dropped": Case("UDP 443 dropped", FIRST, _DROPPED, "none"),
     "second-udp-dropped": Case("UDP 443 dropped", SECOND, _DROPPED),
     "second-udp-rejected": Case("UDP 443 rejected", SECOND, _REJECTED),
     "second-alt-svc-udp-dropped": Case("UDP 443 dropped", SECOND, _DROPPED, "none"),
-    "return": Case("none", RETURN),
+    "return": Case("nothing blocked", RETURN),
     "return-udp-dropped": Case("UDP 443 dropped", RETURN, _DROPPED),
     "return-udp-rejected": Case("UDP 443 rejected", RETURN, _REJECTED),
     "return-0-rtt-dropped": Case("0-RTT packets dropped", RETURN, ("drop quic-0rtt",)),
-    "return-alt-svc": Case("none", RETURN, record="none"),
+    "return-alt-svc": Case("nothing blocked", RETURN, record="none"),
     "return-alt-svc-udp-dropped": Case("UDP 443 dropped", RETURN, _DROPPED, "none"),
     "return-alt-svc-udp-rejected": Case("UDP 443 rejected", RETURN, _REJECTED, "none"),
 }

@@ -1,0 +1,161 @@
+"""The notation of a path's faults, what the middlebox does with frames, and attempts read from packets."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from crosslayer.campaign.attempts import read_attempts
+from crosslayer.decode import FieldError
+from crosslayer.links import LinkError, load_profiles, varied
+from crosslayer.packets import Frame
+from crosslayer.path_faults import parse_fault
+from crosslayer.testbed.fault_check import _hello, _quic
+from crosslayer.testbed.middlebox import Middlebox, hello_with_ech
+
+CLIENT, HOST, RESOLVER = "10.53.0.1", "10.53.1.1", "10.53.0.2"
+
+
+def frame(protocol: int, transport: bytes, *, sent: bool = True, host: str = HOST) -> bytes:
+    """An Ethernet frame with an IPv4 packet between the client and a host."""
+    source, destination = (CLIENT, host) if sent else (host, CLIENT)
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(transport), 0, 0, 64, protocol, 0)
+    return bytes(12) + b"\x08\x00" + ip + socket.inet_aton(source) + socket.inet_aton(destination) + transport
+
+
+def udp(local: int, remote: int, payload: bytes, *, sent: bool = True, host: str = HOST) -> bytes:
+    ports = (local, remote) if sent else (remote, local)
+    return frame(17, struct.pack("!HHHH", *ports, 8 + len(payload), 0) + payload, sent=sent, host=host)
+
+
+def tcp(local: int, remote: int, flags: int, payload: bytes = b"", *, sent: bool = True, sequence: int = 1) -> bytes:
+    ports = (local, remote) if sent else (remote, local)
+    return frame(6, struct.pack("!HHIIBBHHH", *ports, sequence, 7, 5 << 4, flags, 0, 0, 0) + payload, sent=sent)
+
+
+def box(*texts: str, addresses: tuple[str, ...] = ()) -> Middlebox:
+    middlebox = Middlebox()
+    middlebox.execute({"rules": [parse_fault(text).command(addresses) for text in texts], "begin": 0})
+    return middlebox
+
+
+def passes(middlebox: Middlebox, data: bytes, *, now_ns: int = 1) -> bool:
+    return middlebox.decide(data, to_server=True, now_ns=now_ns)[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "drop udp/443",
+        "reject syn/443",
+        "truncate udp/53",
+        "drop quic-initial:1250@2s",
+        "drop quic-version:0x6b3343cf",
+        "drop quic-0rtt",
+        "drop ech",
+        "reject ech:public.example@0.5s",
+    ],
+)
+def test_the_notation_of_a_fault_is_kept(text: str) -> None:
+    assert str(parse_fault(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["drop", "drop udp", "drop udp/0", "drop udp/70000", "lose udp/443", "truncate udp/54"]
+)
+def test_what_is_no_fault_is_refused_with_the_key(text: str) -> None:
+    with pytest.raises(FieldError):
+        parse_fault(text)
+
+
+def test_a_link_with_a_fault_is_named_by_it() -> None:
+    link = varied(load_profiles()["4g"], faults=["drop udp/443"])
+    assert (link.name, link.faults, link.shaped) == ("4g+drop udp/443", ("drop udp/443",), True)
+    with pytest.raises(LinkError, match="no fault of a path"):
+        varied(load_profiles()["4g"], faults=["drop everything"])
+
+
+def test_a_link_with_a_trace_has_no_faults() -> None:
+    with pytest.raises(LinkError, match="cannot be set together with a trace"):
+        varied(load_profiles()["leo"], faults=["drop udp/443"])
+
+
+def test_initials_are_selected_by_the_size_of_their_datagram() -> None:
+    middlebox = box("drop quic-initial:1200")
+    assert not passes(middlebox, udp(5000, 443, _quic(0, 1, 1200)))
+    assert passes(middlebox, udp(5000, 443, _quic(0, 1, 1199)))
+    assert passes(middlebox, udp(5000, 443, _quic(2, 1, 1200)))
+    assert middlebox.execute({"count": True}) == [1]
+
+
+def test_types_of_version_2_are_other_numbers() -> None:
+    initial, early = 1, 2  # RFC 9369, section 3.2
+    assert not passes(box("drop quic-initial"), udp(5000, 443, _quic(initial, 0x6B3343CF, 1200)))
+    assert not passes(box("drop quic-0rtt"), udp(5000, 443, _quic(early, 0x6B3343CF, 64)))
+
+
+def test_a_fault_begins_at_its_moment_and_concerns_its_addresses() -> None:
+    data = udp(5000, 443, b"data")
+    assert passes(box("drop udp/443@2s"), data, now_ns=1_999_999_999)
+    assert not passes(box("drop udp/443@2s"), data, now_ns=2_000_000_000)
+    assert passes(box("drop udp/443", addresses=(RESOLVER,)), data)
+
+
+def test_a_rejected_datagram_is_answered_by_icmp_that_quotes_it() -> None:
+    data = udp(5000, 443, b"data")
+    _, answer = box("reject udp/443").decide(data, to_server=True, now_ns=1)
+    assert answer is not None
+    assert (answer[23], tuple(answer[34:36])) == (socket.IPPROTO_ICMP, (3, 3))
+    assert answer[42:70] == data[14:42]
+
+
+@pytest.mark.parametrize("cut", [1, 40, 80])
+def test_a_hello_with_ech_in_two_segments_is_found(cut: int) -> None:
+    hello = _hello("public.example", ech=True)
+    middlebox = box("drop ech:public.example")
+    assert passes(middlebox, tcp(5000, 443, 0x02, sequence=99))
+    assert passes(middlebox, tcp(5000, 443, 0x18, hello[:cut], sequence=100))
+    assert not passes(middlebox, tcp(5000, 443, 0x18, hello[cut:], sequence=100 + cut))
+    assert not passes(middlebox, tcp(5000, 443, 0x18, hello[:cut], sequence=100))  # a retransmission
+
+
+def test_a_hello_without_ech_or_of_another_name_passes() -> None:
+    assert hello_with_ech(_hello("public.example", ech=False)) is None
+    middlebox = box("drop ech:public.example")
+    passes(middlebox, tcp(5000, 443, 0x02, sequence=99))
+    assert passes(middlebox, tcp(5000, 443, 0x18, _hello("other.example", ech=True), sequence=100))
+
+
+def test_attempts_are_read_with_their_repeats_and_answers() -> None:
+    query = struct.pack("!HHHHHH", 7, 0x0100, 1, 0, 0, 0) + b"\x03www\0" + struct.pack("!HH", 65, 1)
+    icmp = bytes([3, 3]) + bytes(6) + udp(6000, 443, b"initial")[14:42]
+
+    def frames() -> Iterator[Frame]:
+        at = 0
+        for data, sent in (
+            (udp(5000, 53, query, host=RESOLVER), True),
+            (udp(5000, 53, query, sent=False, host=RESOLVER), False),
+            (udp(6000, 443, b"initial"), True),
+            (udp(6000, 443, b"initial"), True),
+            (frame(1, icmp, sent=False), False),
+            (tcp(7000, 443, 0x02), True),
+            (tcp(7000, 443, 0x02), True),
+            (tcp(7000, 443, 0x12, sent=False), False),
+            (tcp(7000, 443, 0x10), True),
+            (udp(8000, 443, b"elsewhere", host="10.53.1.2"), True),
+        ):
+            at += 1_000_000
+            yield Frame(at, "eth0", sent, data, len(data))
+
+    lookup, quic, connect = read_attempts(frames(), [HOST], RESOLVER)
+    assert (lookup.kind, lookup.sent_ns, lookup.answered_ns) == ("HTTPS", [1_000_000], 2_000_000)
+    assert (quic.kind, quic.sent_ns, quic.answered_ns, quic.refused_ns) == (
+        "quic",
+        [3_000_000, 4_000_000],
+        None,
+        5_000_000,
+    )
+    assert (connect.kind, connect.sent_ns, connect.answered_ns) == ("tcp", [6_000_000, 7_000_000], 8_000_000)
