@@ -14,7 +14,7 @@ from crosslayer.links import LinkError, load_profiles, varied
 from crosslayer.packets import Frame
 from crosslayer.path_faults import parse_fault
 from crosslayer.testbed.fault_check import _hello, _quic
-from crosslayer.testbed.middlebox import Middlebox, hello_with_ech
+from crosslayer.testbed.middlebox import PacketFilter, hello_with_ech
 
 CLIENT, HOST, RESOLVER = "10.53.0.1", "10.53.1.1", "10.53.0.2"
 
@@ -36,13 +36,13 @@ def tcp(local: int, remote: int, flags: int, payload: bytes = b"", *, sent: bool
     return frame(6, struct.pack("!HHIIBBHHH", *ports, sequence, 7, 5 << 4, flags, 0, 0, 0) + payload, sent=sent)
 
 
-def box(*texts: str, addresses: tuple[str, ...] = ()) -> Middlebox:
-    middlebox = Middlebox()
+def box(*texts: str, addresses: tuple[str, ...] = ()) -> PacketFilter:
+    middlebox = PacketFilter()
     middlebox.execute({"rules": [parse_fault(text).command(addresses) for text in texts], "begin": 0})
     return middlebox
 
 
-def passes(middlebox: Middlebox, data: bytes, *, now_ns: int = 1) -> bool:
+def passes(middlebox: PacketFilter, data: bytes, *, now_ns: int = 1) -> bool:
     return middlebox.decide(data, to_server=True, now_ns=now_ns)[0]
 
 

@@ -117,7 +117,7 @@ def hello_with_ech(stream: bytes) -> str | None:
     return name if ech else None
 
 
-class Rule:
+class BlockRule:
     """One rule: which packets it matches."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -241,17 +241,17 @@ def _checksum(data: bytes) -> int:
     return int(~total & 0xFFFF)
 
 
-class Middlebox:
+class PacketFilter:
     """The rules, applied to frames."""
 
     def __init__(self) -> None:
-        self._rules: list[Rule] = []
+        self._rules: list[BlockRule] = []
         self._begin_ns = 0
 
     def execute(self, command: Mapping[str, Any]) -> Any:
         """Execute a command; returns its answer."""
         if "rules" in command:
-            self._rules = [Rule(values) for values in command["rules"]]
+            self._rules = [BlockRule(values) for values in command["rules"]]
         if "begin" in command:
             self._begin_ns = command["begin"]
         return [rule.matched for rule in self._rules]
@@ -269,7 +269,7 @@ class Middlebox:
 
 def forward(near: socket.socket, far: socket.socket, control: socket.socket) -> None:
     """Forward until the other end closes the control socket."""
-    middlebox = Middlebox()
+    middlebox = PacketFilter()
     commands = b""
     while True:
         ready, _, _ = select.select([near, far, control], [], [])

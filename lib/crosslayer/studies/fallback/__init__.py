@@ -11,5 +11,4 @@ STUDY = question(
     pages=("example.org",),
     rounds=(1, 10, 30),
     smoke={"links": ("4g",)},
-    browsers=("chromium", "firefox"),
 )

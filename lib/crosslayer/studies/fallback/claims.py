@@ -99,7 +99,7 @@ CLAIMS = Claims(
         ),
         claim(
             "FALL6",
-            "The second page on a path that drops QUIC waits for QUIC as long as the first",
+            "The second page on a path that drops QUIC pays 300 ms more than on a path that rejects it",
             later("second-udp-dropped", "second-udp-rejected"),
             Number(published=300.0, tolerance=_OF_BROWSER, unit="ms"),
         ),
