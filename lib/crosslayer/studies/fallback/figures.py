@@ -70,15 +70,23 @@ def blocked(frame: pl.DataFrame) -> AnyChart:
         x = alt.X("median:Q", title=axis_title, scale=scale, axis=axis)
         labels = list(dict.fromkeys(_LABELS[name] for name, case in CASES.items() if case.visit == visit))
         came = part.filter(pl.col("median").is_not_null())
-        never = part.filter(pl.col("median").is_null()).with_columns(median=pl.lit(120_000.0), text=pl.lit("no page"))
+        never = _without_page(part, len(names))
         y = marks.rows("about", labels)
         height = (12 + 7 * len(names)) * len(labels)
         base = alt.Chart(came, width=TEXT_WIDTH - 230, height=height, title=marks.heading(_VISITS[visit]))
         layers = [*marks.intervals(base, x, y, tooltip, look)]
         failed = alt.Chart(never).mark_text(align="center", fontSize=9, color=RED)
-        layers.append(failed.encode(x=x, y=y, text="text:N", yOffset=look["yOffset"]))
+        layers.append(failed.encode(x=x, y=y, text="text:N"))
         plots.append(alt.layer(*layers))
     return alt.vconcat(*plots, spacing=12)
+
+
+def _without_page(part: pl.DataFrame, series: int) -> pl.DataFrame:
+    """A label for each fault with which no page came, at the end of the axis: about, median, text."""
+    failed = part.filter(pl.col("median").is_null()).group_by("about", maintain_order=True).agg("series")
+    every = pl.col("series").list.len() == series
+    text = pl.when(every).then(pl.lit("no page")).otherwise(pl.format("no page: {}", pl.col("series").list.join("; ")))
+    return failed.select("about", median=pl.lit(100_000.0), text=text)
 
 
 def blocked_table(frame: pl.DataFrame) -> pl.DataFrame:
