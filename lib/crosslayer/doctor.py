@@ -123,11 +123,11 @@ def _python() -> Finding:
 def _installed() -> dict[str, str]:
     """Versions of what crosslayer requires, as installed here; extras included, what those require in turn not."""
     wanted = importlib.metadata.requires("crosslayer") or []
-    found = {}
+    result = {}
     for name in sorted({re.split(r"[<>=!~ ;\[]", requirement, maxsplit=1)[0] for requirement in wanted}):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            result[name] = importlib.metadata.version(name)
+    return result
 
 
 def _named_versions(file: str) -> dict[str, list[str]]:
@@ -146,8 +146,8 @@ def _named_versions(file: str) -> dict[str, list[str]]:
 def _tools() -> list[Finding]:
     findings = []
     for name, (package, needed, purpose) in _TOOLS.items():
-        if found := resources.find_program(name):
-            findings.append(Finding(name, State.OK, f"{found} ({purpose})", needed_for=needed))
+        if result := resources.find_program(name):
+            findings.append(Finding(name, State.OK, f"{result} ({purpose})", needed_for=needed))
             continue
         state = State.MISSING if needed == "measuring" else State.NOTE
         way = f"Install {package}{'' if name in _NOT_BY_SETUP else ': `make setup`'}. {_NIX}"
@@ -237,12 +237,12 @@ def _own() -> list[Finding]:
             what = f"{error.where}: {error.what}" if error.where else error.what
             findings.append(Finding(name, state, what, error.next_step))
             continue
-        found = Finding(name, State.OK, f"{location.path} ({location.source})")
+        result = Finding(name, State.OK, f"{location.path} ({location.source})")
         ours = resources.RESOURCES[thing].program and location.source == "this checkout"
         if root and ours and _older_than_go(location.path, root / "emulation"):
-            detail = f"{found.detail}, older than the Go code in emulation/"
-            found = Finding(name, State.NOTE, detail, f"`make setup`, or `{_GO}`.")
-        findings.append(found)
+            detail = f"{result.detail}, older than the Go code in emulation/"
+            result = Finding(name, State.NOTE, detail, f"`make setup`, or `{_GO}`.")
+        findings.append(result)
     return findings
 
 
@@ -255,12 +255,12 @@ def _browser() -> list[Finding]:
     from crosslayer.browser.programs import BrowserError, find_browser
 
     try:
-        found = find_browser()
+        result = find_browser()
     except BrowserError as error:
         return [Finding("chromium", State.MISSING, error.what, error.next_step)]
     return [
-        Finding("chromium", State.OK, f"{found.browser} {found.browser_version}"),
-        Finding("chromedriver", State.OK, f"{found.driver} {found.driver_version}"),
+        Finding("chromium", State.OK, f"{result.browser} {result.browser_version}"),
+        Finding("chromedriver", State.OK, f"{result.driver} {result.driver_version}"),
     ]
 
 
@@ -268,11 +268,11 @@ def _firefox() -> Finding:
     from crosslayer.browser.programs import BrowserError, find_browser
 
     try:
-        found = find_browser("firefox")
+        result = find_browser("firefox")
     except BrowserError as error:
         way = f"Only for --browser firefox. {error.next_step}"
         return Finding("firefox", State.NOTE, error.what, way, "comfort")
-    return Finding("firefox", State.OK, f"{found.browser} {found.browser_version} (--browser firefox)", "", "comfort")
+    return Finding("firefox", State.OK, f"{result.browser} {result.browser_version} (--browser firefox)", "", "comfort")
 
 
 def _room() -> list[Finding]:

@@ -21,7 +21,7 @@ from crosslayer import resources
 from crosslayer.decode import FieldError, checked, choice, read_toml
 from crosslayer.errors import CrosslayerError
 from crosslayer.path_faults import PathFault, parse_fault
-from crosslayer.traces import MOST_MBIT, MOST_RTT_MS, Course, Trace, from_words
+from crosslayer.traces import MOST_MBIT, MOST_RTT_MS, Course, Trace, from_text
 
 FRAME_BYTES = 1514
 """A full Ethernet frame as netem counts it: 1500 bytes of IP and the 14-byte header."""
@@ -79,26 +79,26 @@ class Qdisc:
 
         Times are given to the nanosecond and rates in bit/s, so nothing is rounded on the way.
         """
-        words = ["netem", "limit", str(self.limit_packets)]
+        arguments = ["netem", "limit", str(self.limit_packets)]
         if self.delay_ms or self.jitter_ms:
-            words += ["delay", f"{self.delay_ms * 1e3:.3f}us"]
+            arguments += ["delay", f"{self.delay_ms * 1e3:.3f}us"]
         if self.jitter_ms:
-            words += [f"{self.jitter_ms * 1e3:.3f}us"]
+            arguments += [f"{self.jitter_ms * 1e3:.3f}us"]
             if self.jitter_distribution:
-                words += ["distribution", self.jitter_distribution]
+                arguments += ["distribution", self.jitter_distribution]
         if self.loss_percent and self.loss_burst_packets is None:
-            words += ["loss", "random", f"{self.loss_percent}%"]
+            arguments += ["loss", "random", f"{self.loss_percent}%"]
         elif self.loss_percent and self.loss_burst_packets is not None:
             bad = self.loss_percent / self.loss_in_burst_percent  # share of the packets that meet the bad state
             leave = 1 / self.loss_burst_packets
             enter = leave * bad / (1 - bad)
             rates = (enter * 100, leave * 100, self.loss_in_burst_percent)
-            words += ["loss", "gemodel", *(f"{rate:.7f}%" for rate in rates)]
+            arguments += ["loss", "gemodel", *(f"{rate:.7f}%" for rate in rates)]
         if self.reorder_percent:
-            words += ["reorder", f"{self.reorder_percent}%"]
+            arguments += ["reorder", f"{self.reorder_percent}%"]
         if self.rate_mbit is not None:
-            words += ["rate", f"{round(self.rate_mbit * 1e6)}bit"]
-        return words
+            arguments += ["rate", f"{round(self.rate_mbit * 1e6)}bit"]
+        return arguments
 
     def tc_commands(self) -> list[list[str]]:
         """What follows `tc qdisc add dev DEVICE`, command by command."""
@@ -407,10 +407,10 @@ def own_profiles(path: Path) -> dict[str, Profile]:
 def _profile(table: object, name: str, path: Path) -> Profile:
     where, explained = f"{path}, profile '{name}'", "emulation/profiles.toml explains every key at its head."
     if isinstance(table, dict) and isinstance(table.get("trace"), dict):
-        found = checked(table["trace"], Trace, where=f"{where}, trace", error=LinkError, next_step=explained).at(
+        match = checked(table["trace"], Trace, where=f"{where}, trace", error=LinkError, next_step=explained).at(
             path.parent
         )
-        table = _least(found) | table | {"trace": found}
+        table = _least(match) | table | {"trace": match}
     profile = checked(
         {"name": name, **table} if isinstance(table, dict) else table,
         Profile,
@@ -478,29 +478,29 @@ def varied(
         if burst:
             values["loss_burst_packets"] = _number(_MS, burst, "--loss", "a length of bursts in packets, like 1%,3")
     if jitter is not None:
-        scale, *words = jitter.split(",")
+        scale, *arguments = jitter.split(",")
         values["jitter_ms"] = _number(_MS, scale, "--jitter", "a time, like 5ms or 5ms,normal or 5ms,normal,ordered")
-        values["jitter_reorders"] = "ordered" not in words
-        if named := [word for word in words if word != "ordered"]:
+        values["jitter_reorders"] = "ordered" not in arguments
+        if named := [word for word in arguments if word != "ordered"]:
             values["jitter_distribution"] = ",".join(named)
     if queue is not None:
-        if found := _BDP.fullmatch(queue):
-            values["queue_bdp"] = float(found[1])
+        if match := _BDP.fullmatch(queue):
+            values["queue_bdp"] = float(match[1])
         elif queue.isdigit():
             values |= {"queue": "fifo", "queue_packets": int(queue)}
         else:
             values["queue"] = queue
     if cross is not None:
-        if (told := _CROSS.fullmatch(cross)) is None:
+        if (steps := _CROSS.fullmatch(cross)) is None:
             raise LinkError(
                 f"is {cross!r}", where="--with", next_step="Write bulk, paced or paced:20; upwards bulk,up."
             )
-        values |= {"cross_traffic": told[1], "cross_mbit": told[2] and float(told[2])}
-        values["cross_direction"] = told[3] or "down"
+        values |= {"cross_traffic": steps[1], "cross_mbit": steps[2] and float(steps[2])}
+        values["cross_direction"] = steps[3] or "down"
     if trace is not None:
-        values["trace"] = found_trace = from_words(trace)
-        course = found_trace.course()
-        values |= _least(found_trace)
+        values["trace"] = chosen_trace = from_text(trace)
+        course = chosen_trace.course()
+        values |= _least(chosen_trace)
         values |= {"download_mbit": None} if course.down else {}
         values |= {"upload_mbit": None} if course.up else {}
         trace = "+".join(Path(word).name for word in trace.split(","))
@@ -510,15 +510,15 @@ def varied(
         return profile
     given = (loss, jitter, queue, cross, trace)
     known = {name: getattr(profile, name) for name in profile.__slots__}
-    said = [f"{option} {word}" for option, word in zip(_OPTIONS, given, strict=True) if word]
-    said += faults
-    title = f"{profile.title}, {', '.join(said)}"
+    description = [f"{option} {word}" for option, word in zip(_OPTIONS, given, strict=True) if word]
+    description += faults
+    title = f"{profile.title}, {', '.join(description)}"
     return checked(
         known
         | values
         | {"name": f"{profile.name}+{'+'.join(word for word in (*given, *faults) if word)}", "title": title},
         Profile,
-        where=f"link {profile.name} with {', '.join(said)}",
+        where=f"link {profile.name} with {', '.join(description)}",
         error=LinkError,
         next_step="docs/howto/links.md has examples.",
     )
@@ -528,17 +528,17 @@ _OPTIONS: Final = ("loss", "jitter", "queue", "with", "trace")
 
 
 def _number(pattern: re.Pattern[str], word: str, option: str, expected: str) -> float:
-    if (found := pattern.fullmatch(word)) is None:
+    if (match := pattern.fullmatch(word)) is None:
         raise LinkError(f"is {word!r}", where=option, next_step=f"Write {expected}.")
-    return float(found[1])
+    return float(match[1])
 
 
 def rtt_alone(name: str) -> Profile | None:
     """The link with an RTT and nothing else that `name` describes, as `rtt-50` does (ms); None for other names."""
-    found = _RTT_ALONE.fullmatch(name)
-    if found is None or not float(found[1]):
+    match = _RTT_ALONE.fullmatch(name)
+    if match is None or not float(match[1]):
         return None
-    return Profile(name, float(found[1]), f"RTT {found[1]} ms", source="an RTT alone")
+    return Profile(name, float(match[1]), f"RTT {match[1]} ms", source="an RTT alone")
 
 
 def sweep(name: str) -> tuple[str, str, str] | None:
@@ -547,8 +547,8 @@ def sweep(name: str) -> tuple[str, str, str] | None:
     `loss`, percent in each direction; `rtt`, ms; `jitter`, ms, normal and in order; `queue`, its length (`10bdp`) or
     discipline while a TCP download fills it.
     """
-    found = _SWEPT.fullmatch(name)
-    return None if found is None else (found[1], found[2] or found[4], found[3] or found[5])
+    match = _SWEPT.fullmatch(name)
+    return None if match is None else (match[1], match[2] or match[4], match[3] or match[5])
 
 
 def swept(profiles: Mapping[str, Profile], name: str) -> Profile | None:
@@ -559,21 +559,24 @@ def swept(profiles: Mapping[str, Profile], name: str) -> Profile | None:
     LinkError
         For a link that cannot be varied so.
     """
-    told = sweep(name)
-    base = told and (profiles.get(told[0]) or swept(profiles, told[0]))
-    if not told or base is None:
+    steps = sweep(name)
+    base = steps and (profiles.get(steps[0]) or swept(profiles, steps[0]))
+    if not steps or base is None:
         return None
-    _, kind, value = told
+    _, kind, value = steps
     match kind:
         case "loss":
-            made, said = varied(base, loss=f"{value}%"), f"{float(value):g} % loss"
+            made, description = varied(base, loss=f"{value}%"), f"{float(value):g} % loss"
         case "rtt":
-            made, said = replace(base, rtt_ms=float(value)), f"RTT {float(value):g} ms"
+            made, description = replace(base, rtt_ms=float(value)), f"RTT {float(value):g} ms"
         case "jitter":
-            made, said = varied(base, jitter=f"{value}ms,normal,ordered"), f"jitter {float(value):g} ms"
+            made, description = varied(base, jitter=f"{value}ms,normal,ordered"), f"jitter {float(value):g} ms"
         case _:
-            made, said = varied(base, queue=value, cross="bulk"), f"queue of {value.replace('bdp', ' BDP')}, loaded"
-    return replace(made, name=name, title=f"{base.title}, {said}", source=f"{base.name}, varied")
+            made, description = (
+                varied(base, queue=value, cross="bulk"),
+                f"queue of {value.replace('bdp', ' BDP')}, loaded",
+            )
+    return replace(made, name=name, title=f"{base.title}, {description}", source=f"{base.name}, varied")
 
 
 def choose(profiles: Mapping[str, Profile], name: str) -> Profile:

@@ -27,7 +27,7 @@ Spawn = Callable[..., "subprocess.Popen[Any]"]
 _STOP_TIMEOUT_S = 5.0
 _COMMAND_TIMEOUT_S = 10.0
 _POLL_S = 0.005
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_MISSING, _NOT_EXECUTABLE = 127, 126
 
 
 class ProcessDied(CrosslayerError):  # noqa: N818 - it says what happened
@@ -62,7 +62,7 @@ class Process:
     log_lines: ClassVar[int] = 5
     """How much of its output an error quotes."""
 
-    def __init__(self, spawn: Spawn, words: Sequence[str], log: Path, **options: Any) -> None:
+    def __init__(self, spawn: Spawn, command: Sequence[str], log: Path, **options: Any) -> None:
         self.log = log
         self._control: socket.socket | None = None
         self._one_at_a_time = threading.Lock()
@@ -73,7 +73,7 @@ class Process:
             output = log.open("wb")
         with output:
             common = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
-            self._process = spawn(list(words), **common | options)
+            self._process = spawn(list(command), **common | options)
         self.pid = self._process.pid
 
     def __enter__(self) -> Self:
@@ -99,7 +99,7 @@ class Process:
     def wait_until(self, ready: Callable[[], bool]) -> None:
         """Wait until it is ready, `ready_timeout_s` at most; stop it where it does not get there.
 
-        Then its `fault` has its last words: it ended, or was not ready in time.
+        Then its `fault` has its last output: it ended, or was not ready in time.
         """
         deadline = time.monotonic() + self.ready_timeout_s
         try:
@@ -114,7 +114,7 @@ class Process:
             raise
 
     def raise_if_dead(self) -> None:
-        """Raise `ProcessDied`, with its status and last words, where it has ended by itself."""
+        """Raise `ProcessDied`, with its status and last output, where it has ended by itself."""
         if not self._stopped and (status := self._process.poll()) is not None:
             raise ProcessDied(self.name, status, where=str(self.log), next_step=self._quoted())
 
@@ -197,9 +197,9 @@ class Process:
         return self.fault(what, where=str(self.log), next_step=self._quoted(lines))
 
     def _quoted(self, lines: Sequence[str] | None = None) -> str:
-        words = self.output()[-self.log_lines :] if lines is None else lines[: self.log_lines]
-        said = " | ".join(word for word in map(str.strip, words) if word)
-        return f"Its last words: {said}" if said else "It said nothing."
+        shown = self.output()[-self.log_lines :] if lines is None else lines[: self.log_lines]
+        text = " | ".join(line for line in map(str.strip, shown) if line)
+        return f"Last output: {text}" if text else "(no output)"
 
     def _connected(self, control: Path) -> bool:
         connection = socket.socket(socket.AF_UNIX)
@@ -213,18 +213,18 @@ class Process:
         return True
 
 
-def run_command(words: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+def run_command(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
     """Run a command of the user's own to its end; its exit status as a shell has it (128 + signal, 126, 127).
 
     Its PATH has the system's folders too, so that `tc` and `tcpdump` are found.
     """
     environment = {**(os.environ if environment is None else environment), "PATH": resources.search_path()}
     try:
-        status = subprocess.run(words, env=environment, check=False).returncode
+        status = subprocess.run(command, env=environment, check=False).returncode
     except FileNotFoundError:
-        print(f"crosslayer: {words[0]}: command not found", file=sys.stderr)
-        return _NOT_FOUND
+        print(f"crosslayer: {command[0]}: command not found", file=sys.stderr)
+        return _MISSING
     except PermissionError:
-        print(f"crosslayer: {words[0]}: not executable", file=sys.stderr)
+        print(f"crosslayer: {command[0]}: not executable", file=sys.stderr)
         return _NOT_EXECUTABLE
     return status if status >= 0 else 128 - status

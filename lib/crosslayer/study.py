@@ -101,34 +101,34 @@ class Study:
     def profiles(self, plan: Plan) -> Mapping[str, Profile]:
         """Every link that a plan may name, by name."""
         known = load_profiles()
-        told = {name: made for name in plan.links if (made := rtt_alone(name) or swept(known, name))}
-        return {**known, **told, **self.own_links(plan)}
+        made_for_plan = {name: made for name in plan.links if (made := rtt_alone(name) or swept(known, name))}
+        return {**known, **made_for_plan, **self.own_links(plan)}
 
     @property
     def measurer(self) -> type[Measurer]:
         """What measures it."""
-        found: type[Measurer] = self._part("measure", "MEASURER", None)
-        return found
+        part: type[Measurer] = self._part("measure", "MEASURER", None)
+        return part
 
     @property
     def figures(self) -> tuple[Figure, ...]:
         """Its figures, those of the paper in the paper's order."""
-        found: tuple[Figure, ...] = self._part("figures", "FIGURES", ())
-        return found
+        part: tuple[Figure, ...] = self._part("figures", "FIGURES", ())
+        return part
 
     @property
     def claims(self) -> Claims | None:
         """What its campaigns are held against; None where it has no claims."""
-        found: Claims | None = self._part("claims", "CLAIMS", None)
-        return found
+        part: Claims | None = self._part("claims", "CLAIMS", None)
+        return part
 
     @property
     def answer(self) -> Callable[[Inputs, Mapping[str, Mapping[str, Any]]], StudyAnswer]:
         """Computes the answer from the tables and the verdicts, rows of `claims.COLUMNS` by claim."""
-        found: Callable[[Inputs, Mapping[str, Mapping[str, Any]]], StudyAnswer] = self._part(
+        part: Callable[[Inputs, Mapping[str, Mapping[str, Any]]], StudyAnswer] = self._part(
             "answer", "answer", lambda inputs, verdicts: StudyAnswer()
         )
-        return found
+        return part
 
     def _part(self, module: str, name: str, default: Any) -> Any:
         if find_spec(f"{self.room}.{module}") is None:

@@ -140,9 +140,9 @@ def _course(trace: Trace, _changed_ns: tuple[int, ...]) -> Course:
     return Course(down, up)
 
 
-def from_words(words: str) -> Trace:
+def from_text(text: str) -> Trace:
     """A trace in the words of the command line: `FILE.down[,FILE.up]`, or `FILE.csv` with steps."""
-    first, _, second = words.partition(",")
+    first, _, second = text.partition(",")
     if first.endswith(".csv") and not second:
         return Trace(steps=first).at(Path())
     return Trace(down=first or None, up=second or None).at(Path())
@@ -159,27 +159,27 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
     except UnicodeDecodeError as fault:
         raise TraceError("is not text", where=str(path), next_step="Name a trace, not packed.") from fault
     for number, line in enumerate(text.splitlines(), 1):
-        if (said := line.strip()) and not said.startswith("#"):
-            yield f"{path}, line {number}", said
+        if (line := line.strip()) and not line.startswith("#"):
+            yield f"{path}, line {number}", line
 
 
 def _opportunities(path: Path) -> Line:
     """Mahimahi's format: a line an opportunity, the ms at which it is; the last is the end, after which all repeats."""
     times: list[int] = []
-    for where, said in _lines(path):
-        if not (said.isascii() and said.isdigit()):
+    for where, line in _lines(path):
+        if not (line.isascii() and line.isdigit()):
             raise TraceError(
-                f"is {said[:40]!r}", where=where, next_step="Write the ms of an opportunity, a whole number, alone."
+                f"is {line[:40]!r}", where=where, next_step="Write the ms of an opportunity, a whole number, alone."
             )
-        if len(said) > len(str(LONGEST_MS)) or int(said) > LONGEST_MS:
+        if len(line) > len(str(LONGEST_MS)) or int(line) > LONGEST_MS:
             raise TraceError(
-                f"is {said[:40]}, and a trace has at most {LONGEST_MS} ms",
+                f"is {line[:40]}, and a trace has at most {LONGEST_MS} ms",
                 where=where,
                 next_step="Cut the trace before.",
             )
-        if times and int(said) < times[-1]:
-            raise TraceError(f"goes back from {times[-1]} ms to {said}", where=where, next_step="Sort the lines.")
-        times.append(int(said))
+        if times and int(line) < times[-1]:
+            raise TraceError(f"goes back from {times[-1]} ms to {line}", where=where, next_step="Sort the lines.")
+        times.append(int(line))
     if not times or not times[-1]:
         raise TraceError("has no opportunity after 0 ms", where=str(path), next_step="Name a trace of Mahimahi's.")
     at, delivered = [0.0], [0.0]
@@ -197,8 +197,8 @@ def _rows(path: Path, known: tuple[str, ...], required: tuple[str, ...]) -> Iter
     header = [name.strip() for name in lines[0][1].split(",")] if lines else []
     if missing := [name for name in required if name not in header]:
         raise TraceError(f"has no column {missing[0]!r}", where=str(path), next_step=f"Head it: {','.join(known)}.")
-    for where, said in lines[1:]:
-        values = [value.strip() for value in next(csv.reader([said]))]
+    for where, line in lines[1:]:
+        values = [value.strip() for value in next(csv.reader([line]))]
         if len(values) != len(header):
             raise TraceError(
                 f"has {len(values)} values for {len(header)} columns", where=where, next_step="Mend that line."
@@ -283,7 +283,7 @@ def _drawn(path: Path, of: str, every_s: float) -> Course:
         )
     draws = list(_draws(tests, random.Random(of)))
     values = {
-        name: [draw[place] for draw in draws] for place, name in enumerate(("download_mbit", "upload_mbit", "rtt_ms"))
+        name: [draw[column] for draw in draws] for column, name in enumerate(("download_mbit", "upload_mbit", "rtt_ms"))
     }
     return _stepped(path, [every_s * 1e3] * len(draws), values)
 
@@ -298,9 +298,9 @@ def _draws(tests: list[tuple[float, ...]], draw: random.Random) -> Iterator[tupl
         weights = [draw.gauss(0, 1) * factor / math.sqrt(len(tests) - 1) for _ in tests]
         chosen = draw.choice(tests)
         values = tuple(
-            chosen[place]
-            + math.fsum(weight * (test[place] - means[place]) for weight, test in zip(weights, tests, strict=True))
-            for place in range(kinds)
+            chosen[column]
+            + math.fsum(weight * (test[column] - means[column]) for weight, test in zip(weights, tests, strict=True))
+            for column in range(kinds)
         )
         if min(values) > 0:
             made += 1

@@ -65,7 +65,7 @@ def test_steps_change_one_word_and_begin_at_the_first_that_is_listed() -> None:
 def test_computing_is_what_the_wall_clock_has_beyond_the_virtual_one_and_cancels_in_differences() -> None:
     wall, virtual = durations(exchanges(COMPUTING_MS)), durations(exchanges(0))
     doq, doudp = Condition(clocks.EXCHANGE, "DoQ"), Condition(clocks.EXCHANGE, "DoUDP")
-    cells = clocks.beside(clocks.values(wall, doq), clocks.values(virtual, doq)).sort("link")
+    cells = clocks.compared(clocks.values(wall, doq), clocks.values(virtual, doq)).sort("link")
     # Its page is not asked for: a lookup takes as long for any.
     assert cells.select("link", "page", "n").rows() == [("4g", "", 2 * ROUNDS), ("fiber", "", 2 * ROUNDS)]
     assert cells["virtual"].to_list() == pytest.approx([184.145, 30.145])
@@ -73,7 +73,7 @@ def test_computing_is_what_the_wall_clock_has_beyond_the_virtual_one_and_cancels
     assert (cells["low"] <= COMPUTING_MS).all()
     assert (cells["high"] >= COMPUTING_MS).all()
     step = Step(doq, doudp, "transport")
-    between = clocks.beside(clocks.differences(wall, step), clocks.differences(virtual, step))
+    between = clocks.compared(clocks.differences(wall, step), clocks.differences(virtual, step))
     assert between["apart"].to_list() == pytest.approx([0, 0], abs=1e-9)
     assert clocks.reasons(wall, virtual, step)["cpu_ms"].to_list() == [3.0, 3.0]
 

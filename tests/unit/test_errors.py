@@ -30,7 +30,7 @@ KINDS = kinds()
 
 def an_error(kind: type[CrosslayerError]) -> CrosslayerError:
     if issubclass(kind, ProcessDied):
-        return kind("the server", -9, where="server.log", next_step="Its last words: none.")
+        return kind("the server", -9, where="server.log", next_step="Last output: none.")
     return kind("is wrong", where="here", next_step="Do that.")
 
 

@@ -18,17 +18,32 @@ GLOSSARY = LIBRARY.parents[1] / "docs" / "reference" / "glossary.md"
 PACKAGES = (
     "__init__.py",
     "__main__.py",
+    "box",
     "browser",
+    "commands/box.py",
+    "commands/link.py",
+    "commands/measure.py",
+    "commands/show.py",
+    "commands/stub.py",
     "decode.py",
+    "doctor.py",
     "cli.py",
     "discover",
     "errors.py",
     "guest",
     "h3",
+    "links.py",
     "cpu_load.py",
+    "metrics",
+    "notebooks",
     "packets",
+    "path_faults.py",
+    "process.py",
     "published.py",
+    "stub",
+    "study.py",
     "timestamps.py",
+    "traces.py",
     "testbed",
 )
 """Packages and modules whose names are plain; the list grows until it is the whole library."""
@@ -54,7 +69,6 @@ SHARED_NAMES = {
     "Recording": 2,
     "Tables": 2,
     "Text": 2,
-    "_Place": 2,
 }
 """Names of several classes that have nothing to do with each other, with their number.
 

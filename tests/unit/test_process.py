@@ -67,14 +67,14 @@ def test_one_that_ends_before_it_is_ready_says_its_last_words(tmp_path: Path) ->
     program = start(tmp_path, "print('first'); print(); print('no luck today'); raise SystemExit(3)")
     with pytest.raises(ProgramError, match="the program ended with status 3") as caught:
         program.wait_until(lambda: False)
-    assert caught.value.next_step == "Its last words: first | no luck today"
+    assert caught.value.next_step == "Last output: first | no luck today"
     assert caught.value.where == str(tmp_path / "log")
 
 
 def test_one_that_is_never_ready_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "ready_timeout_s", 0.05)
     program = start(tmp_path, "import time; time.sleep(60)")
-    with pytest.raises(ProgramError, match=r"was not ready after 0.05 s. It said nothing."):
+    with pytest.raises(ProgramError, match=r"was not ready after 0.05 s. \(no output\)"):
         program.wait_until(lambda: False)
     assert program._process.returncode == -signal.SIGTERM
 
@@ -82,7 +82,7 @@ def test_one_that_is_never_ready_is_stopped(tmp_path: Path, monkeypatch: pytest.
 def test_one_that_ends_once_it_can_be_reached_did_not_start(tmp_path: Path) -> None:
     control = tmp_path / "control"
     program = start(tmp_path, COMMANDED.replace('"die"', '"ready"'), str(control))
-    with pytest.raises(ProgramError, match=r"the program ended with status 7\. Its last words: so it ends"):
+    with pytest.raises(ProgramError, match=r"the program ended with status 7\. Last output: so it ends"):
         program.connect(control)
 
 
@@ -94,9 +94,7 @@ def test_commands_are_answered_refused_or_the_program_is_dead(tmp_path: Path) ->
         with pytest.raises(ProgramError, match="dance: the program refused: no music"):
             program.command("dance")
         program.raise_if_dead()
-        with pytest.raises(
-            ProcessDied, match=r"the program ended with status 7\. Its last words: so it ends"
-        ) as caught:
+        with pytest.raises(ProcessDied, match=r"the program ended with status 7\. Last output: so it ends") as caught:
             program.command("die")
         assert (caught.value.program, caught.value.status) == ("the program", 7)
         with pytest.raises(ProcessDied):

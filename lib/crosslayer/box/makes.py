@@ -61,8 +61,8 @@ class MakeServer(Process):
         with cls.writing(folder):
             # A copy: at the program's usual path AppArmor restricts it to its usual folders.
             copy = shutil.copy2(path, folder / resources.RESOURCES[program.resource].program)
-            words = [str(copy), *program.configure(folder, certificates, upstream)]
-        server = cls(subprocess.Popen, namespaces.command_in(host.namespace, words), folder / "log", cwd=folder)
+            command = [str(copy), *program.configure(folder, certificates, upstream)]
+        server = cls(subprocess.Popen, namespaces.command_in(host.namespace, command), folder / "log", cwd=folder)
         server._namespace = host.namespace
         server._listens = {socket_of(transport) for transport in MAKES[make]}
         return server

@@ -78,9 +78,9 @@ class Captures:
         for folder in (self._qlogs, self._netlogs):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._keys.touch(mode=0o600)
-        for kind, place in (("pcap", self._keys), ("qlog", self._qlogs), ("netlog", self._netlogs)):
+        for kind, target in (("pcap", self._keys), ("qlog", self._qlogs), ("netlog", self._netlogs)):
             if kind in self._plan.capture:
-                os.environ[_VARIABLES[kind]] = str(place)
+                os.environ[_VARIABLES[kind]] = str(target)
         return self
 
     def __exit__(self, *_fault: object) -> None:
@@ -108,7 +108,7 @@ class Captures:
         load.table = measuring.place(condition)[0]
         begun = {file: file.stat().st_size for file in (self._keys, self._events)}
         known = set(self._qlogs.iterdir())
-        said = {file: file.stat().st_size for file in self._netlogs.iterdir()}
+        sizes = {file: file.stat().st_size for file in self._netlogs.iterdir()}
         if self._ring is not None:
             self._ring.start()
         try:
@@ -120,23 +120,23 @@ class Captures:
         load.qlogs = set(self._qlogs.iterdir()) - known
         for file in self._netlogs.iterdir():
             with file.open("rb") as log:
-                more = netlog_part(log, said.get(file, 0))
+                more = netlog_part(log, sizes.get(file, 0))
             if more:
                 load.netlogs[f".{file.name}"] = more
-                told = [
+                updated = [
                     {**row, "netlog_handshake_ms": handshake_ms(more, measuring.bench.pages[row["page"]].host)}
                     for row in load.rows.get("page_loads", ())
                 ]
-                load.rows = {**load.rows, "page_loads": told}
+                load.rows = {**load.rows, "page_loads": updated}
         self._taken.append(load)
 
     def take(self, profile: Profile) -> tuple[CaptureFiles, ...]:
         """The files of the loads since the last call: of a round that is over, so that its rows are what is kept."""
         taken, self._taken = self._taken, []
-        found = tuple(CaptureFiles(load.condition, self._files(load, profile)) for load in taken)
+        files = tuple(CaptureFiles(load.condition, self._files(load, profile)) for load in taken)
         for file in self._qlogs.glob("*"):
             file.unlink()
-        return found
+        return files
 
     def _files(self, load: LoadCapture, profile: Profile) -> dict[str, bytes]:
         own = [row for row in load.rows.get(load.table, ()) if not row.get("warming")]
@@ -184,10 +184,10 @@ def handshake_ms(log: bytes, host: str) -> float | None:
     """
     if not log:
         return None
-    told = json.loads(log)
-    names = {number: name for name, number in told["constants"]["logEventTypes"].items()}
+    document = json.loads(log)
+    names = {number: name for name, number in document["constants"]["logEventTypes"].items()}
     connection, levels = None, dict[str, list[int]]()
-    for event in told["events"]:
+    for event in document["events"]:
         name, params = names[event["type"]], event.get("params", {})
         if name == "QUIC_SESSION" and params.get("host") == host:
             connection, levels = event["source"]["id"], {}
@@ -205,24 +205,24 @@ def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[CaptureFil
     CampaignError
         Where the folder cannot be written or the disk is full.
     """
-    place = folder / FOLDER / named(cell.link) / named(cell.page) / str(round_number)
+    target = folder / FOLDER / named(cell.link) / named(cell.page) / str(round_number)
     try:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(target, ignore_errors=True)
         for load in captured:
-            place.mkdir(parents=True, exist_ok=True)
+            target.mkdir(parents=True, exist_ok=True)
             for ending, content in load.files.items():
-                (place / f"{named(load.condition)}{ending}").write_bytes(content)
+                (target / f"{named(load.condition)}{ending}").write_bytes(content)
     except OSError as error:
         raise CampaignError(
             f"captures cannot be written ({error.strerror})",
-            where=str(place),
+            where=str(target),
             next_step="Make room, or measure without --capture; finished rounds are safe.",
         ) from error
 
 
-def named(words: str) -> str:
+def named(text: str) -> str:
     """Words as a part of a file's name that needs no quotes in a shell."""
-    return re.sub(r"[^a-z0-9.+]+", "-", words.lower()).strip("-.") or "-"
+    return re.sub(r"[^a-z0-9.+]+", "-", text.lower()).strip("-.") or "-"
 
 
 def _from(file: Path, size: int) -> str:

@@ -64,8 +64,8 @@ def this_host(campaign: str) -> Host:
         )
     identifier = Path("/etc/machine-id")
     known = identifier.read_text(encoding="ascii").strip() if identifier.is_file() else ""
-    told = "/".join((campaign, name or f"{known}/{platform.node()}"))
-    return Host(hashlib.sha256(told.encode()).hexdigest()[:16], name, host(), code())
+    given = "/".join((campaign, name or f"{known}/{platform.node()}"))
+    return Host(hashlib.sha256(given.encode()).hexdigest()[:16], name, host(), code())
 
 
 def code() -> dict[str, str]:
@@ -97,29 +97,29 @@ def host() -> dict[str, Any]:
 
 def packages() -> dict[str, str]:
     """Versions of Python, its OpenSSL (the client's of DoT and DoH), crosslayer and the packages that take part."""
-    found = {"python": platform.python_version(), "crosslayer": importlib.metadata.version("crosslayer")}
-    found["openssl"] = ssl.OPENSSL_VERSION
-    return found | {name: importlib.metadata.version(name) for name in _PACKAGES}
+    versions = {"python": platform.python_version(), "crosslayer": importlib.metadata.version("crosslayer")}
+    versions["openssl"] = ssl.OPENSSL_VERSION
+    return versions | {name: importlib.metadata.version(name) for name in _PACKAGES}
 
 
 def server_version(program: Path) -> str:
     """What the server says of itself: CoreDNS and Go versions."""
-    said = subprocess.run([str(program), "-version"], capture_output=True, text=True, check=False).stdout
-    return " ".join(said.replace(",", " ").split())
+    output = subprocess.run([str(program), "-version"], capture_output=True, text=True, check=False).stdout
+    return " ".join(output.replace(",", " ").split())
 
 
 def quic_go_version(program: Path) -> str:
     """quic-go in one of our Go programs, by what the linker noted of its modules; empty where there is none."""
-    found = re.search(rb"dep\tgithub\.com/quic-go/quic-go\t(v[0-9][\w.+-]*)", program.read_bytes())
-    return found[1].decode() if found else ""
+    versions = re.search(rb"dep\tgithub\.com/quic-go/quic-go\t(v[0-9][\w.+-]*)", program.read_bytes())
+    return versions[1].decode() if versions else ""
 
 
 def revision() -> dict[str, Any]:
     """Git revision of this package's checkout and whether its files are as committed; of the package elsewhere."""
     root = resources.home()
     if root is None:
-        told = os.environ.get("CROSSLAYER_REVISION")
-        return {"revision": told, "clean": None if told is None else "dirty" not in told}
+        given = os.environ.get("CROSSLAYER_REVISION")
+        return {"revision": given, "clean": None if given is None else "dirty" not in given}
     if (program := resources.find_program("git")) is None:
         return {"revision": None, "clean": None}
     git = [program, "-C", str(root), "-c", f"safe.directory={root}"]

@@ -86,7 +86,7 @@ def visit(
     wire = resolving.query(query)
     named_s = time.perf_counter()
     if not shared:
-        loading.beside = (resolving,) if isinstance(resolving, QuicClient) else ()
+        loading.companions = (resolving,) if isinstance(resolving, QuicClient) else ()
         loading.connect()
         if waits_for_settings:
             loading.wait_for_settings()

@@ -115,10 +115,10 @@ class Observed:
     def sample(self, series: Series) -> Sample:
         """The observations of a series."""
         if series not in self._samples:
-            found = self._pooled(series)
-            while self._samples and found.size + sum(one.size for one in self._samples.values()) > _KEPT_IN_MEMORY:
+            sample = self._pooled(series)
+            while self._samples and sample.size + sum(one.size for one in self._samples.values()) > _KEPT_IN_MEMORY:
                 del self._samples[next(iter(self._samples))]
-            self._samples[series] = found
+            self._samples[series] = sample
         return self._samples[series]
 
     def estimate(self, series: Series, statistic: Statistic) -> Estimate:
@@ -161,7 +161,7 @@ class Observed:
         for name in factors:
             if (name, link, page) not in self._cells.cells:
                 raise NotMeasured(f"no {name} on {link}, {page}")
-        found = self._cells.total(factors, link, page)
-        if not len(found.values):
+        sample = self._cells.total(factors, link, page)
+        if not len(sample.values):
             raise NotMeasured(f"no round on {link}, {page} has all of {', '.join(factors)}")
-        return found
+        return sample

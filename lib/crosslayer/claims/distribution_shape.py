@@ -30,10 +30,10 @@ def steps(sample: Sample, weights: Counts | None = None, count: int = 5) -> Esti
 
 def modes(sample: Sample, weights: Counts | None = None) -> Estimate:
     """How many modes a distribution has; no interval."""
-    return Estimate(float(len(places_of_modes(sample))), sample.size, sample.rounds)
+    return Estimate(float(len(positions_of_modes(sample))), sample.size, sample.rounds)
 
 
-def places_of_modes(sample: Sample) -> list[float]:
+def positions_of_modes(sample: Sample) -> list[float]:
     """Where the modes of durations in ms are, ascending: maxima of a Gaussian density with Silverman's bandwidth.
 
     It is `MODE_WIDTH_MS` at the least. A maximum counts where it is high enough and a valley parts it from the next.
@@ -72,12 +72,12 @@ def _modes(values: NDArray[np.float64]) -> tuple[list[tuple[float, float]], list
     inner = density[1:-1]
     tops = [int(i) + 1 for i in np.flatnonzero((inner > density[:-2]) & (inner >= density[2:]))]
     high = [i for i in tops if density[i] >= MODE_HEIGHT * density.max()]
-    found, valleys = [high[0]], []
+    modes, valleys = [high[0]], []
     for top in high[1:]:
-        valley = found[-1] + int(np.argmin(density[found[-1] : top + 1]))
-        if density[valley] < MODE_VALLEY * min(density[found[-1]], density[top]):
-            found.append(top)
+        valley = modes[-1] + int(np.argmin(density[modes[-1] : top + 1]))
+        if density[valley] < MODE_VALLEY * min(density[modes[-1]], density[top]):
+            modes.append(top)
             valleys.append(float(grid[valley]))
-        elif density[top] > density[found[-1]]:
-            found[-1] = top
-    return [(float(grid[i]), float(density[i])) for i in found], valleys
+        elif density[top] > density[modes[-1]]:
+            modes[-1] = top
+    return [(float(grid[i]), float(density[i])) for i in modes], valleys

@@ -211,8 +211,8 @@ class Moment:
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""
         order = np.argsort(sample.values)  # sums of floating-point numbers depend on their order
-        found = metrics.estimate(sample.values[order], sample.clusters[order], self.name, weights)
-        return replace(found, rounds=sample.rounds)
+        result = metrics.estimate(sample.values[order], sample.clusters[order], self.name, weights)
+        return replace(result, rounds=sample.rounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,7 +212,7 @@ def _row(
         _filled(chosen.cause, observed) if chosen and observed and failed else "",
         outcome.rounds_needed,
         _sentence(outcome.would_decide) if outcome.would_decide else "",
-        _plain_words(chosen, observed) if chosen and observed else "",
+        _description(chosen, observed) if chosen and observed else "",
         chosen.criterion if chosen else "",
         " ".join(_sentence(text) for text in (claim["note"], _remark(chosen, observed)) if text),
     )
@@ -232,7 +232,7 @@ def _follows_from(chosen: Check, outcome: Outcome) -> str:
     return chosen.given_by if outcome.verdict is Verdict.FOLLOWS else chosen.follows_from
 
 
-def _plain_words(chosen: Check, observed: Observed) -> str:
+def _description(chosen: Check, observed: Observed) -> str:
     try:
         return chosen.plain(observed) if chosen.plain else ""
     except NotMeasured:

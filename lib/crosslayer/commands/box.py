@@ -60,8 +60,8 @@ def command(
 
         click.echo(listing(description))
         return
-    words = list(command[1:] if command[:1] == ("--",) else command)
-    if not words:
+    program = list(command[1:] if command[:1] == ("--",) else command)
+    if not program:
         raise click.UsageError("There is no COMMAND after --.")
     from crosslayer.box.run_command import check_files, run_in_box
 
@@ -69,4 +69,4 @@ def command(
     written = [file.absolute().parent for file in (truth, resolvers_out) if file is not None]
     enter(clock, (*writable, *written), seed=seed if clock == "virtual" else None)
     os.environ.pop("SSLKEYLOGFILE", None)  # a value from the user's shell is for COMMAND, not for the servers
-    sys.exit(run_in_box(description, words, seed=seed, truth=truth, packets=packets, resolvers_out=resolvers_out))
+    sys.exit(run_in_box(description, program, seed=seed, truth=truth, packets=packets, resolvers_out=resolvers_out))

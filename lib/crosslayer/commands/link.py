@@ -114,8 +114,8 @@ def command(
     chosen = varied(
         choose(known, profile), loss=loss, jitter=jitter, queue=queue, cross=cross, trace=trace, faults=faults
     )
-    words = list(command[1:] if command[0] == "--" else command)
-    if not words:
+    program = list(command[1:] if command[0] == "--" else command)
+    if not program:
         raise click.UsageError("There is no COMMAND after --.")
     if capture is not None and capture.suffix != ".pcapng":
         raise click.UsageError("--capture takes a file whose name ends in .pcapng.")
@@ -126,5 +126,5 @@ def command(
     enter(clock, writable if capture is None else (*writable, capture.absolute().parent))
     from crosslayer.testbed.run_command import run_on_link
 
-    status = run_on_link(chosen, words, backend=backend, with_server=not no_server, retry=retry, capture=capture)
+    status = run_on_link(chosen, program, backend=backend, with_server=not no_server, retry=retry, capture=capture)
     sys.exit(status)

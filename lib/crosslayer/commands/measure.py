@@ -228,8 +228,8 @@ def command(
         from crosslayer import metrics
         from crosslayer.campaign.dataset import Dataset
 
-        if said := metrics.disagreement(Dataset.open(folder).table("page_loads")):
-            say(said)
+        if disagreement := metrics.disagreement(Dataset.open(folder).table("page_loads")):
+            say(disagreement)
     click.echo(str(folder))
 
 

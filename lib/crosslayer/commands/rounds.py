@@ -30,8 +30,8 @@ def parse_precision(text: str) -> float:
     RoundsError
         For anything else, 0 % and 100 % and more included.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
-    percent = float(found[1]) if found else math.nan
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
+    percent = float(match[1]) if match else math.nan
     if not 0 < percent < 100:
         raise RoundsError(f"{text!r} is not a precision", where="--precision", next_step="Write a percentage, e.g. 1%.")
     return percent

@@ -38,8 +38,8 @@ def command(load: Path, out: Path | None) -> None:
                 where=str(load),
                 next_step="Measure with --capture pcap.",
             )
-        for found in loads:
-            click.echo(f"{'' if found.length_ms is None else f'{found.length_ms:.1f} ms':>12}  {found.file}")
+        for listed in loads:
+            click.echo(f"{'' if listed.length_ms is None else f'{listed.length_ms:.1f} ms':>12}  {listed.file}")
         return
     page = out or load.with_suffix(".html")
     try:

@@ -118,10 +118,10 @@ def _run_forever(settings: StubSettings, *, metrics: Path | None, control: Path 
     from crosslayer import resources
 
     binary = str(resources.locate("stub").path)
-    words = [binary, *settings.words(), "--metrics", str(metrics or "-")]
+    command = [binary, *settings.arguments(), "--metrics", str(metrics or "-")]
     if control is not None:
-        words += ["--control", str(control)]
-    os.execv(binary, words)
+        command += ["--control", str(control)]
+    os.execv(binary, command)
 
 
 def _run_command(settings: StubSettings, command: list[str], *, metrics: Path | None) -> int:

@@ -118,8 +118,8 @@ def ask_at_pace(
                 number = numbers[ready]
                 with contextlib.suppress(OSError):
                     wire, when_ns = receive(ready)
-                    found = pending.pop((number, int.from_bytes(wire[:2])), None)
-                    if found is not None:
-                        found.answered_ns, found.answer = when_ns, wire
+                    exchange = pending.pop((number, int.from_bytes(wire[:2])), None)
+                    if exchange is not None:
+                        exchange.answered_ns, exchange.answer = when_ns, wire
                         answered(number)
     return asked

@@ -27,7 +27,7 @@ class QuicClient(Client):
 
     ip_protocol = socket.IPPROTO_UDP
     core_class: ClassVar[type[QuicCore]]
-    beside: tuple[QuicClient, ...] = ()
+    companions: tuple[QuicClient, ...] = ()
     """Open connections of the same user, told before `connect`: served while this one waits, not left to time out."""
 
     def _prepare(self, session: Session) -> None:
@@ -76,7 +76,7 @@ class QuicClient(Client):
         connection = self._new_socket(socket.SOCK_DGRAM)
         connection.connect(self._address)
         connection.setblocking(False)
-        for client in (self, *self.beside):
+        for client in (self, *self.companions):
             self._poll.register(client._socket, select.POLLIN)
         self.local_port = connection.getsockname()[1]
         with self.timeline.preparation():
@@ -110,7 +110,7 @@ class QuicClient(Client):
 
     def _run_until(self, done: Callable[[], bool]) -> None:
         """Let datagrams and timers through until something holds; `DnsError` if the connection ended."""
-        served = (self, *self.beside)
+        served = (self, *self.companions)
         while not done():
             if self._core.error is not None:
                 raise self._fault(self._core.error)
@@ -121,7 +121,7 @@ class QuicClient(Client):
             if timers:
                 wait_s = min(wait_s, max(0.0, min(timers.values()) - time.monotonic()))
             if self._poll.poll(wait_s * 1000):
-                for client in self.beside:
+                for client in self.companions:
                     client._receive_until(lambda: False)
                 self._receive_until(done)
                 continue

@@ -69,8 +69,10 @@ def measured(observations: metrics.Frames, value: str, *, points: int = metrics.
     points
         Points per curve at most.
     """
-    found = metrics.gathered(observations, ["panel", "series"], [value, *metrics.CLUSTER])
-    groups = (Group(panel, series, rows[value].to_numpy(), metrics.rounds_of(rows)) for (panel, series), rows in found)
+    gathered_rows = metrics.gathered(observations, ["panel", "series"], [value, *metrics.CLUSTER])
+    groups = (
+        Group(panel, series, rows[value].to_numpy(), metrics.rounds_of(rows)) for (panel, series), rows in gathered_rows
+    )
     return measured_groups(groups, points=points)
 
 
@@ -249,8 +251,8 @@ def table(frame: pl.DataFrame) -> pl.DataFrame:
     curve = frame.filter(pl.col("source") == "published", pl.col("kind") == "curve").sort("cdf")
     # The published curve is a polyline: its median is on the line between the vertices around 0.5.
     below, above = (
-        curve.filter(side).group_by(key).agg(pl.col("x", "cdf").get(place))
-        for side, place in ((pl.col("cdf") <= 0.5, -1), (pl.col("cdf") > 0.5, 0))
+        curve.filter(side).group_by(key).agg(pl.col("x", "cdf").get(side_offset))
+        for side, side_offset in ((pl.col("cdf") <= 0.5, -1), (pl.col("cdf") > 0.5, 0))
     )
     share = (0.5 - pl.col("cdf")) / (pl.col("cdf_above") - pl.col("cdf"))
     lines = below.join(above, on=key, suffix="_above").select(

@@ -67,25 +67,25 @@ class Beside:
 def both_clocks_data(of: Beside) -> pl.DataFrame:
     """Each condition's duration by both clocks.
 
-    Columns panel, link, page, series, condition, and those of `metrics.clocks.beside`: ms.
+    Columns panel, link, page, series, condition, and those of `metrics.clocks.compared`: ms.
     """
     wall, virtual, known = _both(of)
     shown = [condition for condition in known if condition.measure != clocks.START]
     varying = _varying(shown)
     parts = []
     for condition in shown:
-        series, rest = _told(condition, varying)
+        series, rest = _described(condition, varying)
         title = pl.col("page") if condition.measure == clocks.PLT else pl.lit(f"{condition.measure} {rest}".strip())
-        found = clocks.beside(clocks.values(wall, condition), clocks.values(virtual, condition))
-        words = {"panel": title, "series": pl.lit(series), "condition": pl.lit(condition.name)}
-        parts.append(found.with_columns(**words))
+        rows = clocks.compared(clocks.values(wall, condition), clocks.values(virtual, condition))
+        labels = {"panel": title, "series": pl.lit(series), "condition": pl.lit(condition.name)}
+        parts.append(rows.with_columns(**labels))
     return _ordered(of, parts)
 
 
 def differences_data(of: Beside) -> pl.DataFrame:
     """What each step from one condition to another adds within a round, by both clocks.
 
-    Columns panel, link, page, series, condition, reference, those of `metrics.clocks.beside` (ms), agrees, and what
+    Columns panel, link, page, series, condition, reference, those of `metrics.clocks.compared` (ms), agrees, and what
     may be why they are apart: before_ms (of a load: how far apart they are when the response starts), cpu_ms (of an
     exchange: CPU time of the client that the step adds by the wall clock) and packets (that it sends more by the wall
     clock than by the virtual one).
@@ -94,12 +94,12 @@ def differences_data(of: Beside) -> pl.DataFrame:
     varying = _varying(known)
     parts = []
     for step in clocks.steps(known):
-        found = clocks.beside(clocks.differences(wall, step), clocks.differences(virtual, step))
-        panel, series = _step_told(step, varying)
-        words = {"panel": panel, "series": series, "condition": step.condition.name, "reference": step.reference.name}
-        found = found.with_columns(**{name: pl.lit(word) for name, word in words.items()})
-        found = found.join(clocks.reasons(wall, virtual, step), on=["link", "page"], how="left", maintain_order="left")
-        parts.append(found)
+        rows = clocks.compared(clocks.differences(wall, step), clocks.differences(virtual, step))
+        panel, series = _step_described(step, varying)
+        labels = {"panel": panel, "series": series, "condition": step.condition.name, "reference": step.reference.name}
+        rows = rows.with_columns(**{name: pl.lit(word) for name, word in labels.items()})
+        rows = rows.join(clocks.reasons(wall, virtual, step), on=["link", "page"], how="left", maintain_order="left")
+        parts.append(rows)
     within = pl.col("low") <= clocks.RESOLUTION_MS, pl.col("high") >= -clocks.RESOLUTION_MS
     return _ordered(of, parts).with_columns(agrees=within[0] & within[1])
 
@@ -109,15 +109,15 @@ def _both(of: Beside) -> tuple[pl.DataFrame, pl.DataFrame, list[Condition]]:
 
     Without the links that lose packets at random: each campaign loses others there, so a difference is not the clock's.
     """
-    found = [
+    rows = [
         clocks.durations(*(without_loss(table, one.link_checks) for table in tables))
         for one in (of.wall, of.virtual)
         for tables in [(one.dns_exchanges, one.page_loads, one.paced_queries)]
     ]
-    wall, virtual = found
+    wall, virtual = rows
     everywhere = [
         {condition for condition in clocks.conditions(frame) if _links(frame, condition) == _links(frame)}
-        for frame in found
+        for frame in rows
     ]
     known = [condition for condition in clocks.conditions(wall) if all(condition in some for some in everywhere)]
     return wall, virtual, [condition for condition in known if condition.measure not in clocks.EXPLAINS]
@@ -129,38 +129,38 @@ def _links(frame: pl.DataFrame, condition: Condition | None = None) -> set[str]:
 
 def _varying(known: list[Condition]) -> list[str]:
     """Words that tell some of the conditions apart."""
-    words = ("transport", "h3", "kind", "variant")
-    return [word for word in words if len({(one.measure, getattr(one, word)) for one in known}) > _measures(known)]
+    labels = ("transport", "h3", "kind", "variant")
+    return [word for word in labels if len({(one.measure, getattr(one, word)) for one in known}) > _measures(known)]
 
 
 def _measures(known: list[Condition]) -> int:
     return len({one.measure for one in known})
 
 
-def _told(condition: Condition, varying: list[str]) -> tuple[str, str]:
+def _described(condition: Condition, varying: list[str]) -> tuple[str, str]:
     """The series of a condition, and what else tells it apart."""
     if "transport" in varying and condition.transport:
         return condition.transport, condition.named(*(word for word in varying if word != "transport"))
     return condition.named(*varying) or condition.name, ""
 
 
-def _step_told(step: Step, varying: list[str]) -> tuple[str, str]:
+def _step_described(step: Step, varying: list[str]) -> tuple[str, str]:
     """Panel and series of a step."""
-    series, _ = _told(step.condition, varying)
+    series, _ = _described(step.condition, varying)
     others = step.condition.named(*(word for word in varying if word not in ("transport", step.word)))
     one, other = (getattr(side, step.word) or _MAIN.get(step.word, "") for side in (step.condition, step.reference))
-    said = f"minus {other}" if step.word == "transport" else f"{one} minus {other}"
-    return f"{step.condition.measure}{f' {others}' if others else ''}: {said}", series
+    sentence = f"minus {other}" if step.word == "transport" else f"{one} minus {other}"
+    return f"{step.condition.measure}{f' {others}' if others else ''}: {sentence}", series
 
 
 def _ordered(of: Beside, parts: list[pl.DataFrame]) -> pl.DataFrame:
     if not parts:
         return pl.DataFrame(schema={"panel": pl.String()})
-    found = pl.concat(parts, how="diagonal")
+    rows = pl.concat(parts, how="diagonal")
     rtts = of.wall.rtts.collect()
-    panels = found.select("panel").unique(maintain_order=True).with_row_index("place")
-    places = found.join(panels, on="panel").join(rtts, on="link", how="left")
-    return places.sort("place", "page", "nominal_rtt_ms", "link", maintain_order=True).select(found.columns)
+    panels = rows.select("panel").unique(maintain_order=True).with_row_index("place")
+    ordered = rows.join(panels, on="panel").join(rtts, on="link", how="left")
+    return ordered.sort("place", "page", "nominal_rtt_ms", "link", maintain_order=True).select(rows.columns)
 
 
 def both_clocks(frame: pl.DataFrame) -> AnyChart:
@@ -230,11 +230,11 @@ def differences(frame: pl.DataFrame) -> AnyChart:
 
 def _look(frame: pl.DataFrame, *channels: Any) -> tuple[list[str], marks.Encodings]:
     """Series in the order of the looks, and how they are told apart."""
-    found = set(frame["series"])
-    taken = {(look.color, look.shape) for name, look in _LOOKS.items() if name in found}
+    rows = set(frame["series"])
+    taken = {(look.color, look.shape) for name, look in _LOOKS.items() if name in rows}
     free = [look for look in _FURTHER if (look.color, look.shape) not in taken]
-    further = dict(zip(sorted(found - set(_LOOKS)), cycle(free), strict=False))
-    looks = {name: look for name, look in (_LOOKS | further).items() if name in found}
+    further = dict(zip(sorted(rows - set(_LOOKS)), cycle(free), strict=False))
+    looks = {name: look for name, look in (_LOOKS | further).items() if name in rows}
     return list(looks), marks.by("series", looks, *channels, columns=len(looks))
 
 
@@ -293,16 +293,16 @@ def differences_verdict(frame: pl.DataFrame) -> str:
     if known.is_empty():
         return "Not answered: the two campaigns have no two conditions in common, or too few rounds."
     agree = int(known["agrees"].sum())
-    said = (
+    sentence = (
         f"Of {known.height} differences between conditions {agree} are the same by both clocks within their intervals, "
         "of which one in twenty would miss by chance."
     )
     groups = known.filter(~pl.col("agrees")).group_by("panel", "series", maintain_order=True)
-    apart = [_group_said(str(panel), str(series), group, known) for (panel, series), group in groups]
-    return f"{said} Not the same: {'; '.join(apart)}." if apart else said
+    apart = [_group_sentence(str(panel), str(series), group, known) for (panel, series), group in groups]
+    return f"{sentence} Not the same: {'; '.join(apart)}." if apart else sentence
 
 
-def _group_said(panel: str, series: str, group: pl.DataFrame, known: pl.DataFrame) -> str:
+def _group_sentence(panel: str, series: str, group: pl.DataFrame, known: pl.DataFrame) -> str:
     cells = known.filter(panel=panel, series=series).height
     name = panel if series in panel else f"{panel}, {series}"
     text = f"{name} in {group.height} of {cells} cells, by {_range(group, 'apart')} ms more by the wall clock"
@@ -311,8 +311,8 @@ def _group_said(panel: str, series: str, group: pl.DataFrame, known: pl.DataFram
         "cpu_ms": "of the client's CPU time {} ms",
         "packets": "of packets sent {}",
     }
-    found = [say.format(_range(group, name)) for name, say in why.items() if _some(group, name)]
-    return f"{text} ({'; '.join(found)})" if found else text
+    rows = [say.format(_range(group, name)) for name, say in why.items() if _some(group, name)]
+    return f"{text} ({'; '.join(rows)})" if rows else text
 
 
 def _some(group: pl.DataFrame, name: str) -> bool:

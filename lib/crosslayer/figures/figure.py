@@ -227,4 +227,4 @@ def _register_fonts() -> None:
 def _clips_from_0(svg: str) -> str:
     """The renderer numbers clip paths on from figure to figure; the same figure is to be the same file."""
     numbers: dict[str, int] = {}
-    return re.sub(r"\bclip(\d+)\b", lambda found: f"clip{numbers.setdefault(found[1], len(numbers))}", svg)
+    return re.sub(r"\bclip(\d+)\b", lambda match: f"clip{numbers.setdefault(match[1], len(numbers))}", svg)

@@ -49,7 +49,7 @@ def self_check_data(
         "pooled": metrics.equivalence(loads, together, _KEY[:1]),
         "cell": metrics.equivalence(loads, pairs, _KEY),
     }
-    parts += (found.rename({"median": "x"}).with_columns(kind=pl.lit(kind)) for kind, found in of_kinds.items())
+    parts += (rows.rename({"median": "x"}).with_columns(kind=pl.lit(kind)) for kind, rows in of_kinds.items())
     frame = pl.concat(parts, how="diagonal").with_columns(source=pl.lit("measured"))
     order = pl.col("series").replace_strict({name: at for at, name in enumerate(metrics.SELF_CHECKS)}, default=None)
     return inputs.by_rtt(frame, "page").sort(order, maintain_order=True)
@@ -93,18 +93,18 @@ def self_check_verdict(frame: pl.DataFrame) -> str:
     pooled = frame.filter(pl.col("kind") == "pooled")
     if pooled.is_empty():
         return "Not answered: this campaign does not check itself."
-    said = []
+    sentences = []
     for one in pooled.iter_rows(named=True):
         if one["low"] is None:
-            said.append(f"{one['series']}: too few rounds")
+            sentences.append(f"{one['series']}: too few rounds")
             continue
         equal = "equal" if one["equal"] else "not shown to be equal"
-        said.append(
+        sentences.append(
             f"{one['series']}: {equal}, {_plain(one['x'])} % [{_plain(one['low'])}, {_plain(one['high'])}], "
             f"distributions {'differ' if one['ks_p'] < 0.05 else 'do not differ'} (KS {one['ks']:.2f}, p "
             f"{one['ks_p']:.2f}, {one['n']} pairs)"
         )
-    return "; ".join(said) + "."
+    return "; ".join(sentences) + "."
 
 
 def _plain(value: float) -> str:

@@ -7,21 +7,21 @@ import polars as pl
 
 def row(frame: pl.DataFrame, **values: str) -> dict[str, float] | None:
     known = {name: value for name, value in values.items() if name in frame.columns}
-    found = frame.filter(**known) if len(known) == len(values) else frame.clear()
-    return found.row(0, named=True) if found.height else None
+    rows = frame.filter(**known) if len(known) == len(values) else frame.clear()
+    return rows.row(0, named=True) if rows.height else None
 
 
 def with_interval(row: dict[str, float], unit: str, digits: int) -> str:
     """A median, its interval and their unit; one digit more where the interval would have no width, unless it is 0."""
 
-    def said(name: str, digits: int) -> str:
+    def formatted(name: str, digits: int) -> str:
         return f"{round(row[name], digits) + 0.0:.{digits}f}"  # + 0.0: without the sign of -0.0
 
     if row["low"] is None:
-        return f"{said('median', digits)} {unit}"
-    if said("low", digits) == said("high", digits) and round(row["low"], digits):
+        return f"{formatted('median', digits)} {unit}"
+    if formatted("low", digits) == formatted("high", digits) and round(row["low"], digits):
         digits += 1
-    return f"{said('median', digits)} [{said('low', digits)}, {said('high', digits)}] {unit}"
+    return f"{formatted('median', digits)} [{formatted('low', digits)}, {formatted('high', digits)}] {unit}"
 
 
 def holds(row: dict[str, float], value: float, tolerance: float) -> bool:

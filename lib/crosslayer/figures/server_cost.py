@@ -30,12 +30,12 @@ def rows(transports: Mapping[str, list[Mapping[str, Any]]]) -> pl.DataFrame:
         `server`, `series` (transport), `rate` (queries per s), `cpu_s_per_10000` (s), `rss_mb`, `peak_mb`,
         `median_response_ms`, `late_ms` (of the load generator), `lost`, `held` (whether the rate was).
     """
-    found = [
+    rows = [
         {"server": SERVERS[name.split()[0]], "series": name.split()[1], **step}
         for name, steps in transports.items()
         for step in steps
     ]
-    return pl.DataFrame(found)
+    return pl.DataFrame(rows)
 
 
 def chart(frame: pl.DataFrame) -> AnyChart:

@@ -55,7 +55,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Span:
     """Where in the file an array lies."""
 
     start: int
@@ -71,15 +71,15 @@ class _File:
         self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - open as long as something may be asked
         weakref.finalize(self, self._file.close)
 
-    def write(self, array: NDArray[Any]) -> _Place:
-        place = _Place(self._file.seek(0, io.SEEK_END), array.dtype, len(array))
+    def write(self, array: NDArray[Any]) -> _Span:
+        span = _Span(self._file.seek(0, io.SEEK_END), array.dtype, len(array))
         self._file.write(array.data)
-        return place
+        return span
 
-    def read(self, place: _Place) -> NDArray[Any]:
+    def read(self, span: _Span) -> NDArray[Any]:
         with self._lock:
-            self._file.seek(place.start)
-            return np.frombuffer(self._file.read(place.length * place.kind.itemsize), place.kind)
+            self._file.seek(span.start)
+            return np.frombuffer(self._file.read(span.length * span.kind.itemsize), span.kind)
 
 
 class Cells:
@@ -95,16 +95,16 @@ class Cells:
 
     def __init__(self, parts: Iterable[Part], *, sums: Mapping[str, Sequence[str]] | None = None) -> None:
         self._file = _File()
-        self._places: dict[Cell, tuple[_Place, _Place]] = {}
+        self._spans: dict[Cell, tuple[_Span, _Span]] = {}
         known = pl.DataFrame(schema={"campaign": pl.Categorical, "round": pl.Int32, "host": pl.Categorical})
-        written: dict[bytes, _Place] = {}  # most series have the same rounds in the same order
+        written: dict[bytes, _Span] = {}  # most series have the same rounds in the same order
         for part in parts:
             known = self._read(part, known, written)
         self._numbered(rounds_of(known))
         self._sums = sums or {}
-        cells = {(link, page) for _, link, page in self._places}
+        cells = {(link, page) for _, link, page in self._spans}
         of_sums = ((name, *cell) for name in self._sums for cell in cells)
-        self.cells = frozenset((*self._places, *(cell for cell in of_sums if self._has(cell))))
+        self.cells = frozenset((*self._spans, *(cell for cell in of_sums if self._has(cell))))
         """Those that have observations."""
 
     @classmethod
@@ -116,10 +116,10 @@ class Cells:
         """The cells of some links and pages, and no round but theirs."""
         chosen = copy(self)
         chosen.cells = frozenset(cell for cell in self.cells if cell[1] in links and cell[2] in pages)
-        rounds = {place for cell, (_, place) in self._places.items() if cell in chosen.cells}
+        rounds = {span for cell, (_, span) in self._spans.items() if cell in chosen.cells}
         there = np.zeros(self.rounds.count, np.bool_)
-        for place in rounds:
-            there[self._rounds_at(place)[0]] = True
+        for span in rounds:
+            there[self._rounds_at(span)[0]] = True
         if not there.all():
             numbers = np.cumsum(there, dtype=np.int32) - 1
             hosts = self.rounds.hosts[self.rounds.blocks][there]
@@ -128,15 +128,15 @@ class Cells:
 
     def pages(self, series: str, link: str) -> tuple[str, ...]:
         """Pages with observations of a series on a link; queries outside page cells are of none."""
-        found = [page for name, where, page in self.cells if (name, where) == (series, link)]
-        return tuple(sorted(found, key=lambda page: (page is not None, page)))
+        pages = [page for name, where, page in self.cells if (name, where) == (series, link)]
+        return tuple(sorted(pages, key=lambda page: (page is not None, page)))
 
     def numbers(self, cell: Cell) -> Numbers:
         """The observations of a cell, in the order of rounds."""
         series, link, page = cell
         if series in self._sums:
             return self.total(dict.fromkeys(self._sums[series], 1.0), link, page)
-        values, (rounds, order) = self._file.read(self._places[cell][0]), self._rounds_at(self._places[cell][1])
+        values, (rounds, order) = self._file.read(self._spans[cell][0]), self._rounds_at(self._spans[cell][1])
         return Numbers(values if order is None else values[order], rounds)
 
     def total(self, factors: Mapping[str, float], link: str, page: str) -> Numbers:
@@ -170,30 +170,30 @@ class Cells:
     def _numbered(self, rounds: Rounds) -> None:
         self.rounds = rounds
         """Every round that there is; `numbers` has that of each round as it was read."""
-        self._kept: dict[_Place, tuple[Clusters, NDArray[np.intp] | None]] = {}
+        self._kept: dict[_Span, tuple[Clusters, NDArray[np.intp] | None]] = {}
 
-    def _rounds_at(self, place: _Place) -> tuple[Clusters, NDArray[np.intp] | None]:
+    def _rounds_at(self, span: _Span) -> tuple[Clusters, NDArray[np.intp] | None]:
         """Numbers of the rounds that lie in the file, ascending, and the order that makes them so; None if they are."""
-        kept = self._kept.get(place)
+        kept = self._kept.get(span)
         if kept is None:
-            rounds, order = self.rounds.numbers[self._file.read(place)], None
+            rounds, order = self.rounds.numbers[self._file.read(span)], None
             if not np.all(rounds[1:] >= rounds[:-1]):
                 order = np.argsort(rounds, kind="stable")
                 rounds = rounds[order]
             kept = rounds, order
             if len(self._kept) < _KEPT:
-                self._kept[place] = kept
+                self._kept[span] = kept
         return kept
 
     def _has(self, cell: Cell) -> bool:
         """Whether a sum has a round with all of its terms."""
         series, link, page = cell
         terms = [(name, link, page) for name in self._sums[series]]
-        if not all(term in self._places for term in terms):
+        if not all(term in self._spans for term in terms):
             return False
-        return len({self._places[term][1] for term in terms}) == 1 or len(self.numbers(cell).values) > 0
+        return len({self._spans[term][1] for term in terms}) == 1 or len(self.numbers(cell).values) > 0
 
-    def _read(self, part: Part, known: pl.DataFrame, written: dict[bytes, _Place]) -> pl.DataFrame:
+    def _read(self, part: Part, known: pl.DataFrame, written: dict[bytes, _Span]) -> pl.DataFrame:
         """Write every cell's values and the places of their rounds in `known`; the rounds that are known then."""
         by, columns = list(dict.fromkeys((part.condition, "link", "page"))), list(dict.fromkeys(part.series.values()))
         # Rows without a value are of no use where it is the only one; and polars 1.40 loses columns of concatenated
@@ -209,14 +209,14 @@ class Cells:
                     known, of_some = self._write_rounds(some.select(CLUSTER), known, written)
                 if not some.is_empty():
                     cell = (name.format(part.spelled(of[part.condition])), of["link"], of["page"])
-                    if cell in self._places:
+                    if cell in self._spans:
                         raise ValueError(f"rows of {', '.join(map(str, cell))} are in two parts")
-                    self._places[cell] = self._file.write(some[column].to_numpy()), of_some
+                    self._spans[cell] = self._file.write(some[column].to_numpy()), of_some
         return known
 
     def _write_rounds(
-        self, rounds: pl.DataFrame, known: pl.DataFrame, written: dict[bytes, _Place]
-    ) -> tuple[pl.DataFrame, _Place]:
+        self, rounds: pl.DataFrame, known: pl.DataFrame, written: dict[bytes, _Span]
+    ) -> tuple[pl.DataFrame, _Span]:
         """The number of a round is known when all have been read; until then it is its place in `known`."""
         digest = hashlib.blake2b(b"".join(rounds[name].to_physical().to_numpy().tobytes() for name in CLUSTER)).digest()
         if digest not in written:

@@ -30,7 +30,7 @@ EXPLAINS = ("client's CPU time", "packets sent")
 RESOLUTION_MS = 0.1
 """Steps of a browser's clock: what lies within one of them is no difference."""
 
-_WORDS = ("measure", "transport", "h3", "kind", "variant")
+_KEYS = ("measure", "transport", "h3", "kind", "variant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Condition:
         """Its words, without the duration's."""
         return self.named("transport", "h3", "kind", "variant")
 
-    def named(self, *words: str) -> str:
+    def named(self, *keys: str) -> str:
         """Those of its words that are asked for, each once."""
-        return " ".join(dict.fromkeys(str(getattr(self, word)) for word in words if getattr(self, word)))
+        return " ".join(dict.fromkeys(str(getattr(self, word)) for word in keys if getattr(self, word)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,59 +94,59 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
     for resumption in Resumption:
         kind = pl.lit("" if resumption is Resumption.NONE else resumption.value)
         asked = exchanges(dns_exchanges, resumption=resumption)
-        words = {"transport": pl.col("protocol"), "kind": kind, "variant": variant}
+        keys = {"transport": pl.col("protocol"), "kind": kind, "variant": variant}
         packets = (pl.col("handshake_sent_packets") + pl.col("query_sent_packets")).cast(pl.Float64)
-        told = {EXCHANGE: pl.col("total_ms"), **dict(zip(EXPLAINS, (pl.col("cpu_ms"), packets), strict=True))}
-        parts += [_rows(asked, value, measure=pl.lit(measure), **words) for measure, value in told.items()]
+        columns = {EXCHANGE: pl.col("total_ms"), **dict(zip(EXPLAINS, (pl.col("cpu_ms"), packets), strict=True))}
+        parts += [_rows(asked, value, measure=pl.lit(measure), **keys) for measure, value in columns.items()]
     for connection in Connection:
-        words = {"measure": pl.lit(PACED), "transport": pl.col("protocol"), "kind": pl.lit(connection.value)}
-        parts.append(_rows(paced(paced_queries, connection), pl.col("response_ms"), **words))
-    found = pl.concat(parts).group_by(*ROUND, *_WORDS).agg(pl.col("value").median())
-    return found.sort(*ROUND, *_WORDS).collect(engine="streaming")
+        keys = {"measure": pl.lit(PACED), "transport": pl.col("protocol"), "kind": pl.lit(connection.value)}
+        parts.append(_rows(paced(paced_queries, connection), pl.col("response_ms"), **keys))
+    rows = pl.concat(parts).group_by(*ROUND, *_KEYS).agg(pl.col("value").median())
+    return rows.sort(*ROUND, *_KEYS).collect(engine="streaming")
 
 
-def _rows(frame: pl.LazyFrame, value: pl.Expr, **words: pl.Expr) -> pl.LazyFrame:
-    told = {name: words.get(name, pl.lit("")) for name in _WORDS}
+def _rows(frame: pl.LazyFrame, value: pl.Expr, **keys: pl.Expr) -> pl.LazyFrame:
+    columns = {name: keys.get(name, pl.lit("")) for name in _KEYS}
     return frame.select(
-        "campaign", "round", "host", "link", page=pl.col("page").fill_null(""), value=value, **told
+        "campaign", "round", "host", "link", page=pl.col("page").fill_null(""), value=value, **columns
     ).filter(pl.col("value").is_not_null())
 
 
-def conditions(found: pl.DataFrame) -> list[Condition]:
+def conditions(rows: pl.DataFrame) -> list[Condition]:
     """The conditions of `durations`, in the order in which their words are listed; other words follow by name."""
     listed = {"measure": (PLT, START, EXCHANGE, *EXPLAINS, PACED), "transport": tuple(Protocol)}
     listed |= {"kind": (*Resumption, *Connection), "h3": tuple(Http3)}
 
     def rank(condition: Condition) -> list[tuple[int, str]]:
-        words = [(name, str(getattr(condition, name)).removeprefix("H3 ")) for name in _WORDS]
-        orders = [(word, [str(one).upper() for one in listed.get(name, ())]) for name, word in words]
+        keys = [(name, str(getattr(condition, name)).removeprefix("H3 ")) for name in _KEYS]
+        orders = [(word, [str(one).upper() for one in listed.get(name, ())]) for name, word in keys]
         return [(order.index(word.upper()) if word.upper() in order else -1, word) for word, order in orders]
 
-    return sorted((Condition(*row) for row in found.select(_WORDS).unique().iter_rows()), key=rank)
+    return sorted((Condition(*row) for row in rows.select(_KEYS).unique().iter_rows()), key=rank)
 
 
 def steps(of: Iterable[Condition]) -> list[Step]:
     """Each condition and, for each of its words, the first one that differs from it in this word only."""
     known = list(of)
-    found = []
+    rows = []
     for condition in known:
-        for word in _WORDS[1:]:
+        for word in _KEYS[1:]:
             alike = [other for other in known if replace(other, **{word: getattr(condition, word)}) == condition]
             if alike[0] != condition:
-                found.append(Step(condition, alike[0], word))
-    return found
+                rows.append(Step(condition, alike[0], word))
+    return rows
 
 
-def values(found: pl.DataFrame, condition: Condition) -> pl.DataFrame:
+def values(rows: pl.DataFrame, condition: Condition) -> pl.DataFrame:
     """The rows of a condition; `page` is empty where the duration does not depend on it."""
-    words = {name: getattr(condition, name) for name in _WORDS}
-    return _per_cell(found.filter(**words), condition)
+    keys = {name: getattr(condition, name) for name in _KEYS}
+    return _per_cell(rows.filter(**keys), condition)
 
 
-def differences(found: pl.DataFrame, step: Step) -> pl.DataFrame:
+def differences(rows: pl.DataFrame, step: Step) -> pl.DataFrame:
     """What a step adds within each round that has both, as rows like those of `values`."""
     one, other = (
-        found.filter(**{name: getattr(side, name) for name in _WORDS}) for side in (step.condition, step.reference)
+        rows.filter(**{name: getattr(side, name) for name in _KEYS}) for side in (step.condition, step.reference)
     )
     both = one.join(other.select(*ROUND, reference="value"), on=ROUND)
     return _per_cell(both.with_columns(value=pl.col("value") - pl.col("reference")), step.condition)
@@ -168,12 +168,12 @@ def reasons(wall: pl.DataFrame, virtual: pl.DataFrame, step: Step) -> pl.DataFra
         return differences(wall, same), differences(virtual, same)
 
     if step.condition.measure == PLT:
-        return beside(*of(START)).select("link", "page", before_ms="apart")
+        return compared(*of(START)).select("link", "page", before_ms="apart")
     cell = ("link", "page")
     if step.condition.measure == EXCHANGE:
         cpu, packets = (of(measure) for measure in EXPLAINS)
         computed = cpu[0].group_by(cell).agg(cpu_ms=pl.col("value").median())
-        return beside(*packets).select(*cell, packets="apart").join(computed, on=cell, how="left")
+        return compared(*packets).select(*cell, packets="apart").join(computed, on=cell, how="left")
     return pl.DataFrame(schema=dict.fromkeys(cell, pl.String()))
 
 
@@ -182,7 +182,7 @@ def _per_cell(rows: pl.DataFrame, condition: Condition) -> pl.DataFrame:
     return rows if condition.measure in LOAD_MEASURES.values() else rows.with_columns(page=pl.lit(""))
 
 
-def beside(wall: pl.DataFrame, virtual: pl.DataFrame) -> pl.DataFrame:
+def compared(wall: pl.DataFrame, virtual: pl.DataFrame) -> pl.DataFrame:
     """Medians by both clocks, and the wall's minus the virtual one's; the campaigns' rounds are resampled apart.
 
     Parameters

@@ -29,9 +29,9 @@ def curves(frame: Frames, value: str, by: Sequence[str], *, points: int = MAX_PO
     parts = [pl.DataFrame(schema=schema | {"x": pl.Float64(), "cdf": pl.Float64(), "n": pl.Int64()})]
     for key, group in gathered(frame, by, [value]):
         x, cdf = curve(group[value].to_numpy(), points)
-        words = (pl.lit(word, schema[name]).alias(name) for name, word in zip(by, key, strict=True))
+        keys = (pl.lit(word, schema[name]).alias(name) for name, word in zip(by, key, strict=True))
         of_group = pl.DataFrame({"x": x, "cdf": cdf})
-        parts.append(of_group.select(*words, "x", "cdf", n=pl.lit(group.height, pl.Int64())))
+        parts.append(of_group.select(*keys, "x", "cdf", n=pl.lit(group.height, pl.Int64())))
     return pl.concat(parts)
 
 
@@ -61,13 +61,13 @@ def summary(frame: pl.LazyFrame, value: str, by: Sequence[str]) -> pl.LazyFrame:
     ordered = pl.col("ordered")
     n = ordered.list.len().cast(pl.Int64)
 
-    def at(place: pl.Expr) -> pl.Expr:
-        return ordered.list.get(place.cast(pl.Int64), null_on_oob=True)
+    def at(rank: pl.Expr) -> pl.Expr:
+        return ordered.list.get(rank.cast(pl.Int64), null_on_oob=True)
 
     def quantile(level: float) -> pl.Expr:
-        place = (n - 1) * level
-        low, high = at(place.floor()), at(place.ceil())
-        return low + (place - place.floor()) * (high - low)
+        rank = (n - 1) * level
+        low, high = at(rank.floor()), at(rank.ceil())
+        return low + (rank - rank.floor()) * (high - low)
 
     # The normal approximation of the binomial distribution with half of its correction for continuity: nearest to 95 %.
     beyond = ((n - 1.96 * n.sqrt() - 0.5) / 2).floor()
@@ -82,7 +82,7 @@ def summary(frame: pl.LazyFrame, value: str, by: Sequence[str]) -> pl.LazyFrame:
             min=at(pl.lit(0)),
             **{name: quantile(level) for name, level in levels.items()},
             max=at(n - 1),
-            **{name: pl.when(n >= MIN_ROUNDS).then(at(place)) for name, place in ends.items()},
+            **{name: pl.when(n >= MIN_ROUNDS).then(at(rank)) for name, rank in ends.items()},
         )
         .sort(by)
     )

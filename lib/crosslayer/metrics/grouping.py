@@ -23,9 +23,9 @@ def gathered(
     for part in [frames] if isinstance(frames, pl.LazyFrame) else frames:
         rows = part.filter(pl.col(columns[0]).is_not_null()).select(wanted)
         rows = rows.with_columns(pl.col(pl.String).cast(pl.Categorical), pl.col("^round$").cast(pl.Int32))
-        found = rows.collect(engine="streaming")
-        groups = found.partition_by(by, as_dict=True) if by else {(): found} if found.height else {}
-        del found
+        frame = rows.collect(engine="streaming")
+        groups = frame.partition_by(by, as_dict=True) if by else {(): frame} if frame.height else {}
+        del frame
         for key, group in groups.items():
             kept.setdefault(key, []).append(group.select(list(dict.fromkeys(columns))))
     for key in sorted(kept, key=lambda key: [(word is not None, word) for word in key]):

@@ -33,10 +33,10 @@ def disagreeing(spread: pl.DataFrame, *, within_percent: float = AGREED_PERCENT)
 
 def disagreement(loads: pl.LazyFrame) -> str:
     """A sentence that names the hosts that do not agree by the virtual clock; empty where all do, or there is one."""
-    found = spread(loads)
-    if found.height < 2 or not (away := disagreeing(found)):
+    spreads = spread(loads)
+    if spreads.height < 2 or not (away := disagreeing(spreads)):
         return ""
-    of = dict(found.select("host", "median").iter_rows())
+    of = dict(spreads.select("host", "median").iter_rows())
     named = ", ".join(f"{host} ({of[host]:+.1f} %)" for host in away)
     return (
         f"By the virtual clock all hosts measure the same, and these do not: {named}. Look at them before the numbers."

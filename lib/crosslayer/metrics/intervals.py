@@ -114,8 +114,10 @@ def relative_medians(
             for name in sorted(group["combination"].unique())
             for chosen in [(group["combination"] == name).to_numpy()]
         }
-        found = relative_to(baseline, samples, rounds, resamples=resamples, seed=seed) if baseline in samples else []
-        rows += [(*cell, *row) for row in found]
+        estimates = (
+            relative_to(baseline, samples, rounds, resamples=resamples, seed=seed) if baseline in samples else []
+        )
+        rows += [(*cell, *row) for row in estimates]
     return estimates_frame(combinations, [*CELL, "combination"], rows, "increase_percent")
 
 
@@ -186,7 +188,7 @@ def rounds_of(frame: pl.DataFrame) -> Rounds:
     """The rounds of a frame's observations, numbered in the order of `CLUSTER`."""
     if frame.is_empty():
         return Rounds.of(np.empty(0, np.intp), np.empty(0, np.intp))
-    campaign, host = (_places(frame[name]) for name in ("campaign", "host"))
+    campaign, host = (_codes(frame[name]) for name in ("campaign", "host"))
     number = frame["round"].to_numpy().astype(np.int64)
     number -= number.min()
     # Each round one number, in the order of its three words; then without gaps. Sorting them would take longer.
@@ -200,11 +202,11 @@ def rounds_of(frame: pl.DataFrame) -> Rounds:
     return Rounds.of(numbers, hosts)
 
 
-def _places(words: pl.Series) -> NDArray[np.int64]:
+def _codes(labels: pl.Series) -> NDArray[np.int64]:
     """Place of each word among those there are, one 0 where there is one word only."""
-    if words.n_unique() == 1:
+    if labels.n_unique() == 1:
         return np.zeros(1, np.int64)
-    return words.cast(pl.String).rank("dense").to_numpy().astype(np.int64) - 1
+    return labels.cast(pl.String).rank("dense").to_numpy().astype(np.int64) - 1
 
 
 def estimates_frame(source: Frames, by: Sequence[str], rows: list[tuple[Any, ...]], estimate: str) -> pl.DataFrame:

@@ -37,8 +37,8 @@ def line(
     rounds = rounds_of(rows)
     rows = rows.with_columns(cluster=rounds.numbers).sort(*by, "cluster", "y")
     groups = list(rows.group_by(by, maintain_order=True))
-    places = np.array([float(np.median(group["x"].to_numpy())) for _, group in groups])
-    if len(np.unique(places)) < 2:
+    positions = np.array([float(np.median(group["x"].to_numpy())) for _, group in groups])
+    if len(np.unique(positions)) < 2:
         return None
     samples = [Sample(group["y"].to_numpy(), group["cluster"].to_numpy(), rounds.blocks) for _, group in groups]
     # The last row is the line through the medians themselves, the others those of the resamples.
@@ -47,7 +47,7 @@ def line(
         for weights in rounds.drawn(resamples, seed)
     ]
     medians = np.concatenate([*blocks, np.array([[sample.quantile(0.5) for sample in samples]])])
-    slopes, intercepts = _through(places, medians)
+    slopes, intercepts = _through(positions, medians)
     n, fewest = min(sample.size for sample in samples), min(sample.rounds for sample in samples)
     slope, intercept = (
         Estimate(float(values[-1]), n, fewest, values[:-1] if blocks else None) for values in (slopes, intercepts)

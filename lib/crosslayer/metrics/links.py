@@ -22,8 +22,8 @@ def nominal_rtts(link_checks: pl.LazyFrame) -> pl.LazyFrame:
 
 def in_force(link_checks: pl.LazyFrame) -> pl.LazyFrame:
     """Checks that say how a link was while it was measured: the last of each round; rows are in order of time."""
-    words = (pl.col(name).cast(pl.Categorical).to_physical() for name in ("campaign", "link", "page"))
-    return link_checks.filter(pl.struct("round", *words).is_last_distinct())  # by numbers: there may be millions
+    codes = (pl.col(name).cast(pl.Categorical).to_physical() for name in ("campaign", "link", "page"))
+    return link_checks.filter(pl.struct("round", *codes).is_last_distinct())  # by numbers: there may be millions
 
 
 def without_loss(rows: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFrame:
@@ -69,7 +69,7 @@ def link_table(link_checks: pl.LazyFrame) -> pl.LazyFrame:
         )
         for quantity, (measured, nominal, unit) in quantities.items()
     }
-    found = (
+    rows = (
         in_force(link_checks)
         .group_by("link")
         .agg(**of_quantities, order=pl.col("nominal_rtt_ms").median())
@@ -77,5 +77,5 @@ def link_table(link_checks: pl.LazyFrame) -> pl.LazyFrame:
         .unnest("of_quantity")
         .join(failed, on="link", how="left", maintain_order="left")
     )
-    place = pl.col("quantity").replace_strict({name: at for at, name in enumerate(quantities)}, return_dtype=pl.Int8)
-    return found.sort("order", "link", place).select("link", pl.exclude("link", "order"))
+    order = pl.col("quantity").replace_strict({name: at for at, name in enumerate(quantities)}, return_dtype=pl.Int8)
+    return rows.sort("order", "link", order).select("link", pl.exclude("link", "order"))

@@ -77,10 +77,10 @@ def _studentised(
         mean = weighted_sums(drawn, sums[1]) / n
         if statistic == "mean":
             factors = [-mean, np.ones_like(mean)]
-            found = mean
+            result = mean
         else:
-            found = weighted_sums(drawn, sums[2]) / n - mean**2
-            factors = [mean**2 - found, -2 * mean, np.ones_like(mean)]
+            result = weighted_sums(drawn, sums[2]) / n - mean**2
+            factors = [mean**2 - result, -2 * mean, np.ones_like(mean)]
         square = sum(
             (
                 one * other * weighted_sums(drawn, sums[i] * sums[j])
@@ -91,12 +91,12 @@ def _studentised(
         )
         error = np.sqrt(np.maximum(square, 0)) / n
         # By Polars, which asks the C library: NumPy's logarithm and exponential have other last bits with AVX-512.
-        return (found, error) if statistic == "mean" else (pl.Series(found).log().to_numpy(), error / found)
+        return (result, error) if statistic == "mean" else (pl.Series(result).log().to_numpy(), error / result)
 
     with np.errstate(invalid="ignore", divide="ignore"):
         [centred], [error] = of(np.ones((1, weights.shape[1])))
-        found, errors = of(weights)
-        away = (found - centred) / errors * error
+        result, errors = of(weights)
+        away = (result - centred) / errors * error
         # Equal observations have no scatter: 0 of 0 standard errors away.
         away[~np.isfinite(away)] = 0.0 if error == 0 else np.nan
         draws: Reals = value - away if statistic == "mean" else value * pl.Series(-away).exp().to_numpy()
@@ -118,7 +118,7 @@ def moments(frame: pl.LazyFrame, value: str, by: Sequence[str], statistic: str) 
         rounds = rounds_of(ordered)
         drawings = list(rounds.drawn())
         weights = np.concatenate(drawings) if drawings else None
-        found = estimate(ordered[value].to_numpy(), rounds.blocks[rounds.numbers], statistic, weights)
-        found = replace(found, rounds=rounds.count)
-        rows.append((*key, found.n, found.rounds, found.value, *(found.interval or (None, None))))
+        result = estimate(ordered[value].to_numpy(), rounds.blocks[rounds.numbers], statistic, weights)
+        result = replace(result, rounds=rounds.count)
+        rows.append((*key, result.n, result.rounds, result.value, *(result.interval or (None, None))))
     return estimates_frame(frame, by, rows, "value")

@@ -167,14 +167,14 @@ class Sample:
         `weights` is how often each round was drawn, shape (resamples, rounds); as often in all as there are rounds.
         Ranks are those of `rank_of`, as in `quantile`.
         """
-        place = self.size * q
+        position = self.size * q
         # Ranks of a resample's quantile scatter by so much (1 sigma) where rounds are alike; else it is looked further.
-        reach = 5 * math.sqrt(place * (1 - q)) + 2
+        reach = 5 * math.sqrt(position * (1 - q)) + 2
         while True:
-            first, last = max(0, int(place - reach)), min(self.size - 1, int(place + reach))
-            found, sure = self._search(q, weights, first, last)
+            first, last = max(0, int(position - reach)), min(self.size - 1, int(position + reach))
+            result, sure = self._search(q, weights, first, last)
             if sure:
-                return found
+                return result
             reach *= 4
 
     def _search(self, q: float, weights: Counts, first: int, last: int) -> tuple[Reals, bool]:
@@ -194,22 +194,22 @@ class Sample:
         # Whole numbers: their sums are exact in any order (see `weighted_sums`).
         drawn = weights @ np.column_stack([ends, np.bincount(self.clusters, minlength=rounds)])
         ends, total = drawn[:, :-1], drawn[:, -1]
-        place = rank_of(q, total)
+        position = rank_of(q, total)
         some = total > 0
-        sure = bool(np.all(~some | ((np.floor(place) + 1 > ends[:, 0]) & (np.ceil(place) + 1 <= ends[:, -1]))))
+        sure = bool(np.all(~some | ((np.floor(position) + 1 > ends[:, 0]) & (np.ceil(position) + 1 <= ends[:, -1]))))
         if not sure:
-            return place, False
+            return position, False
         each = np.arange(len(weights))
 
         def at(rank: Reals) -> Reals:
             part = np.minimum((ends[:, 1:] < rank[:, None]).sum(axis=1), _PARTS - 1)
-            places = np.minimum(part[:, None] * length + np.arange(length), len(near) - 1)
-            reached = weights[each[:, None], clusters[places]].cumsum(axis=1) >= (rank - ends[each, part])[:, None]
-            found: Reals = values[places[each, np.argmax(reached, axis=1)]]
-            return found
+            positions = np.minimum(part[:, None] * length + np.arange(length), len(near) - 1)
+            reached = weights[each[:, None], clusters[positions]].cumsum(axis=1) >= (rank - ends[each, part])[:, None]
+            result: Reals = values[positions[each, np.argmax(reached, axis=1)]]
+            return result
 
-        low, high = at(np.floor(place) + 1), at(np.ceil(place) + 1)
-        return np.where(some, low + (place - np.floor(place)) * (high - low), np.nan), True
+        low, high = at(np.floor(position) + 1), at(np.ceil(position) + 1)
+        return np.where(some, low + (position - np.floor(position)) * (high - low), np.nan), True
 
     def _near(self, first: int, last: int) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Which observations are below, and where those are from there to rank `last` at least, in ascending order."""
@@ -256,10 +256,10 @@ class Rounds:
             return cls(numbers, np.arange(rounds), hosts)
         sizes = np.bincount(hosts)  # a block is of one host
         counts = np.maximum(1, sizes * MOST_BLOCKS // rounds)
-        place = np.arange(rounds) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        position = np.arange(rounds) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         first, share = np.repeat(np.cumsum(counts) - counts, sizes), np.repeat(counts / sizes, sizes)
         blocks = np.empty(rounds, np.int32)
-        blocks[np.argsort(hosts, kind="stable")] = first + (place * share).astype(np.int32)
+        blocks[np.argsort(hosts, kind="stable")] = first + (position * share).astype(np.int32)
         return cls(numbers, blocks, np.repeat(np.arange(len(sizes)), counts))
 
     @property

@@ -84,7 +84,7 @@ def self_checked(cells: Cells, named: Mapping[str, str] | None = None) -> dict[C
         What some of them are called there instead.
     """
     called = named or {}
-    found = {}
+    results = {}
     for series, kinds in SELF_CHECKS.items():
         first, second = (called.get(name, name) for name in (f"{h3} {variant} PLT" for h3, variant in kinds))
         for _, link, page in sorted(cell for cell in cells.cells if cell[0] == second):
@@ -92,8 +92,8 @@ def self_checked(cells: Cells, named: Mapping[str, str] | None = None) -> dict[C
                 (one, other), rounds = cells.together((first, second), link, page)
                 if len(rounds):
                     level = float(np.median((one + other) / 2))
-                    found[series, link, page] = Pairs(100 * one / level, 100 * other / level, rounds)
-    return found
+                    results[series, link, page] = Pairs(100 * one / level, 100 * other / level, rounds)
+    return results
 
 
 def pooled_pairs(pairs: Mapping[Cell, Pairs]) -> dict[tuple[str, ...], Pairs]:

@@ -218,16 +218,16 @@ class CampaignView:
 
     def compared(self) -> Text:
         """The claims whose verdict is another one in a campaign beside this one, and how many, campaign by campaign."""
-        verdicts, said, parts = report.check_claims(self.dataset), [], []
+        verdicts, shown, parts = report.check_claims(self.dataset), [], []
         for other in found_beside(self.dataset):
             both = claims.compared(verdicts, report.check_claims(other))
             changed = both.filter("changed").drop("changed")
             parts.append(changed.with_columns(campaign=pl.lit(other.campaign.campaign)))
-            said += [figure_view.table(changed).data] if changed.height else []
-            said.append(f"{changed.height} of {both.height} verdicts differ. Beside: {other.caption}")
-        if not said:
+            shown += [figure_view.table(changed).data] if changed.height else []
+            shown.append(f"{changed.height} of {both.height} verdicts differ. Beside: {other.caption}")
+        if not shown:
             return Text("There is no other campaign beside this one.")
-        return Text("\n\n".join(said), pl.concat(parts))
+        return Text("\n\n".join(shown), pl.concat(parts))
 
     @cached_property
     def _drawer(self) -> report.Drawer:
@@ -235,15 +235,15 @@ class CampaignView:
 
     def _choose(self, name: str) -> Figure:
         known = self._figures
-        found = (
+        matches = (
             [known[name]]
             if name in known
             else [figure for known_as, figure in known.items() if known_as.startswith(name)]
         )
-        if len(found) == 1:
-            return found[0]
-        meant = [figure.name for figure in found] or get_close_matches(name, known, n=3) or list(known)
-        what = f"there are {len(found)} figures {name!r}" if found else f"there is no figure {name!r}"
+        if len(matches) == 1:
+            return matches[0]
+        meant = [figure.name for figure in matches] or get_close_matches(name, known, n=3) or list(known)
+        what = f"there are {len(matches)} figures {name!r}" if matches else f"there is no figure {name!r}"
         raise NotebookError(what, where=self.campaign.study, next_step=f"Is it one of: {', '.join(meant)}?")
 
     @cached_property

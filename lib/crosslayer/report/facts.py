@@ -52,12 +52,12 @@ def saved(folder: Path, study: str) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ReportError(
             f"cannot be read ({error})", where=str(path), next_step="Make it again: `crosslayer report`."
         ) from error
-    return found
+    return record
 
 
 def elsewhere(dataset: Dataset) -> str:

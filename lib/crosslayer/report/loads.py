@@ -34,14 +34,14 @@ def save_loads(dataset: Dataset, folder: Path) -> None:
 
 def saved_loads(dataset: Dataset, folder: Path) -> list[dict[str, Any]]:
     """Address of each load's page from that of its study, its length in ms, and its conditions by column."""
-    found = [(load, _page(dataset, folder, load)) for load in captured(dataset.folder)]
+    pages = [(load, _page(dataset, folder, load)) for load in captured(dataset.folder)]
     return [
         {
             "href": quote(page.relative_to(folder / dataset.campaign.study).as_posix()),
             "ms": load.length_ms,
             "conditions": {name: str(value) for name, value in load.conditions.items()},
         }
-        for load, page in found
+        for load, page in pages
         if page.is_file()
     ]
 

@@ -77,7 +77,7 @@ class Bar:
     start: float
     end: float
     kind: str
-    said: str
+    text: str
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class Row:
 
     label: str
     bars: list[Bar] = field(default_factory=list)
-    said: str = ""
+    text: str = ""
     """The label in full."""
 
 
@@ -187,7 +187,7 @@ class Load:
 
 def captured(folder: Path) -> list[Load]:
     """The loads whose packets are below a folder, by link and page the slowest first."""
-    found = []
+    collected = []
     for file in folder.rglob(f"*{PACKETS}"):
         about = read_about(file)
         row = next((row for row in about.rows.get(about.table, ()) if not row.get("warming")), {}) if about else {}
@@ -195,13 +195,13 @@ def captured(folder: Path) -> list[Load]:
         table = TABLES.get(about.table) if about else None
         keys = [column.name for column in table.columns if column.key] if table else []
         conditions = {key: row[key] for key in keys if isinstance(row.get(key), str | int)}
-        found.append(Load(file, next((length for length in lengths if length is not None), None), conditions))
+        collected.append(Load(file, next((length for length in lengths if length is not None), None), conditions))
 
-    def place(load: Load) -> tuple[str, str, float, Path]:
+    def offset(load: Load) -> tuple[str, str, float, Path]:
         link, page = (str(load.conditions.get(name, "")) for name in ("link", "page"))
         return link, page, -(load.length_ms or 0.0), load.file
 
-    return sorted(found, key=place)
+    return sorted(collected, key=offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ def _resources(about: About) -> Iterator[Row]:
 
 def _served(about: About, zero_ns: int, end: float) -> list[Row]:
     """What the server reported of the load, a row a query, request or connection."""
-    found = []
+    collected = []
     for event in about.server:
         at_ns, done_ns = _number(event.get("time")), _number(event.get("done"))
         at = None if at_ns is None else (int(event["time"]) - zero_ns) / 1e6
@@ -276,8 +276,8 @@ def _served(about: About, zero_ns: int, end: float) -> list[Row]:
             label = f"handshake over ({event.get('listener', '')}{', resumed' if event.get('resumed') else ''})"
         else:
             continue
-        found.append(Row(_short(label), _bar(at, min(done, end), "server", label), label))
-    return sorted(found, key=lambda row: row.bars[0].start if row.bars else 0.0)
+        collected.append(Row(_short(label), _bar(at, min(done, end), "server", label), label))
+    return sorted(collected, key=lambda row: row.bars[0].start if row.bars else 0.0)
 
 
 def _packet(frame: Frame) -> Packet | None:
@@ -308,15 +308,15 @@ def _of_known_side(packets: list[tuple[Frame, Packet]], file: Path) -> list[tupl
             next_step="Capture from before the first connection on, or with `crosslayer link --capture`.",
         )
     addresses = {address for address, _ in clients}
-    found = []
+    collected = []
     for frame, packet in packets:
         ends, sent = (packet.source, packet.destination), frame.sent
-        for theirs in ([end in clients for end in ends], [end[0] in addresses for end in ends]):
-            if sent is None and theirs[0] != theirs[1]:
-                sent = theirs[0]
+        for sides in ([end in clients for end in ends], [end[0] in addresses for end in ends]):
+            if sent is None and sides[0] != sides[1]:
+                sent = sides[0]
         if sent is not None:
-            found.append((frame, replace(packet, sent=sent)))
-    return found
+            collected.append((frame, replace(packet, sent=sent)))
+    return collected
 
 
 def _begins(packet: Packet) -> bool:
@@ -365,36 +365,36 @@ def _parts(packet: Packet, port: int) -> Iterator[tuple[str, int]]:
 
 def quic_packets(datagram: bytes, length: int) -> list[tuple[str, int]]:
     """The QUIC packets of a datagram (RFC 9000, section 17), as far as it can be read: type and bytes of each."""
-    found: list[tuple[str, int]] = []
-    place = 0
+    collected: list[tuple[str, int]] = []
+    offset = 0
     try:
-        while place < length:
-            first = datagram[place]
+        while offset < length:
+            first = datagram[offset]
             if not first & 0x80:
                 if first & 0x40:  # what follows a short header is its own; a zero is padding
-                    found.append(("1-RTT", length - place))
+                    collected.append(("1-RTT", length - offset))
                 break
-            version = int.from_bytes(_of(datagram, place + 1, 4))
+            version = int.from_bytes(_of(datagram, offset + 1, 4))
             types = _LONG_TYPES.get(version)
             if types is None:
                 break
             kind = types[first >> 4 & 3]
-            at = place + 5
+            at = offset + 5
             for _ in range(2):  # both connection IDs
                 at += 1 + datagram[at]
             if kind == "Retry":
-                found.append((kind, length - place))
+                collected.append((kind, length - offset))
                 break
             if kind == "Initial":
                 token, at = _varint(datagram, at)
                 at += token
             rest, at = _varint(datagram, at)
-            size = min(at + rest, length) - place
-            found.append((kind, size))
-            place += size
+            size = min(at + rest, length) - offset
+            collected.append((kind, size))
+            offset += size
     except (IndexError, struct.error):
         pass
-    return found
+    return collected
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -415,11 +415,11 @@ def _sticks(flow: Flow, scale: Scale) -> Iterator[tuple[str, str, str]]:
         if at > scale.end:
             continue
         kinds = " + ".join(kind for kind, _ in parts)
-        words = f"{at:.3f} ms, {'sent' if packet.sent else 'received'}, {packet.bytes} bytes: {kinds}"
+        label = f"{at:.3f} ms, {'sent' if packet.sent else 'received'}, {packet.bytes} bytes: {kinds}"
         way, y = (-1 if packet.sent else 1), middle + (-1 if packet.sent else 1)
         for kind, size in parts:
             height = max(1.5, size / _FULL_BYTES * _FULL_PX)
-            yield kind, f"M{scale(at):g} {y:.1f}v{way * height:.1f}", words
+            yield kind, f"M{scale(at):g} {y:.1f}v{way * height:.1f}", label
             y += way * height
 
 

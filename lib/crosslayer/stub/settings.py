@@ -1,4 +1,4 @@
-"""What a stub is told at its start. The stub itself checks it: here it is only put into words."""
+"""Settings of a stub as arguments of its command line. The stub itself checks them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Gateway:
     connections: Sharing
     """Whether requests leave on the connection of the queries."""
 
-    def words(self) -> list[str]:
-        """As words of the stub's command line."""
+    def arguments(self) -> list[str]:
+        """Arguments of the stub's command line."""
         files = ["--certificate", str(self.certificate_file), "--key", str(self.key_file)]
         return ["--gateway", self.listen, *files, "--page-connection", self.connections.value]
 
@@ -69,26 +69,26 @@ class StubSettings:
         url = f"{protocol.transport.url_scheme}://{host}:{server.ports[protocol]}{path}"
         return cls(url, ca_file=server.ca_file, server_name=server.server_name, resumption=resumption, **others)
 
-    def words(self) -> list[str]:
-        """The settings as words of the stub's command line."""
-        words = ["--upstream", self.upstream, "--listen", self.listen]
+    def arguments(self) -> list[str]:
+        """Arguments of the stub's command line."""
+        arguments = ["--upstream", self.upstream, "--listen", self.listen]
         if self.ca_file is not None:
-            words += ["--ca", str(self.ca_file)]
+            arguments += ["--ca", str(self.ca_file)]
         if self.server_name:
-            words += ["--server-name", self.server_name]
+            arguments += ["--server-name", self.server_name]
         if self.resumption is not None:
-            words += ["--resumption", self.resumption.value]
+            arguments += ["--resumption", self.resumption.value]
         if self.connections != "one":
-            words += ["--connections", self.connections]
+            arguments += ["--connections", self.connections]
         if self.post_quantum:
-            words.append("--post-quantum")
+            arguments.append("--post-quantum")
         if self.gateway is not None:
-            words += self.gateway.words()
+            arguments += self.gateway.arguments()
         for name, seconds in (
             ("timeout", self.timeout_s),
             ("idle-timeout", self.idle_timeout_s),
             ("udp-retransmit", self.udp_retransmit_s),
             ("rested-after", self.rested_after_s),
         ):
-            words += [f"--{name}", f"{round(seconds * 1000)}ms"]
-        return words
+            arguments += [f"--{name}", f"{round(seconds * 1000)}ms"]
+        return arguments

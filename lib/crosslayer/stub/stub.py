@@ -35,8 +35,8 @@ class Stats:
 
 def stub_version() -> str:
     """What the stub says of itself: versions of its libraries and of Go; `ResourceError` where it is not built."""
-    words = [str(resources.locate("stub").path), "--version"]
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    command = [str(resources.locate("stub").path), "--version"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 class Stub(Process):
@@ -59,10 +59,10 @@ class Stub(Process):
         binary = resources.locate("stub").path
         metrics = metrics_file or folder / "stub.jsonl"
         control = folder / "stub.control"
-        words = [str(binary), *settings.words(), "--control", str(control), "--metrics", str(metrics)]
+        command = [str(binary), *settings.arguments(), "--control", str(control), "--metrics", str(metrics)]
         with cls.writing(folder):
             os.close(os.open(metrics, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
-        stub = cls(spawn, words, folder / "stub.log")
+        stub = cls(spawn, command, folder / "stub.log")
         stub.settings, stub.metrics_file = settings, metrics
         stub.follow(metrics)
         stub.listen = str(stub.connect(control)["listen"])

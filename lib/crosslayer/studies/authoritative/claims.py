@@ -18,7 +18,7 @@ from crosslayer import metrics
 from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Check, Number, Ordering, by_id, claim
 from crosslayer.claims.data import Observed
-from crosslayer.claims.distribution_shape import modes, places_of_modes
+from crosslayer.claims.distribution_shape import modes, positions_of_modes
 from crosslayer.claims.measures import Derived, Measure, Moment, SeriesStatistic, Share, maximum, median
 from crosslayer.claims.rows import VALID_EXCHANGE, Source
 from crosslayer.claims.rules import EXACT, EXCHANGE_RESOLUTION_MS, Tolerance
@@ -82,7 +82,7 @@ class Peaks:
 
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `crosslayer.claims.data.Statistic`."""
-        found = sum(self.low <= place <= self.high for place in places_of_modes(sample)[1:])
+        found = sum(self.low <= place <= self.high for place in positions_of_modes(sample)[1:])
         return Estimate(float(found), sample.size, sample.rounds)
 
 

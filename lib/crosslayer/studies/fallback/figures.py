@@ -99,9 +99,9 @@ def blocked_verdict(frame: pl.DataFrame) -> str:
     parts = []
     for browser, link in frame.select("browser", "link").unique(maintain_order=True).rows():
         cells = {
-            variant: found
+            variant: cell_row
             for variant in ("first", "first-udp-dropped", "first-udp-rejected", "return", "return-udp-dropped")
-            if (found := row(frame, browser=browser, link=link, variant=variant)) and found["median"] is not None
+            if (cell_row := row(frame, browser=browser, link=link, variant=variant)) and cell_row["median"] is not None
         }
         if len(cells) == 5:
             starts = {variant: with_interval(cell, "ms", 0) for variant, cell in cells.items()}
