@@ -6,7 +6,7 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims import Claims
-from crosslayer.claims.checks import Bound, Number, by_id, claim
+from crosslayer.claims.checks import Bound, Cause, Number, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.rows import Source, observed_from
@@ -64,6 +64,11 @@ def later(case: str, other: str, *, in_rtts: bool = False) -> Measure:
     return median({case: 1.0, other: -1.0}, in_rtts=in_rtts)
 
 
+_OWN_DELAY = Cause(
+    "Chromium has an attempt delay of its own: its first SYN leaves {0} ms after its first QUIC packet (FALL1).",
+    (median("delay, first"),),
+)
+
 CLAIMS = Claims(
     checks=by_id(
         claim(
@@ -109,6 +114,7 @@ CLAIMS = Claims(
             later("return-0-rtt-dropped", "return", in_rtts=True),
             Bound(above=2.0, unit="RTT"),
         ),
+        causes={_OWN_DELAY: "FALL2"},
     ),
     observed=observed,
     tables=("page_loads", "attempts", "link_checks"),
