@@ -18,7 +18,7 @@ CANNOT_MEASURE = 3
 
 COMMANDS = (
     "doctor", "setup", "studies", "link", "measure", "export", "figures", "claims", "report", "show", "rounds",
-    "import", "page", "discover", "servers", "stub", "box",
+    "import", "page", "discover", "servers", "stub", "box", "compare",
 )  # fmt: skip
 
 

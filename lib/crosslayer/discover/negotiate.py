@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 
 from crosslayer.discover.pace import Pace
 from crosslayer.discover.probe import CONNECTION_ID_BYTES, decode_version_negotiation, encode_probe
+from crosslayer.testbed import outside
 
 ATTEMPTS = 3
 """Number of probes to a port that does not answer."""
@@ -54,7 +55,9 @@ class _Probing:
         self._poll = select.poll()
 
     def open(self, stack: ExitStack) -> None:
-        """Open one socket for each address family in use."""
+        """Open one socket for each address family in use; `OutsideError` for an endpoint without consent."""
+        for address in {address for address, _port in self._ids}:
+            outside.check(address)
         for family in {_family(address) for address, _port in self._ids}:
             own = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
             own.setblocking(False)

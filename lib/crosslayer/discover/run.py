@@ -27,7 +27,7 @@ from crosslayer.discover import (
 )
 from crosslayer.discover.pace import Pace
 from crosslayer.dns import ClientSettings, Protocol, Question, build_query
-from crosslayer.testbed import Testbed, namespaces, network
+from crosslayer.testbed import Testbed, namespaces, network, outside
 
 Say = Callable[[str], None]
 
@@ -92,6 +92,7 @@ def run(request: DiscoverRequest, *, as_json: bool, say: Say, tell: Say) -> bool
     with contextlib.ExitStack() as stack:
         if request.outside:
             hosts = resolve(request.targets)
+            outside.allow(host.address for host in hosts)
         else:
             if not in_testbed():
                 stack.enter_context(Testbed("plain"))

@@ -18,6 +18,7 @@ from crosslayer.dns.model import ClientSettings, Handshake, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.timing import PhaseName, Timeline
 from crosslayer.errors import printable
+from crosslayer.testbed import outside
 
 
 class Client(ABC):
@@ -170,6 +171,8 @@ class Client(ABC):
         )
 
     def _new_socket(self, kind: socket.SocketKind) -> socket.socket:
+        """A socket to the server; `OutsideError` if it is outside and the user has not consented."""
+        outside.check(self.server.address)
         family = socket.AF_INET6 if ":" in self.server.address else socket.AF_INET
         self._connection = socket.socket(family, kind)
         return self._connection

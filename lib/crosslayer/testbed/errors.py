@@ -7,3 +7,7 @@ class TestbedError(CrosslayerError):
     """The machine cannot provide the testbed, or a part of it failed."""
 
     __test__ = False
+
+
+class OutsideError(CrosslayerError):
+    """A packet would leave the machine without the user's consent."""

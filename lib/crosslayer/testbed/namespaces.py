@@ -184,6 +184,12 @@ def in_namespace(name: str) -> bool:
     return ROOT.is_dir() and (named.st_dev, named.st_ino) == (current.st_dev, current.st_ino)
 
 
+def in_any_namespace() -> bool:
+    """Whether the calling thread is in a named network namespace of a testbed, from which no packet leaves."""
+    folder = Path("/run/netns")
+    return folder.is_dir() and any(in_namespace(entry.name) for entry in folder.iterdir())
+
+
 @contextlib.contextmanager
 def namespace(name: str) -> Iterator[None]:
     """Run the block in the named network namespace; sockets opened in it stay there."""

@@ -1,0 +1,214 @@
+"""Medians, groups that do not differ, and advice, from the visits of a comparison. No I/O."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from crosslayer.metrics.intervals import median
+from crosslayer.metrics.resampling import MIN_ROUNDS, Rounds
+from crosslayer.resolvers.listed import Target
+from crosslayer.resolvers.visits import Plan, Visit
+
+MARGIN_MS = 1.0
+"""Two targets differ if the whole 95 % interval of their paired difference is beyond this."""
+TIMES = {"first_ms": "first query", "next_ms": "next query", "resumed_ms": "resumed", "rtt_ms": "path RTT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Median:
+    """A median of rounds, ms, with its 95 % interval; None for both ends under `MIN_ROUNDS` rounds."""
+
+    rounds: int
+    median: float
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.median:.1f}"
+        return f"{self.median:.1f} [{self.low:.1f}, {self.high:.1f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The result of one target."""
+
+    target: Target
+    group: int | None
+    """Number of its group by the first query, from 1; None without enough rounds."""
+    times: dict[str, Median]
+    """By the keys of `TIMES`; without those that were never measured."""
+    failed: int
+    """Visits whose first query failed."""
+    reasons: dict[str, int]
+    """Number of visits by the reason why something failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The result of a comparison."""
+
+    lines: list[Line]
+    """In the order of the median of the first query; targets that never succeeded last."""
+    advice: str
+
+    def record(self, plan: Plan) -> dict[str, Any]:
+        """The comparison as plain values for JSON."""
+        lines = [
+            {
+                **asdict(line.target),
+                "group": line.group,
+                **{key: asdict(value) for key, value in line.times.items()},
+                "failed": line.failed,
+                "reasons": line.reasons,
+            }
+            for line in self.lines
+        ]
+        return {"name": plan.name, "rounds": plan.rounds, "margin_ms": MARGIN_MS, "advice": self.advice, "lines": lines}
+
+
+def compare(plan: Plan, visits: Sequence[Visit]) -> Comparison:
+    """Summarise the visits of a plan; rounds may be missing."""
+    by_target: list[list[Visit]] = [[] for _ in plan.targets]
+    for visit in visits:
+        by_target[visit.target].append(visit)
+    first = {
+        number: values for number in range(len(plan.targets)) if (values := _by_round(by_target[number], "first_ms"))
+    }
+    order = sorted(first, key=lambda number: (float(np.median(list(first[number].values()))), number))
+    numbers = _groups(order, first)
+    failing = [number for number in range(len(plan.targets)) if number not in first and by_target[number]]
+    lines = [_line(plan.targets[number], numbers.get(number), by_target[number]) for number in [*order, *failing]]
+    return Comparison(lines, _advice(plan, order, first, numbers))
+
+
+def differs(one: dict[int, float], other: dict[int, float]) -> tuple[bool | None, Median | None]:
+    """Whether `other` takes longer than `one` beyond `MARGIN_MS`, and the paired difference `other` - `one`.
+
+    None and the difference under `MIN_ROUNDS` common rounds; None for both without a common round.
+    """
+    common = sorted(one.keys() & other.keys())
+    if not common:
+        return None, None
+    difference = _median([other[round_] - one[round_] for round_ in common])
+    if difference.low is None:
+        return None, difference
+    return difference.low > MARGIN_MS, difference
+
+
+def text(comparison: Comparison, plan: Plan) -> str:
+    """One table, the failures with their reasons, and the advice."""
+    rows = [("group", "resolver", "address", "transport", *(f"{name}, ms" for name in TIMES.values()), "rounds")]
+    for line in comparison.lines:
+        if "first_ms" in line.times:
+            times = [str(line.times[key]) if key in line.times else "-" for key in TIMES]
+            good = line.times["first_ms"].rounds
+            target = line.target
+            group = str(line.group or "-")
+            rows.append((group, target.name, target.address, target.protocol, *times, f"{good}/{good + line.failed}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    parts = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    if len(rows) == 1:
+        parts = []
+    failures = [
+        f"failed: {line.target.label}: {reason} ({count} of {plan.rounds} rounds)"
+        for line in comparison.lines
+        for reason, count in line.reasons.items()
+    ]
+    legend = (
+        "Medians of rounds [95 % interval]. A group begins where the first query takes longer than that of the first "
+        f"target of the last group, by more than {MARGIN_MS:g} ms beyond doubt."
+    )
+    return "\n".join([*parts, *failures, legend, comparison.advice])
+
+
+def explained(error: str) -> str:
+    """A client's error in plain words, with the error itself."""
+    if error == "timeout":
+        return "no answer"
+    if "application protocol" in error or "application_protocol" in error:
+        return f"other application protocol, such as a draft's ({error})"
+    if "certificate" in error:
+        return f"wrong certificate ({error.removeprefix('certificate: ')})"
+    return error
+
+
+def _line(target: Target, group: int | None, visits: Sequence[Visit]) -> Line:
+    times = {key: _median(list(values.values())) for key in TIMES if (values := _by_round(visits, key))}
+    reasons: dict[str, int] = {}
+    for visit in visits:
+        for prefix, error in (
+            ("", visit.error),
+            ("next query: ", visit.next_error),
+            ("resumed: ", visit.resumed_error),
+        ):
+            if error is not None:
+                reason = prefix + explained(error)
+                reasons[reason] = reasons.get(reason, 0) + 1
+    return Line(target, group, times, sum(visit.error is not None for visit in visits), reasons)
+
+
+def _by_round(visits: Sequence[Visit], key: str) -> dict[int, float]:
+    return {visit.round: value for visit in visits if (value := getattr(visit, key)) is not None}
+
+
+def _median(values: Sequence[float]) -> Median:
+    rounds = Rounds.of(np.arange(len(values)), np.zeros(len(values), np.intp))
+    _n, count, middle, low, high = median(np.asarray(values, np.float64), rounds)
+    return Median(count, middle, low, high)
+
+
+def _groups(order: Sequence[int], first: dict[int, dict[int, float]]) -> dict[int, int]:
+    """Number of the group of each target; a new one begins where a target differs from the first of the last one."""
+    numbers: dict[int, int] = {}
+    leader: int | None = None
+    for number in order:
+        if len(first[number]) < MIN_ROUNDS:
+            continue
+        if leader is None or differs(first[leader], first[number])[0]:
+            leader = number
+            numbers[number] = max(numbers.values(), default=0) + 1
+        else:
+            numbers[number] = numbers[leader]
+    return numbers
+
+
+def _advice(plan: Plan, order: Sequence[int], first: dict[int, dict[int, float]], numbers: dict[int, int]) -> str:
+    """One sentence: what to take here, and its condition."""
+    if not order:
+        return "No resolver answered, so there is no advice."
+    if not numbers:
+        return (
+            f"There is no advice under {MIN_ROUNDS} successful rounds of a target: give --rounds {MIN_ROUNDS} or more."
+        )
+    ranked = [number for number in order if number in numbers]
+    encrypted = [number for number in ranked if plan.targets[number].protocol.transport.encrypted]
+    plain = [number for number in ranked if number not in encrypted]
+    takes = [
+        f"{kind} {_best(plan, some, first)}"
+        for kind, some in (("encrypted", encrypted), ("unencrypted", plain))
+        if some
+    ]
+    return (
+        f"Take {'; '.join(takes)}: their first queries are the fastest from here and now, on a new connection and for a "
+        f"name in the resolver's cache ('{plan.name}')."
+    )
+
+
+def _best(plan: Plan, ranked: Sequence[int], first: dict[int, dict[int, float]]) -> str:
+    """The fastest of some targets, and those that do not differ from it, with the largest difference there may be."""
+    best = ranked[0]
+    differences = {number: differs(first[best], first[number]) for number in ranked[1:]}
+    equal = {number: difference for number, (differ, difference) in differences.items() if differ is False}
+    labels = [plan.targets[number].label for number in (best, *equal)]
+    if not equal:
+        return labels[0]
+    most = max(
+        difference.high for difference in equal.values() if difference is not None and difference.high is not None
+    )
+    return f"any of {', '.join(labels)} (they differ by {max(math.ceil(10 * most) / 10, 0.1):.1f} ms at most)"
