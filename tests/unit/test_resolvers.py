@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from crosslayer.cli import cli
 from crosslayer.dns import Protocol, Question, Resolver, exchange, tcp_rtt
 from crosslayer.errors import CrosslayerError
-from crosslayer.resolvers import ResolversError, Target, analysis, manners, read, stamps, well_known
-from crosslayer.resolvers.visits import Journal, Plan, Visit
+from crosslayer.resolvers import ResolversError, ResolverTarget, analysis, manners, read, stamps, well_known
+from crosslayer.resolvers.visits import ComparePlan, Journal, TargetVisit
 from crosslayer.testbed import outside
 from crosslayer.testbed.errors import OutsideError
 
@@ -42,8 +42,8 @@ OPTIONS = bytes(8)
 DOH = stamp(b"\x02", OPTIONS, lp(b"9.9.9.9"), lp(HASH, True), lp(HASH), lp(b"dns.quad9.net:5053"), lp(b"/dns-query"))
 
 
-def target(name: str = "a", protocol: Protocol = Protocol.DOUDP, address: str = "127.0.0.1") -> Target:
-    return Target(name, name, address, protocol, 53, "a.example" if protocol.transport.encrypted else "", "")
+def target(name: str = "a", protocol: Protocol = Protocol.DOUDP, address: str = "127.0.0.1") -> ResolverTarget:
+    return ResolverTarget(name, name, address, protocol, 53, "a.example" if protocol.transport.encrypted else "", "")
 
 
 # Lists
@@ -56,7 +56,9 @@ def test_a_list_of_the_box_has_a_target_for_each_address_and_transport(tmp_path:
     assert len(targets) == 12
     assert {t.address for t in targets} == {"198.18.2.53", "2001:db8:53:2::53"}
     assert {t.operator for t in targets} == {"city"}
-    assert targets[3] == Target("city", "city", "198.18.2.53", Protocol.DOH, 443, "city.resolvers.test", "/dns-query")
+    assert targets[3] == ResolverTarget(
+        "city", "city", "198.18.2.53", Protocol.DOH, 443, "city.resolvers.test", "/dns-query"
+    )
     only = read([str(path)], [Protocol.DOQ]).targets
     assert [(t.protocol, t.port) for t in only] == [(Protocol.DOQ, 853)] * 2
 
@@ -213,7 +215,7 @@ def test_the_list_of_dnscrypt_resolvers(tmp_path: Path) -> None:
     )
     listed = read([str(path)])
     assert listed.targets == [
-        Target("quad9-doh", "quad9.net", "9.9.9.9", Protocol.DOH, 5053, "dns.quad9.net", "/dns-query")
+        ResolverTarget("quad9-doh", "quad9.net", "9.9.9.9", Protocol.DOH, 5053, "dns.quad9.net", "/dns-query")
     ]
     assert [entry.partition(":")[0] for entry in listed.left_out] == ["old", "nowhere"]
     path.write_text(f"{DOH}\n", encoding="utf-8")
@@ -296,22 +298,22 @@ def test_pauses_double_and_end_with_a_success(monkeypatch: pytest.MonkeyPatch) -
 # The file
 
 
-def plan_of(count: int = 2, rounds: int = 10) -> Plan:
-    return Plan("a.example", rounds, 1, 5.0, [target(f"r{number}") for number in range(count)])
+def plan_of(count: int = 2, rounds: int = 10) -> ComparePlan:
+    return ComparePlan("a.example", rounds, 1, 5.0, [target(f"r{number}") for number in range(count)])
 
 
 def test_a_file_is_whole_after_every_visit_and_resumes(tmp_path: Path) -> None:
     path, plan = tmp_path / "c.jsonl", plan_of()
     journal = Journal.create(path, plan)
-    journal.add(Visit(0, 1, 1.0, first_ms=5.0))
+    journal.add(TargetVisit(0, 1, 1.0, first_ms=5.0))
     assert len(path.read_text(encoding="utf-8").splitlines()) == 2
     journal.close()
     with path.open("a", encoding="utf-8") as stream:
         stream.write('{"round": 0, "tar')
-    again = Journal.resume(path, Plan("a.example", 12, 99, 5.0, plan.targets))
+    again = Journal.resume(path, ComparePlan("a.example", 12, 99, 5.0, plan.targets))
     assert (again.plan.rounds, again.plan.seed) == (12, 1)
-    assert again.visits == [Visit(0, 1, 1.0, first_ms=5.0)]
-    again.add(Visit(0, 0, 2.0, error="timeout"))
+    assert again.visits == [TargetVisit(0, 1, 1.0, first_ms=5.0)]
+    again.add(TargetVisit(0, 0, 2.0, error="timeout"))
     again.close()
     assert [json.loads(line)["round"] for line in path.read_text(encoding="utf-8").splitlines()[1:]] == [0, 0]
 
@@ -319,7 +321,10 @@ def test_a_file_is_whole_after_every_visit_and_resumes(tmp_path: Path) -> None:
 def test_a_file_of_another_comparison_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     Journal.create(path, plan_of()).close()
-    for other, message in ((plan_of(3), "is of another comparison"), (Plan("b.example", 10, 1, 5.0, []), "another")):
+    for other, message in (
+        (plan_of(3), "is of another comparison"),
+        (ComparePlan("b.example", 10, 1, 5.0, []), "another"),
+    ):
         with pytest.raises(ResolversError, match=message):
             Journal.resume(path, other)
     with pytest.raises(ResolversError, match="exists already"):
@@ -335,7 +340,7 @@ def test_a_target_that_keeps_failing_is_left_alone(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "c.jsonl", plan_of())
     for round_, error in enumerate(["timeout", None, "timeout", "timeout", "timeout"]):
         assert not journal.left_alone(0)
-        journal.add(Visit(round_, 0, 1.0, error=error))
+        journal.add(TargetVisit(round_, 0, 1.0, error=error))
     assert journal.left_alone(0)
     assert not journal.left_alone(1)
     journal.close()
@@ -349,11 +354,13 @@ def drawn(centre_ms: float, rounds: int, source: random.Random, shared: list[flo
     return [centre_ms + shared[round_] + source.expovariate(1) for round_ in range(rounds)]
 
 
-def comparison_of(centres: list[float], seed: int, rounds: int = 10) -> analysis.Comparison:
+def comparison_of(centres: list[float], seed: int, rounds: int = 10) -> analysis.ResolverComparison:
     source = random.Random(seed)
     shared = [source.gauss(0, 3) for _ in range(rounds)]
     times = [drawn(centre, rounds, source, shared) for centre in centres]
-    rows = [Visit(r, number, 0.0, first_ms=values[r]) for number, values in enumerate(times) for r in range(rounds)]
+    rows = [
+        TargetVisit(r, number, 0.0, first_ms=values[r]) for number, values in enumerate(times) for r in range(rounds)
+    ]
     return analysis.compare(plan_of(len(centres), rounds), rows)
 
 
@@ -368,16 +375,15 @@ def test_equal_resolvers_are_not_ordered_and_different_ones_are() -> None:
 
 
 def test_advice_names_all_that_do_not_differ_and_its_condition() -> None:
-    plan = Plan("a.example", 6, 1, 5.0, [target("x"), target("y", Protocol.DOQ), target("z", Protocol.DOT)])
+    plan = ComparePlan("a.example", 6, 1, 5.0, [target("x"), target("y", Protocol.DOQ), target("z", Protocol.DOT)])
     centres = {0: 10.0, 1: 20.0, 2: 20.5}
-    rows = [Visit(r, number, 0.0, first_ms=ms + 0.1 * r) for number, ms in centres.items() for r in range(6)]
+    rows = [TargetVisit(r, number, 0.0, first_ms=ms + 0.1 * r) for number, ms in centres.items() for r in range(6)]
     comparison = analysis.compare(plan, rows)
     assert [line.group for line in comparison.lines] == [1, 2, 2]
     assert comparison.advice == (
-        "Take encrypted any of y 127.0.0.1 DoQ, "
-        "z 127.0.0.1 DoT (they differ by 0.5 ms at most); unencrypted x "
-        "127.0.0.1 DoUDP: their first queries are the fastest from here and now, on a new connection and for a name in the "
-        "resolver's cache ('a.example')."
+        "Take encrypted any of y 127.0.0.1 DoQ, z 127.0.0.1 DoT (they differ by 0.5 ms at most); "
+        "unencrypted x 127.0.0.1 DoUDP: their first queries are the fastest from here and now, "
+        "on a new connection and for a name in the resolver's cache ('a.example')."
     )
     assert json.loads(json.dumps(comparison.record(plan)))["lines"][0]["first_ms"]["median"] == pytest.approx(10.25)
 
@@ -392,7 +398,9 @@ def test_few_rounds_have_no_interval_no_group_and_no_advice() -> None:
 def test_failures_are_rows_with_their_reason() -> None:
     plan = plan_of(4, 1)
     errors = ["timeout", "certificate: certificate has expired", "quic: tls alert no_application_protocol", None]
-    rows = [Visit(0, number, 0.0, first_ms=None if error else 5.0, error=error) for number, error in enumerate(errors)]
+    rows = [
+        TargetVisit(0, number, 0.0, first_ms=None if error else 5.0, error=error) for number, error in enumerate(errors)
+    ]
     shown = analysis.text(analysis.compare(plan, rows), plan)
     assert "failed: r0 127.0.0.1 DoUDP: no answer (1 of 1 rounds)" in shown
     assert "wrong certificate (certificate has expired)" in shown

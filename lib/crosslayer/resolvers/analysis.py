@@ -11,8 +11,8 @@ import numpy as np
 
 from crosslayer.metrics.intervals import median
 from crosslayer.metrics.resampling import MIN_ROUNDS, Rounds
-from crosslayer.resolvers.listed import Target
-from crosslayer.resolvers.visits import Plan, Visit
+from crosslayer.resolvers.listed import ResolverTarget
+from crosslayer.resolvers.visits import ComparePlan, TargetVisit
 
 MARGIN_MS = 1.0
 """Two targets differ if the whole 95 % interval of their paired difference is beyond this."""
@@ -35,10 +35,10 @@ class Median:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TargetResult:
     """The result of one target."""
 
-    target: Target
+    target: ResolverTarget
     group: int | None
     """Number of its group by the first query, from 1; None without enough rounds."""
     times: dict[str, Median]
@@ -50,14 +50,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ResolverComparison:
     """The result of a comparison."""
 
-    lines: list[Line]
+    lines: list[TargetResult]
     """In the order of the median of the first query; targets that never succeeded last."""
     advice: str
 
-    def record(self, plan: Plan) -> dict[str, Any]:
+    def record(self, plan: ComparePlan) -> dict[str, Any]:
         """The comparison as plain values for JSON."""
         lines = [
             {
@@ -72,9 +72,9 @@ class Comparison:
         return {"name": plan.name, "rounds": plan.rounds, "margin_ms": MARGIN_MS, "advice": self.advice, "lines": lines}
 
 
-def compare(plan: Plan, visits: Sequence[Visit]) -> Comparison:
+def compare(plan: ComparePlan, visits: Sequence[TargetVisit]) -> ResolverComparison:
     """Summarise the visits of a plan; rounds may be missing."""
-    by_target: list[list[Visit]] = [[] for _ in plan.targets]
+    by_target: list[list[TargetVisit]] = [[] for _ in plan.targets]
     for visit in visits:
         by_target[visit.target].append(visit)
     first = {
@@ -84,7 +84,7 @@ def compare(plan: Plan, visits: Sequence[Visit]) -> Comparison:
     numbers = _groups(order, first)
     failing = [number for number in range(len(plan.targets)) if number not in first and by_target[number]]
     lines = [_line(plan.targets[number], numbers.get(number), by_target[number]) for number in [*order, *failing]]
-    return Comparison(lines, _advice(plan, order, first, numbers))
+    return ResolverComparison(lines, _advice(plan, order, first, numbers))
 
 
 def differs(one: dict[int, float], other: dict[int, float]) -> tuple[bool | None, Median | None]:
@@ -101,7 +101,7 @@ def differs(one: dict[int, float], other: dict[int, float]) -> tuple[bool | None
     return difference.low > MARGIN_MS, difference
 
 
-def text(comparison: Comparison, plan: Plan) -> str:
+def text(comparison: ResolverComparison, plan: ComparePlan) -> str:
     """One table, the failures with their reasons, and the advice."""
     rows = [("group", "resolver", "address", "transport", *(f"{name}, ms" for name in TIMES.values()), "rounds")]
     for line in comparison.lines:
@@ -138,7 +138,7 @@ def explained(error: str) -> str:
     return error
 
 
-def _line(target: Target, group: int | None, visits: Sequence[Visit]) -> Line:
+def _line(target: ResolverTarget, group: int | None, visits: Sequence[TargetVisit]) -> TargetResult:
     times = {key: _median(list(values.values())) for key in TIMES if (values := _by_round(visits, key))}
     reasons: dict[str, int] = {}
     for visit in visits:
@@ -150,10 +150,10 @@ def _line(target: Target, group: int | None, visits: Sequence[Visit]) -> Line:
             if error is not None:
                 reason = prefix + explained(error)
                 reasons[reason] = reasons.get(reason, 0) + 1
-    return Line(target, group, times, sum(visit.error is not None for visit in visits), reasons)
+    return TargetResult(target, group, times, sum(visit.error is not None for visit in visits), reasons)
 
 
-def _by_round(visits: Sequence[Visit], key: str) -> dict[int, float]:
+def _by_round(visits: Sequence[TargetVisit], key: str) -> dict[int, float]:
     return {visit.round: value for visit in visits if (value := getattr(visit, key)) is not None}
 
 
@@ -178,7 +178,9 @@ def _groups(order: Sequence[int], first: dict[int, dict[int, float]]) -> dict[in
     return numbers
 
 
-def _advice(plan: Plan, order: Sequence[int], first: dict[int, dict[int, float]], numbers: dict[int, int]) -> str:
+def _advice(
+    plan: ComparePlan, order: Sequence[int], first: dict[int, dict[int, float]], numbers: dict[int, int]
+) -> str:
     """One sentence: what to take here, and its condition."""
     if not order:
         return "No resolver answered, so there is no advice."
@@ -195,12 +197,12 @@ def _advice(plan: Plan, order: Sequence[int], first: dict[int, dict[int, float]]
         if some
     ]
     return (
-        f"Take {'; '.join(takes)}: their first queries are the fastest from here and now, on a new connection and for a "
-        f"name in the resolver's cache ('{plan.name}')."
+        f"Take {'; '.join(takes)}: their first queries are the fastest from here and now, on a new connection and for "
+        f"a name in the resolver's cache ('{plan.name}')."
     )
 
 
-def _best(plan: Plan, ranked: Sequence[int], first: dict[int, dict[int, float]]) -> str:
+def _best(plan: ComparePlan, ranked: Sequence[int], first: dict[int, dict[int, float]]) -> str:
     """The fastest of some targets, and those that do not differ from it, with the largest difference there may be."""
     best = ranked[0]
     differences = {number: differs(first[best], first[number]) for number in ranked[1:]}

@@ -30,7 +30,7 @@ _Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ResolverTarget:
     """One transport of one address of a resolver."""
 
     name: str
@@ -51,7 +51,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ResolverEntry:
     """A `[[resolver]]` of a TOML file, as `crosslayer box --resolvers-out` writes it."""
 
     name: Annotated[str, Meta(min_length=1)]
@@ -86,7 +86,7 @@ class Entry:
         if not self.path.startswith("/"):
             raise FieldError(f"must begin with a slash, is {self.path!r}", key="path")
 
-    def targets(self) -> list[Target]:
+    def targets(self) -> list[ResolverTarget]:
         """Every transport of every address."""
         return [
             _target(self.name, address, _BY_KEY[key], port, self.host, self.path, self.operator)
@@ -96,17 +96,17 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _ListFile:
     """A TOML file."""
 
-    resolver: list[Entry]
+    resolver: list[ResolverEntry]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """The targets of a call."""
 
-    targets: list[Target]
+    targets: list[ResolverTarget]
     left_out: list[str] = field(default_factory=list)
     """Entries of a stamp list that crosslayer cannot measure, each with its reason."""
 
@@ -129,7 +129,7 @@ def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed
         [replace(target, operator=operators.setdefault(target.address, target.operator)) for target in listed.targets],
         listed.left_out,
     )
-    seen: dict[tuple[str, Protocol, int, str, str], Target] = {}
+    seen: dict[tuple[str, Protocol, int, str, str], ResolverTarget] = {}
     for target in listed.targets:
         key = (target.address, target.protocol, target.port, target.host, target.path)
         if (first := seen.setdefault(key, target)) is not target:
@@ -149,7 +149,7 @@ def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed
     return listed
 
 
-def well_known() -> dict[str, list[Target]]:
+def well_known() -> dict[str, list[ResolverTarget]]:
     """Targets of the resolvers that have a name here."""
     with as_file(files("crosslayer.resolvers") / "well_known.toml") as path:
         return {entry.name: entry.targets() for entry in _entries(path)}
@@ -179,8 +179,8 @@ def _forms() -> str:
     return f"Else give a .toml file, a .md list of stamps, an sdns:// stamp, or a URL of {schemes}."
 
 
-def _entries(path: Path) -> list[Entry]:
-    entries = checked(read_toml(path, ResolversError), _File, where=str(path), error=ResolversError).resolver
+def _entries(path: Path) -> list[ResolverEntry]:
+    entries = checked(read_toml(path, ResolversError), _ListFile, where=str(path), error=ResolversError).resolver
     names = [entry.name for entry in entries]
     for name in names:
         if names.count(name) > 1:
@@ -216,7 +216,7 @@ class _NoAddressError(ResolversError):
     """A stamp without an address."""
 
 
-def _of_stamp(text: str, *, where: str, name: str = "") -> Target:
+def _of_stamp(text: str, *, where: str, name: str = "") -> ResolverTarget:
     stamp = stamps.decode(text, where=where)
     default = stamp.protocol.transport.port
     host, host_port = _split_port(stamp.host, default, where)
@@ -239,8 +239,8 @@ def _of_stamp(text: str, *, where: str, name: str = "") -> Target:
     return _target(name or host or address, address, stamp.protocol, port, host, path)
 
 
-def _of_url(text: str) -> Target:
-    """Target of `scheme://ADDRESS[:PORT][/PATH][#NAME]`; NAME is that of the certificate, the address by default."""
+def _of_url(text: str) -> ResolverTarget:
+    """The target of `scheme://ADDRESS[:PORT][/PATH][#NAME]`; NAME is in the certificate, the address by default."""
     try:
         url = urlsplit(text)
         host, port = url.hostname or "", url.port
@@ -274,11 +274,13 @@ def _of_url(text: str) -> Target:
     return _target(name, host, protocol, port or protocol.transport.port, name, path)
 
 
-def _target(name: str, address: str, protocol: Protocol, port: int, host: str, path: str, operator: str = "") -> Target:
+def _target(
+    name: str, address: str, protocol: Protocol, port: int, host: str, path: str, operator: str = ""
+) -> ResolverTarget:
     canonical = _canonical(address)
     assert canonical is not None, "addresses are checked before"
     encrypted = protocol.transport.encrypted
-    return Target(
+    return ResolverTarget(
         name,
         operator or _operator(host or canonical, name),
         canonical,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from crosslayer.discover.pace import Pace
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.resolvers.errors import ResolversError
-from crosslayer.resolvers.listed import Target
+from crosslayer.resolvers.listed import ResolverTarget
 from crosslayer.testbed import outside
 
 SENTENCE = "I may send this"
@@ -49,7 +49,7 @@ def connections(protocol: Protocol) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class OperatorBudget:
     """What one operator receives and sends at most."""
 
     operator: str
@@ -59,13 +59,13 @@ class Share:
     """Estimate, both directions."""
 
 
-def budget(targets: Iterable[Target], rounds: int) -> list[Share]:
+def budget(targets: Iterable[ResolverTarget], rounds: int) -> list[OperatorBudget]:
     """What all rounds of a comparison send at most, by operator."""
-    by_operator: dict[str, list[Target]] = {}
+    by_operator: dict[str, list[ResolverTarget]] = {}
     for target in targets:
         by_operator.setdefault(target.operator, []).append(target)
     return [
-        Share(
+        OperatorBudget(
             operator,
             tuple(dict.fromkeys(target.address for target in asked)),
             rounds * sum(connections(target.protocol) + 1 for target in asked),
@@ -75,7 +75,7 @@ def budget(targets: Iterable[Target], rounds: int) -> list[Share]:
     ]
 
 
-def budget_text(shares: Sequence[Share], name: str, queries_per_s: float) -> str:
+def budget_text(shares: Sequence[OperatorBudget], name: str, queries_per_s: float) -> str:
     """The budget as text for people."""
     rows = [
         (share.operator, str(share.queries), f"{share.bytes / 1e6:.1f}", " ".join(share.addresses)) for share in shares
@@ -97,7 +97,7 @@ def budget_text(shares: Sequence[Share], name: str, queries_per_s: float) -> str
     )
 
 
-def check_rate(queries_per_s: float, targets: Iterable[Target]) -> None:
+def check_rate(queries_per_s: float, targets: Iterable[ResolverTarget]) -> None:
     """Raise `ResolversError` for a rate that an address outside must not get."""
     if queries_per_s <= QUERIES_PER_S:
         return
@@ -110,7 +110,7 @@ def check_rate(queries_per_s: float, targets: Iterable[Target]) -> None:
             )
 
 
-def outside_addresses(targets: Iterable[Target]) -> list[str]:
+def outside_addresses(targets: Iterable[ResolverTarget]) -> list[str]:
     """Addresses that need the user's consent."""
     addresses = dict.fromkeys(target.address for target in targets)
     return [address for address in addresses if not outside.inside(address)]

@@ -16,7 +16,7 @@ from crosslayer.resolvers import analysis
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.listed import Listed, read
 from crosslayer.resolvers.manners import SENTENCE, budget, budget_text, check_rate, outside_addresses
-from crosslayer.resolvers.visits import Journal, Plan, visits
+from crosslayer.resolvers.visits import ComparePlan, Journal, visits
 from crosslayer.testbed import outside
 
 Say = Callable[[str], None]
@@ -27,7 +27,7 @@ _SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundl
 class CompareRequest:
     """A validated call."""
 
-    plan: Plan
+    plan: ComparePlan
     left_out: list[str]
     queries_per_s: float
     ca_file: Path | None
@@ -59,7 +59,7 @@ def request(
             raise ResolversError("is in a folder that does not exist", where=str(file), next_step="Create it first.")
     encrypted = any(target.protocol.transport.encrypted for target in listed.targets)
     return CompareRequest(
-        Plan(name, rounds, seed, timeout_s, listed.targets),
+        ComparePlan(name, rounds, seed, timeout_s, listed.targets),
         listed.left_out,
         queries_per_s,
         (ca_file or _system_ca()) if encrypted else None,

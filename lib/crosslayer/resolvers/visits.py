@@ -29,7 +29,7 @@ from crosslayer.dns import (
 )
 from crosslayer.dns.timing import PhaseName, collector_paused
 from crosslayer.resolvers.errors import ResolversError
-from crosslayer.resolvers.listed import Target
+from crosslayer.resolvers.listed import ResolverTarget
 from crosslayer.resolvers.manners import Turn, resumable
 
 _PHASES = (PhaseName.HANDSHAKE, PhaseName.QUERY)
@@ -39,7 +39,7 @@ _NO_TICKET = "the server sent no session ticket"
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class TargetVisit:
     """One visit of a target: a row of the file. Times are in ms, None where they were not measured."""
 
     round: int
@@ -62,7 +62,7 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ComparePlan:
     """What a comparison measures: the first row of its file."""
 
     name: str
@@ -71,7 +71,7 @@ class Plan:
     seed: int
     """Seed of the order in each round."""
     timeout_s: float
-    targets: list[Target]
+    targets: list[ResolverTarget]
 
     def order(self, round_: int) -> list[int]:
         """Numbers of the targets in the order of a round."""
@@ -84,12 +84,12 @@ class Plan:
 class Journal:
     """The JSON Lines file of a comparison: its plan and its visits, each written as soon as it exists."""
 
-    plan: Plan
-    visits: list[Visit]
+    plan: ComparePlan
+    visits: list[TargetVisit]
     _stream: TextIO
 
     @classmethod
-    def create(cls, path: Path, plan: Plan) -> Journal:
+    def create(cls, path: Path, plan: ComparePlan) -> Journal:
         """A new file; `ResolversError` if it exists or cannot be written."""
         try:
             stream = path.open("x", encoding="utf-8")
@@ -106,7 +106,7 @@ class Journal:
         return journal
 
     @classmethod
-    def resume(cls, path: Path, plan: Plan) -> Journal:
+    def resume(cls, path: Path, plan: ComparePlan) -> Journal:
         """Continue a file, which has the same plan except for its rounds and its seed.
 
         An incomplete last line is removed. `ResolversError` if the file is missing or is of another comparison.
@@ -115,9 +115,9 @@ class Journal:
             data = path.read_bytes()
             whole = data[: data.rfind(b"\n") + 1]
             first, *rest = whole.decode("utf-8").splitlines()
-            kept = checked(json.loads(first), Plan, where=f"{path}, line 1", error=ResolversError)
+            kept = checked(json.loads(first), ComparePlan, where=f"{path}, line 1", error=ResolversError)
             visits = [
-                checked(json.loads(line), Visit, where=f"{path}, line {number}", error=ResolversError)
+                checked(json.loads(line), TargetVisit, where=f"{path}, line {number}", error=ResolversError)
                 for number, line in enumerate(rest, start=2)
             ]
         except OSError as error:
@@ -137,7 +137,7 @@ class Journal:
             os.truncate(path, len(whole))
         return cls(same, visits, path.open("a", encoding="utf-8"))
 
-    def add(self, visit: Visit) -> None:
+    def add(self, visit: TargetVisit) -> None:
         """Write a visit; it is in the file when this returns, also if the process is killed afterwards."""
         self._write(asdict(visit))
         self.visits.append(visit)
@@ -156,7 +156,7 @@ class Journal:
         self._stream.flush()
 
 
-def visits(journal: Journal, *, ca_file: Path | None, queries_per_s: float) -> Iterator[Visit]:
+def visits(journal: Journal, *, ca_file: Path | None, queries_per_s: float) -> Iterator[TargetVisit]:
     """Make the visits that the journal lacks, add them to it, and yield them.
 
     Within a round, a target whose operator has a pause comes later.
@@ -175,14 +175,14 @@ def visits(journal: Journal, *, ca_file: Path | None, queries_per_s: float) -> I
             yield visit
 
 
-def _visit(plan: Plan, round_: int, number: int, turn: Turn, ca_file: Path | None) -> Visit:
+def _visit(plan: ComparePlan, round_: int, number: int, turn: Turn, ca_file: Path | None) -> TargetVisit:
     """An identical query fills the cache; then path RTT, first query, next query and resumed query."""
     target, question = plan.targets[number], Question(plan.name)
     server, protocol = resolver_of(target, ca_file), target.protocol
     # A UDP query is sent once, so that the budget holds.
     settings = ClientSettings(timeout_s=plan.timeout_s, udp_retransmit_s=2 * plan.timeout_s)
     sessions = SessionStore()
-    visit = Visit(round_, number, time.time())
+    visit = TargetVisit(round_, number, time.time())
     turn.wait()
     warming = resumable(protocol)
     prime = exchange(server, question, protocol, sessions=sessions, settings=settings, warming=warming)
@@ -207,8 +207,8 @@ def _visit(plan: Plan, round_: int, number: int, turn: Turn, ca_file: Path | Non
 
 
 def _kept(
-    visit: Visit, server: Resolver, question: Question, protocol: Protocol, settings: ClientSettings, turn: Turn
-) -> Visit:
+    visit: TargetVisit, server: Resolver, question: Question, protocol: Protocol, settings: ClientSettings, turn: Turn
+) -> TargetVisit:
     """The first query on a new connection, and the next one on the same connection."""
     with client_for(protocol, server, settings) as client:
         query = build_query(question, protocol, settings)
@@ -239,7 +239,7 @@ def _kept(
         return replace(visit, next_ms=client.timeline.duration_ms(_PHASES[1]))
 
 
-def resolver_of(target: Target, ca_file: Path | None) -> Resolver:
+def resolver_of(target: ResolverTarget, ca_file: Path | None) -> Resolver:
     """The server of a target."""
     return Resolver(
         target.address,
@@ -250,7 +250,7 @@ def resolver_of(target: Target, ca_file: Path | None) -> Resolver:
     )
 
 
-def _path_rtt_ms(plan: Plan, target: Target) -> float | None:
+def _path_rtt_ms(plan: ComparePlan, target: ResolverTarget) -> float | None:
     """RTT of the path to the address of a target, ms: TCP connect to a port that it lists; None without one."""
     ports = [
         other.port
