@@ -48,9 +48,9 @@ def command(
     status is COMMAND's. No packet leaves the box.
 
     \b
-    crosslayer box emulation/box.toml --list
-    crosslayer box emulation/box.toml --truth truth.jsonl -- kdig +quic @198.18.1.53 a.box.example
-    crosslayer box emulation/box.toml --clock virtual -- kdig @198.18.1.53 a.box.example
+    crosslayer box emulation/boxes/five.toml --list
+    crosslayer box emulation/boxes/five.toml --truth truth.jsonl -- kdig +quic @198.18.1.53 a.box.example
+    crosslayer box emulation/boxes/five.toml --clock virtual -- kdig @198.18.1.53 a.box.example
     """
     from crosslayer.box import load_box
 
