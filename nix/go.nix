@@ -14,7 +14,7 @@ let
         src = sources.emulation;
         # After a change of go.mod: `go mod vendor` and `nix hash path vendor` in emulation/.
         # tests/unit/test_flake.py recomputes it without Nix.
-        vendorHash = "sha256-eE2mobHVx38DCMEoJiTn14fMop8tTo4SOYvtP0r/6qo=";
+        vendorHash = "sha256-inEW9nHbKOPAwzE6ddZBVDHkCiNadh6U2y0QvmvfH8I=";
         overrideModAttrs = _: { name = "crosslayer-go-modules"; }; # fetched once for all
         # Static: one of them is the first process of a guest.
         env.CGO_ENABLED = 0;

@@ -17,7 +17,7 @@ CANNOT_MEASURE = 3
 """Exit status where the machine cannot provide the testbed; nothing was measured then."""
 
 COMMANDS = (
-    "doctor", "setup", "studies", "link", "measure", "export", "figures", "claims", "report", "show", "rounds",
+    "doctor", "setup", "studies", "link", "measure", "export", "figures", "claims", "report", "show", "rounds", "drift",
     "import", "page", "discover", "servers", "stub", "box", "compare",
 )  # fmt: skip
 

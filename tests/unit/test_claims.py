@@ -496,16 +496,16 @@ def test_share_of_the_first_mode() -> None:
     both = np.concatenate([draw.normal(20, 2, 600), draw.normal(33, 2, 400)])
     assert distribution_shape.first_mode_percent(sample(both)).value == pytest.approx(60, abs=2)
     assert distribution_shape.first_mode_percent(sample(draw.normal(20, 2, 500))).value == 100
-    assert distribution_shape.places_of_modes(sample([5.0] * 10)) == [5.0]
+    assert distribution_shape.positions_of_modes(sample([5.0] * 10)) == [5.0]
     assert distribution_shape.modes(sample([30.2] * 3 + [30.3] * 5)).value == 1  # two steps of Chromium's clock
     assert distribution_shape.modes(sample([30.2] * 3 + [31.2] * 5)).value == 2
-    assert distribution_shape.places_of_modes(sample([67.5178675] * 5 + [67.51786750000001])) == [67.5178675]
+    assert distribution_shape.positions_of_modes(sample([67.5178675] * 5 + [67.51786750000001])) == [67.5178675]
 
 
 def test_outliers_do_not_hide_modes() -> None:
     draw = np.random.default_rng(6)
     both = np.concatenate([draw.normal(20, 2, 60), draw.normal(33, 2, 40), [30_000.0]])
-    assert distribution_shape.places_of_modes(sample(both)) == pytest.approx([20, 33], abs=1.5)
+    assert distribution_shape.positions_of_modes(sample(both)) == pytest.approx([20, 33], abs=1.5)
     assert distribution_shape.modes(sample(np.append(draw.normal(50, 1, 99), 30_000.0))).value == 1
 
 

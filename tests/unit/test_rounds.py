@@ -43,7 +43,7 @@ def a_testbed() -> Testbed:
     """One without namespaces."""
     made = object.__new__(Testbed)
     made._prober, made._servers, made._checks, made.profile = None, [], [], None  # type: ignore[assignment]
-    made._delay_meter = made._replay = None
+    made._delay_meter = made._replay = made._middlebox = None
     made._delays = {FIBER.name: (0.0, 0.0)}
     made.backend = SimpleNamespace(name="netem", raise_if_dead=lambda: None, apply=lambda *_: None)  # type: ignore[assignment]
     made._calibrate = lambda _profile: None  # type: ignore[method-assign]

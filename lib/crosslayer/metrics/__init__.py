@@ -19,6 +19,7 @@ from crosslayer.metrics.combinations import (
     relative_increase,
 )
 from crosslayer.metrics.distributions import MAX_POINTS, curve, curves, summary
+from crosslayer.metrics.drift import Drift, drift
 from crosslayer.metrics.grouping import Frames, gathered
 from crosslayer.metrics.hosts import AGREED_PERCENT, disagreeing, disagreement, spread
 from crosslayer.metrics.intervals import (
@@ -68,6 +69,7 @@ __all__ = [
     "SELF_CHECKS",
     "SHOWN",
     "Cells",
+    "Drift",
     "Estimate",
     "Frames",
     "Numbers",
@@ -82,6 +84,7 @@ __all__ = [
     "disagreeing",
     "disagreement",
     "drawn",
+    "drift",
     "equivalence",
     "estimate",
     "exchanges",

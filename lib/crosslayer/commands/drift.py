@@ -1,0 +1,156 @@
+"""`crosslayer drift`: whether today's code, kernel and browser still give a campaign's durations."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crosslayer.commands.common import DATASET, PATH, TEXT
+from crosslayer.errors import CrosslayerError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from crosslayer.campaign.dataset import Dataset
+    from crosslayer.campaign.plan import Plan
+
+_SHOWN = 20
+
+
+@click.command("drift")
+@DATASET
+@click.option("--rounds", type=click.IntRange(1, 1000), default=6, show_default=True, help="6 or more give intervals.")
+@click.option("--links", type=TEXT, help="Only these of the campaign's links, separated by commas.")
+@click.option("--pages", type=TEXT, help="Only these of the campaign's pages, separated by commas.")
+@click.option("--jobs", type=click.IntRange(1, 256), help="Guests at a time.  [default: one per core]")
+@click.option("--out", type=PATH, help="Write the result to this file, JSON.  [default: build/drift/NAME.json]")
+def command(
+    folder: Path, rounds: int, links: str | None, pages: str | None, jobs: int | None, out: Path | None
+) -> None:
+    """Measure the first rounds of the campaign in FOLDER again, in virtual time, and compare them round by round.
+
+    The rounds have the seeds that they had. A condition is confirmed where the difference is within 0.1 ms or 0.3 % of
+    its median, drifted where it is beyond that, and undecided otherwise: then take more rounds.
+
+    Exits with 1 where a condition drifted. It needs `make guest`. A campaign in real time is refused: another
+    machine, or another day of the same one, has other times.
+
+    \b
+    crosslayer drift data/raw/key-share-virtual --rounds 1 --links fiber      about half a minute
+    crosslayer drift data/raw/combinations                                    the first six rounds of every cell
+    """
+    from crosslayer import metrics
+    from crosslayer.campaign.dataset import Dataset
+
+    committed = Dataset.open(folder)
+    plan = _sample(committed, rounds, links, pages)
+    with tempfile.TemporaryDirectory() as scratch:
+        again = Dataset.open(_measured(plan, Path(scratch) / "again", jobs))
+        frame = metrics.drift(committed.table, again.table)
+        counts = {verdict.value: frame.filter(verdict=verdict.value).height for verdict in metrics.Drift}
+        result = {
+            "campaign": committed.campaign.campaign,
+            "campaign_revision": committed.campaign.git_revision,
+            "campaign_versions": committed.campaign.versions,
+            "measured": datetime.now(UTC).isoformat(timespec="seconds"),
+            "revision": again.campaign.git_revision,
+            "clean": again.campaign.git_clean,
+            "versions": again.campaign.versions,
+            "rounds": plan.rounds,
+            "links": plan.links,
+            "pages": plan.pages,
+            "counts": counts,
+            "conditions": frame.to_dicts(),
+        }
+    file = out or Path("build/drift") / f"{committed.folder.resolve().name}.json"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CrosslayerError(
+            f"cannot be written ({error.strerror})", where=str(file), next_step="Name another file with --out."
+        ) from error
+    _print(frame)
+    changed = [
+        f"{name} {committed.campaign.versions.get(name)} -> {now}"
+        for name, now in again.campaign.versions.items()
+        if committed.campaign.versions.get(name) != now
+    ]
+    click.echo(f"Versions that differ: {', '.join(changed) or 'none'}.")
+    click.echo(f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}, of {frame.height} durations.")
+    click.echo(str(file))
+    sys.exit(1 if counts[metrics.Drift.DRIFTED.value] else 0)
+
+
+def _sample(committed: Dataset, rounds: int, links: str | None, pages: str | None) -> Plan:
+    """The plan of the campaign's first rounds, on all links and pages or on those that are named."""
+    from crosslayer.campaign.plan import changed
+    from crosslayer.studies import sized
+
+    campaign = committed.campaign
+    where = str(committed.folder)
+    if campaign.clock != "virtual":
+        raise CrosslayerError(
+            "was measured in real time, whose times depend on the machine",
+            where=where,
+            next_step="Name a campaign in virtual time, such as data/raw/key-share-virtual.",
+        )
+    chosen: dict[str, list[str]] = {}
+    for key, text, known in (("links", links, campaign.links), ("pages", pages, campaign.pages)):
+        names = text.split(",") if text else list(known)
+        for name in names:
+            if name not in known:
+                raise CrosslayerError(
+                    f"the campaign has no {name!r}", where=f"--{key}", next_step=f"Choose of {', '.join(known)}."
+                )
+        chosen[key] = names
+    values = {name: campaign.plan[name] for name in ("study", "seed", "clock") if campaign.plan[name] is not None}
+    values |= {"browser": campaign.browser, "options": campaign.options, "rounds": min(rounds, campaign.rounds)}
+    values |= {"congestion_control": campaign.congestion_control} if campaign.congestion_control else {}
+    plan = changed(sized(campaign.study, "quick"), {**values, **chosen}, where=where)
+    return plan.resized(capture=())
+
+
+def _measured(plan: Plan, folder: Path, jobs: int | None) -> Path:
+    from crosslayer.campaign.guests import guest_executor
+    from crosslayer.campaign.run import measure
+    from crosslayer.guest import find_kernel, inside
+    from crosslayer.studies import STUDIES
+
+    if inside():
+        raise CrosslayerError(
+            "a guest cannot start another", where="crosslayer drift", next_step="Run it outside of the guest."
+        )
+    find_kernel()
+    study = STUDIES[plan.study]
+    return measure(
+        plan,
+        folder,
+        study.measurer,
+        dict(study.profiles(plan)),
+        say=partial(click.echo, err=True),
+        source=guest_executor("virtual", jobs or len(os.sched_getaffinity(0))),
+    )
+
+
+def _print(frame: pl.DataFrame) -> None:
+    """The durations that are not confirmed, the largest differences first."""
+    import polars as pl
+
+    apart = frame.filter(pl.col("verdict") != "confirmed").sort(pl.col("difference_ms").abs(), descending=True)
+    for row in apart.head(_SHOWN).iter_rows(named=True):
+        click.echo(
+            f"{row['verdict']:<10} {row['link']}, {row['page']}, {row['condition']}, {row['measure']}: "
+            f"{row['difference_ms']:+.3f} ms [{row['low_ms']:+.3f}, {row['high_ms']:+.3f}] "
+            f"of {row['committed_ms']:.3f}, {row['limit_ms']:.3f} allowed"
+        )
+    if apart.height > _SHOWN:
+        click.echo(f"and {apart.height - _SHOWN} more, see the file.")

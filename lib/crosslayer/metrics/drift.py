@@ -1,0 +1,109 @@
+"""Whether rounds that were measured again give a campaign's durations: equivalence by condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import polars as pl
+
+from crosslayer.campaign.tables import TABLES, Table
+from crosslayer.metrics.intervals import medians
+from crosslayer.metrics.resampling import MIN_ROUNDS
+from crosslayer.metrics.rows import CLUSTER
+
+LIMIT_MS = 0.1
+"""Differences up to this much are equivalent,"""
+LIMIT_SHARE = 0.003
+"""and those up to this share of the campaign's median."""
+
+_SAME = ("link", "page")
+_NOT_CONDITIONS = frozenset({"campaign", "study", "client", "number", *_SAME})
+"""Key columns that do not distinguish conditions; several clients and queries of a round count as their median."""
+
+
+class Drift(StrEnum):
+    """What rounds that were measured again say of a condition."""
+
+    CONFIRMED = "confirmed"
+    """The whole interval of the difference lies within the limit."""
+    DRIFTED = "drifted"
+    """The whole interval lies outside, on one side."""
+    UNDECIDED = "undecided"
+    """Neither: more rounds would tell."""
+
+
+def drift(committed: Callable[[str], pl.LazyFrame], again: Callable[[str], pl.LazyFrame]) -> pl.DataFrame:
+    """Compare the durations of rounds that two campaigns of one plan have both.
+
+    Parameters
+    ----------
+    committed, again
+        Give a table of each campaign by name, as `Dataset.table` does.
+
+    Returns
+    -------
+    polars.DataFrame
+        table, link, page, condition, measure, rounds, committed_ms, difference_ms, low_ms, high_ms, limit_ms, verdict
+        (`Drift`). Medians over the rounds; the difference is within rounds, with its 95 % interval; under `MIN_ROUNDS`
+        rounds with its least and greatest value instead.
+    """
+    parts = [_table(TABLES[name], committed(name), again(name)) for name in TABLES if TABLES[name].observed]
+    return pl.concat(parts)
+
+
+def _table(table: type[Table], committed: pl.LazyFrame, again: pl.LazyFrame) -> pl.DataFrame:
+    conditions = [column.name for column in table.columns if column.key and column.name not in _NOT_CONDITIONS]
+    measures = [column.name for column in table.columns if column.success and column.unit == "ms"]
+    index = [*_SAME, "condition", "round"]
+
+    def values(rows: pl.LazyFrame) -> pl.DataFrame:
+        parts = [pl.col(name).cast(pl.String) for name in conditions]
+        label = pl.concat_str(parts, separator=" ", ignore_nulls=True) if parts else pl.lit("")
+        return (
+            rows.with_columns(pl.col(*_SAME).cast(pl.String), condition=label.str.strip_chars())
+            .group_by(index)
+            .agg(pl.col(*measures).median())
+            .unpivot(measures, index=index, variable_name="measure", value_name="value")
+            .drop_nulls("value")
+            .collect()
+        )
+
+    keys = [*_SAME, "condition", "measure"]
+    both = values(committed).join(values(again), on=[*keys, "round"], suffix="_again")
+    both = both.with_columns(
+        difference=pl.col("value_again") - pl.col("value"),
+        **{name: pl.lit("") for name in CLUSTER if name not in both.columns},
+    )
+    spread = both.group_by(keys).agg(
+        committed_ms=pl.col("value").median(),
+        least=pl.col("difference").min(),
+        greatest=pl.col("difference").max(),
+    )
+    few = pl.col("rounds") < MIN_ROUNDS
+    limit = pl.max_horizontal(pl.lit(LIMIT_MS), LIMIT_SHARE * pl.col("committed_ms").abs())
+    inside = (pl.col("low_ms") >= -pl.col("limit_ms")) & (pl.col("high_ms") <= pl.col("limit_ms"))
+    outside = (pl.col("low_ms") > pl.col("limit_ms")) | (pl.col("high_ms") < -pl.col("limit_ms"))
+    verdict = pl.when(inside).then(pl.lit(Drift.CONFIRMED.value)).when(outside).then(pl.lit(Drift.DRIFTED.value))
+    return (
+        medians(both.lazy(), "difference", keys)
+        .join(spread, on=keys, maintain_order="left")
+        .with_columns(
+            low_ms=pl.when(few).then("least").otherwise("low"),
+            high_ms=pl.when(few).then("greatest").otherwise("high"),
+            limit_ms=limit,
+        )
+        .with_columns(verdict=verdict.otherwise(pl.lit(Drift.UNDECIDED.value)))
+        .select(
+            pl.lit(table.table).alias("table"),
+            *keys,
+            pl.col("rounds").cast(pl.Int64),
+            "committed_ms",
+            pl.col("median").alias("difference_ms"),
+            "low_ms",
+            "high_ms",
+            "limit_ms",
+            "verdict",
+        )
+        .sort(*keys)
+    )

@@ -1,0 +1,75 @@
+"""Whether rounds that were measured again give a campaign's durations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.cli import cli
+from crosslayer.metrics import Drift, drift
+
+COMMITTED = Path("data/raw/key-share-virtual")
+
+
+@pytest.fixture(scope="module")
+def committed() -> Dataset:
+    return Dataset.open(COMMITTED)
+
+
+def shifted(dataset: Dataset, ms: pl.Expr | float) -> pl.DataFrame:
+    """The result where all exchanges of DoQ took longer by `ms`."""
+
+    def table(name: str) -> pl.LazyFrame:
+        rows = dataset.table(name)
+        more = pl.when(pl.col("protocol").cast(pl.String) == "DoQ").then(ms).otherwise(0.0)
+        return rows.with_columns(pl.col("total_ms") + more) if name == "dns_exchanges" else rows
+
+    return drift(dataset.table, table)
+
+
+def test_the_same_rounds_are_confirmed(committed: Dataset) -> None:
+    frame = drift(committed.table, committed.table)
+    assert frame.height == 60  # five links, four conditions, three durations
+    assert set(frame["verdict"]) == {Drift.CONFIRMED}
+    assert set(frame["rounds"]) == {20}
+    assert frame["difference_ms"].abs().max() == 0
+
+
+def test_the_limit_is_a_tenth_of_a_millisecond_or_three_in_a_thousand(committed: Dataset) -> None:
+    frame = drift(committed.table, committed.table)
+    assert frame["limit_ms"].to_list() == [max(0.1, 0.003 * value) for value in frame["committed_ms"]]
+
+
+def test_a_shift_beyond_the_limit_has_drifted_and_one_within_it_has_not(committed: Dataset) -> None:
+    doq = pl.col("condition").str.starts_with("DoQ") & (pl.col("measure") == "total_ms")
+    limit = drift(committed.table, committed.table).filter(doq)["limit_ms"].max()
+    assert isinstance(limit, float)
+    large = shifted(committed, 1.1 * limit)
+    assert set(large.filter(doq)["verdict"]) == {Drift.DRIFTED}
+    assert set(large.filter(~doq)["verdict"]) == {Drift.CONFIRMED}
+    assert set(shifted(committed, 0.09).filter(doq)["verdict"]) == {Drift.CONFIRMED}
+
+
+def test_rounds_that_disagree_leave_it_undecided(committed: Dataset) -> None:
+    doq = pl.col("condition").str.starts_with("DoQ") & (pl.col("measure") == "total_ms")
+    scattered = shifted(committed, pl.when(pl.col("round") % 2 == 0).then(5.0).otherwise(-5.0))
+    assert set(scattered.filter(doq)["verdict"]) == {Drift.UNDECIDED}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data/raw/key-share"], "was measured in real time"),
+        ([str(COMMITTED), "--links", "fibre"], "--links: the campaign has no 'fibre'. Choose of fiber, cable"),
+        ([str(COMMITTED), "--pages", "example.com"], "--pages: the campaign has no 'example.com'"),
+        (["data/raw/nothing"], "there is no such dataset folder"),
+    ],
+)
+def test_what_cannot_be_measured_again_is_refused(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(cli, ["drift", *arguments])
+    assert result.exit_code != 0
+    assert message in result.output + str(result.exception)
