@@ -59,7 +59,7 @@ def beside(server: Server, addresses: dict[str, str], served: bool) -> int:
             return made
 
         doq._core.datagrams = datagrams  # type: ignore[method-assign]
-        page.beside = (doq,) if served else ()
+        page.companions = (doq,) if served else ()
         page.connect()
         page.finish(page.begin(SPECS["instagram.com"]))
         return len(sent)

@@ -16,6 +16,8 @@ LIMIT_MS = 0.1
 """Differences up to this much are equivalent,"""
 LIMIT_SHARE = 0.003
 """and those up to this share of the campaign's median."""
+_ROUNDING_MS = 1e-6
+"""Browsers report steps of 0.1 ms, whose differences are not exact in binary."""
 
 _SAME = ("link", "page")
 _NOT_CONDITIONS = frozenset({"campaign", "study", "client", "number", *_SAME})
@@ -82,8 +84,12 @@ def _table(table: type[Table], committed: pl.LazyFrame, again: pl.LazyFrame) -> 
     )
     few = pl.col("rounds") < MIN_ROUNDS
     limit = pl.max_horizontal(pl.lit(LIMIT_MS), LIMIT_SHARE * pl.col("committed_ms").abs())
-    inside = (pl.col("low_ms") >= -pl.col("limit_ms")) & (pl.col("high_ms") <= pl.col("limit_ms"))
-    outside = (pl.col("low_ms") > pl.col("limit_ms")) | (pl.col("high_ms") < -pl.col("limit_ms"))
+    inside = (pl.col("low_ms") >= -pl.col("limit_ms") - _ROUNDING_MS) & (
+        pl.col("high_ms") <= pl.col("limit_ms") + _ROUNDING_MS
+    )
+    outside = (pl.col("low_ms") > pl.col("limit_ms") + _ROUNDING_MS) | (
+        pl.col("high_ms") < -pl.col("limit_ms") - _ROUNDING_MS
+    )
     verdict = pl.when(inside).then(pl.lit(Drift.CONFIRMED.value)).when(outside).then(pl.lit(Drift.DRIFTED.value))
     return (
         medians(both.lazy(), "difference", keys)
