@@ -139,7 +139,7 @@ def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_tho
     out = tmp_path / "figures"
     beside = found_beside(dataset)
     report.save_claims(report.check_claims(dataset), dataset, out)
-    report.check_beside(dataset, beside, out)
+    report.check_others(dataset, beside, out)
     drawer = report.Drawer(dataset, beside)
     for figure in drawer.figures[-2:]:
         drawer.save(figure, out)
@@ -158,7 +158,7 @@ def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_tho
     assert done.exit_code == 0, done.output
     assert f"{counted[2]} of {counted[1]} verdicts differ." in done.output
     assert all(claim in done.output for claim in changed)
-    report.check_beside(dataset, [], out)
+    report.check_others(dataset, [], out)
     assert not (out / "coalescing" / "claims-beside.parquet").exists()
 
 

@@ -529,13 +529,13 @@ class Shape:
     """Above 0 where at least the direction is right."""
     unit: str
     criterion: str
-    said: str
+    label: str
     """What the share is, as the start of a sentence."""
 
     def judge(self, of: Measure, observed: Observed, published: float | None) -> Outcome:
         """See `Rule`."""
         ours, direction = of(observed), self.direction(observed)
-        text = f"{self.said} {number(ours.value)}{spaced(self.unit)}, {self.level:g} needed"
+        text = f"{self.label} {number(ours.value)}{spaced(self.unit)}, {self.level:g} needed"
         where = position(ours, self.level, math.inf)
         verdict = _BY_POSITION[where]
         if where is Position.OUTSIDE and above_0(direction) is Position.INSIDE:

@@ -113,7 +113,7 @@ def measure(
     answered_at_ns: int | None,
     closed_at_ns: int,
     of_handshake: Callable[[Packet], int] = lambda _packet: 0,
-    parted_to_close: bool = False,
+    split_to_close: bool = False,
 ) -> Sizes:
     """Count one exchange by phase and direction, and what of it is the handshake's by what packets carry (`parted`).
 
@@ -142,7 +142,7 @@ def measure(
         for part in parts:
             counts[f"{part}_bytes"] += packet.bytes
             counts[f"{part}_packets"] += packet.packets
-        if parted_to_close or answered_at_ns is None or packet.at_ns <= answered_at_ns:
+        if split_to_close or answered_at_ns is None or packet.at_ns <= answered_at_ns:
             counts[f"parted_handshake_{direction}_bytes"] += (handshake := of_handshake(packet))
             counts[f"parted_query_{direction}_bytes"] += packet.bytes - handshake
     return Sizes(**{column.name: counts[column.name] for column in fields(Sizes)})

@@ -185,7 +185,7 @@ def _sizes(client: Client, recording: Recording | None, closed_at_ns: int) -> Si
         closed_at_ns=closed_at_ns,
         of_handshake=handshake_bytes.of_handshake(client.protocol),
         # A connection that serves one query only is closed before the answer is passed on.
-        parted_to_close=client.protocol is Protocol.DOTCP,
+        split_to_close=client.protocol is Protocol.DOTCP,
     )
 
 

@@ -57,14 +57,14 @@ _COLUMNS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class BothClocks:
     """The tables of two campaigns of one study."""
 
     wall: Inputs
     virtual: Inputs
 
 
-def both_clocks_data(of: Beside) -> pl.DataFrame:
+def both_clocks_data(of: BothClocks) -> pl.DataFrame:
     """Each condition's duration by both clocks.
 
     Columns panel, link, page, series, condition, and those of `metrics.clocks.compared`: ms.
@@ -82,7 +82,7 @@ def both_clocks_data(of: Beside) -> pl.DataFrame:
     return _ordered(of, parts)
 
 
-def differences_data(of: Beside) -> pl.DataFrame:
+def differences_data(of: BothClocks) -> pl.DataFrame:
     """What each step from one condition to another adds within a round, by both clocks.
 
     Columns panel, link, page, series, condition, reference, those of `metrics.clocks.compared` (ms), agrees, and what
@@ -104,7 +104,7 @@ def differences_data(of: Beside) -> pl.DataFrame:
     return _ordered(of, parts).with_columns(agrees=within[0] & within[1])
 
 
-def _both(of: Beside) -> tuple[pl.DataFrame, pl.DataFrame, list[Condition]]:
+def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[Condition]]:
     """Durations by the wall clock and by the virtual one, and the conditions that both have on all their links.
 
     Without the links that lose packets at random: each campaign loses others there, so a difference is not the clock's.
@@ -153,7 +153,7 @@ def _step_described(step: Step, varying: list[str]) -> tuple[str, str]:
     return f"{step.condition.measure}{f' {others}' if others else ''}: {sentence}", series
 
 
-def _ordered(of: Beside, parts: list[pl.DataFrame]) -> pl.DataFrame:
+def _ordered(of: BothClocks, parts: list[pl.DataFrame]) -> pl.DataFrame:
     if not parts:
         return pl.DataFrame(schema={"panel": pl.String()})
     rows = pl.concat(parts, how="diagonal")
@@ -326,7 +326,7 @@ def _range(group: pl.DataFrame, name: str) -> str:
 
 
 def figures(study: str) -> tuple[Figure, ...]:
-    """The figures of a study's two campaigns; their `data` is made from a `Beside`."""
+    """The figures of a study's two campaigns; their `data` is made from a `BothClocks`."""
     return (
         Figure(
             name=f"{study}-both-clocks",

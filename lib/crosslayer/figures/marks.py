@@ -177,13 +177,13 @@ def intervals(
         Of both marks, e.g. a colour where `look` has none.
     """
     low, high = ends
-    along, across, place = ("y", "x", x) if upright else ("x", "y", y)
+    along, across, fixed = ("y", "x", x) if upright else ("x", "y", y)
     start = (y if upright else x).copy()
     start["shorthand"] = f"{low}:Q"
     bar = base.transform_filter(f"datum.{low} != null").mark_rule(strokeWidth=width, clip=clip, **style)
     dot = base.mark_point(filled=True, size=size, opacity=1, clip=clip, **style)
     shapeless = {name: channel for name, channel in look.items() if name != "shape"}
-    span = {along: start, f"{along}2": f"{high}:Q", across: place}
+    span = {along: start, f"{along}2": f"{high}:Q", across: fixed}
     return [bar.encode(**span, **shapeless, tooltip=tooltip), dot.encode(x=x, y=y, **look, tooltip=tooltip)]
 
 
@@ -245,11 +245,11 @@ def light_where(dark: Any) -> Any:
 # Reference lines
 
 
-def line_at(base: alt.Chart, *, dashed: bool = False, **place: float) -> alt.Chart:
+def line_at(base: alt.Chart, *, dashed: bool = False, **position: float) -> alt.Chart:
     """A line across the plot, drawn once and not for every row: `line_at(base, x=0)` is upright."""
     dash = [4, 3] if dashed else alt.Undefined
     line: alt.Chart = base.transform_sample(1).mark_rule(color=MUTED, strokeWidth=1, strokeDash=dash)
-    return line.encode(**{name: alt.datum(value) for name, value in place.items()})
+    return line.encode(**{name: alt.datum(value) for name, value in position.items()})
 
 
 def diagonal(base: alt.Chart, low: float, high: float) -> alt.Chart:

@@ -198,7 +198,7 @@ class Run:
         verdicts = report.check_claims(self._dataset)
         report.save_claims(verdicts, self._dataset, self.figures)
         report.save_answer(self._dataset, verdicts, self.figures)
-        report.check_beside(self._dataset, found_beside(self._dataset), self.figures)
+        report.check_others(self._dataset, found_beside(self._dataset), self.figures)
         path = report.write_index(self._dataset, self.figures, notice=self.notice)
         where = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         summary = self._summary(verdicts)

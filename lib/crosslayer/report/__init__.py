@@ -27,10 +27,10 @@ from crosslayer.report.files import (
     check_folder,
     made_from,
     save,
-    save_beside,
     save_claims,
     save_drawing,
     save_failure,
+    save_other_verdicts,
 )
 from crosslayer.report.loads import save_loads
 from crosslayer.report.made import RECORD, Made
@@ -41,8 +41,8 @@ __all__ = [
     "Drawer",
     "Report",
     "ReportError",
-    "check_beside",
     "check_claims",
+    "check_others",
     "cores",
     "made_from",
     "save",
@@ -78,9 +78,9 @@ def check_claims(dataset: Dataset) -> pl.DataFrame:
     return claims.check(dataset, own, published.load().claims, elsewhere=elsewhere)
 
 
-def check_beside(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> None:
-    """Check the claims of other campaigns of the study and save them beside its own; see `files.save_beside`."""
-    save_beside([(other, check_claims(other)) for other in others], dataset, folder)
+def check_others(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> None:
+    """Check the claims of other campaigns of the study and save the verdicts; see `files.save_other_verdicts`."""
+    save_other_verdicts([(other, check_claims(other)) for other in others], dataset, folder)
 
 
 def write_figures(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = (), processes: int = 1) -> Report:
@@ -134,7 +134,7 @@ def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = 
             save_claims(judged.result(), dataset, folder)
     if judged:
         save_answer(dataset, judged.result(), folder)
-        check_beside(dataset, beside, folder)
+        check_others(dataset, beside, folder)
         made.remember({"claims": VERDICT_FILES})
     save_loads(dataset, folder)
     written = Report(write_index(dataset, folder), failed)

@@ -170,10 +170,10 @@ def _counts(verdicts: pl.DataFrame | None) -> str:
     if measured.is_empty():
         return ""
     counts = {of: n for of, n in claims.counts(measured).items() if of != Verdict.NOT_MEASURED}
-    return f"Of {measured.height} published results: {in_words(counts)}."
+    return f"Of {measured.height} published results: {counts_text(counts)}."
 
 
-def in_words(counts: Mapping[str, int]) -> str:
+def counts_text(counts: Mapping[str, int]) -> str:
     """How many claims have each verdict, as part of a sentence."""
     phrases = {claims.FOLLOWING: "that follow from another"}
     return ", ".join(f"{count} {phrases.get(verdict, verdict)}" for verdict, count in counts.items())

@@ -52,14 +52,14 @@ class Drawer:
 
     def __init__(self, dataset: Dataset, others: Sequence[Dataset] = ()) -> None:
         self.dataset = dataset
-        self.beside = next((other for other in others if other.campaign.clock != dataset.campaign.clock), None)
+        self.other = next((other for other in others if other.campaign.clock != dataset.campaign.clock), None)
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
         """Those of its study; with another clock beside it those that have both, with several hosts the one of them."""
         study = STUDIES.get(self.dataset.campaign.study)
         of_study = study.figures if study else ()
-        of_clocks = clocks.figures(study.name) if study and self.beside else ()
+        of_clocks = clocks.figures(study.name) if study and self.other else ()
         return (*of_study, *of_clocks, *((HOSTS,) if len(self.dataset.campaign.hosts) > 1 else ()))
 
     def draw(self, figure: Figure) -> Drawing:
@@ -72,11 +72,11 @@ class Drawer:
         """
         if figure.notebook != clocks.NOTEBOOK:
             return draw(figure, self._inputs, self.dataset.caption)
-        assert self.beside is not None
-        by_clock = {of.campaign.clock: of for of in (self.dataset, self.beside)}
-        inputs = {self.dataset.campaign.clock: self._inputs, self.beside.campaign.clock: self._inputs_beside}
+        assert self.other is not None
+        by_clock = {of.campaign.clock: of for of in (self.dataset, self.other)}
+        inputs = {self.dataset.campaign.clock: self._inputs, self.other.campaign.clock: self._inputs_of_other}
         captions = f"{by_clock['wall'].caption} {by_clock['virtual'].caption}"
-        return draw(figure, clocks.Beside(inputs["wall"], inputs["virtual"]), captions)
+        return draw(figure, clocks.BothClocks(inputs["wall"], inputs["virtual"]), captions)
 
     def verdict_virtual(self, figure: Figure) -> str:
         """The answer to a figure's question by the virtual clock; empty where it asks none or that is the dataset's.
@@ -86,12 +86,12 @@ class Drawer:
         FigureError
             Where the campaign by that clock cannot be drawn.
         """
-        beside = self.beside
-        if figure.verdict is None or figure.notebook == clocks.NOTEBOOK or not beside:
+        other = self.other
+        if figure.verdict is None or figure.notebook == clocks.NOTEBOOK or not other:
             return ""
-        if beside.campaign.clock != "virtual":
+        if other.campaign.clock != "virtual":
             return ""
-        return draw(figure, self._inputs_beside, beside.caption).verdict or ""
+        return draw(figure, self._inputs_of_other, other.caption).verdict or ""
 
     def save(self, figure: Figure, folder: Path) -> Drawing:
         """Draw a figure and save it, or in its place why it cannot be drawn.
@@ -101,11 +101,11 @@ class Drawer:
         FigureError
             As `draw`, when that is saved.
         """
-        about = {"beside": self.beside.campaign.campaign} if self.beside else {}
+        about = {"beside": self.other.campaign.campaign} if self.other else {}
         try:
             drawing = self.draw(figure)
-            if said := self.verdict_virtual(figure):
-                about |= {"verdict_virtual": said}
+            if verdict := self.verdict_virtual(figure):
+                about |= {"verdict_virtual": verdict}
             save_drawing(drawing, self.dataset, folder, **about)
         except FigureError as error:
             save_failure(figure, error, self.dataset, folder)
@@ -117,9 +117,9 @@ class Drawer:
         return Inputs.of(self.dataset, published.load())
 
     @cached_property
-    def _inputs_beside(self) -> Inputs:
-        assert self.beside is not None
-        return Inputs.of(self.beside, published.load())
+    def _inputs_of_other(self) -> Inputs:
+        assert self.other is not None
+        return Inputs.of(self.other, published.load())
 
 
 _drawers: list[tuple[Drawer, Path]] = []

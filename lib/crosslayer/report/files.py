@@ -21,11 +21,11 @@ from crosslayer.study import Study
 
 _KEY = "crosslayer"
 _CLAIMS = "claims.parquet"
-_BESIDE = "claims-beside.parquet"
+_OTHERS = "claims-beside.parquet"
 ANSWER = "answer.json"
-VERDICT_FILES = (_CLAIMS, "claims.md", _BESIDE, ANSWER)
+VERDICT_FILES = (_CLAIMS, "claims.md", _OTHERS, ANSWER)
 """What is written of the verdicts of a campaign; the last two only where there is something in them."""
-_BESIDE_COLUMNS = {"beside": pl.String, "campaign": pl.String, "clock": pl.String} | claims.COLUMNS
+_COLUMNS_OF_OTHERS = {"beside": pl.String, "campaign": pl.String, "clock": pl.String} | claims.COLUMNS
 _PICTURES = ("svg", "png", "csv")
 ENDINGS = (*_PICTURES, "json")
 """Of the files of a figure."""
@@ -156,7 +156,7 @@ def saved_figures(folder: Path) -> list[Saved]:
     ReportError
         For a file that cannot be read.
     """
-    found = []
+    drawn = []
     for study in STUDIES.values():
         for figure in (*study.figures, *clocks.figures(study.name), HOSTS):
             path = folder / study.name / f"{figure.name}.json"
@@ -171,8 +171,8 @@ def saved_figures(folder: Path) -> list[Saved]:
                 raise ReportError(
                     f"cannot be read ({error})", where=str(path), next_step="Draw the figure again."
                 ) from error
-            found.append(saved)
-    return found
+            drawn.append(saved)
+    return drawn
 
 
 def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[Path]:
@@ -210,7 +210,7 @@ def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[
     return list(content)
 
 
-def save_beside(of_others: Sequence[tuple[Dataset, pl.DataFrame]], dataset: Dataset, folder: Path) -> None:
+def save_other_verdicts(of_others: Sequence[tuple[Dataset, pl.DataFrame]], dataset: Dataset, folder: Path) -> None:
     """Write the verdicts of other campaigns of the study beside its own, as `claims-beside.parquet`.
 
     Its columns are `beside` (campaign of `dataset`), `campaign` and `clock` of the other one, and those of
@@ -236,33 +236,33 @@ def save_beside(of_others: Sequence[tuple[Dataset, pl.DataFrame]], dataset: Data
         whose = {"campaign": other.campaign.campaign, "clock": other.campaign.clock}
         measured = verdicts.filter(pl.col("verdict") != claims.Verdict.NOT_MEASURED)
         parts.append(measured.select(mine, *(pl.lit(value).alias(name) for name, value in whose.items()), pl.all()))
-    path = folder / dataset.campaign.study / _BESIDE
-    found = pl.concat([pl.DataFrame(schema=_BESIDE_COLUMNS), *parts])
-    if found.is_empty():
+    path = folder / dataset.campaign.study / _OTHERS
+    kept = pl.concat([pl.DataFrame(schema=_COLUMNS_OF_OTHERS), *parts])
+    if kept.is_empty():
         path.unlink(missing_ok=True)
         return
     table = io.BytesIO()
-    found.write_parquet(table)
+    kept.write_parquet(table)
     write(path, table.getvalue())
 
 
-def saved_beside(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
+def saved_other_verdicts(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
     """The verdicts of other campaigns on the claims of `saved_claims`, of every study in the folder.
 
     Returns
     -------
     polars.DataFrame
-        Columns as `save_beside` says, in the order of the claims; no rows where there is no other campaign.
+        Columns as `save_other_verdicts` says, in the order of the claims; no rows where there is no other campaign.
 
     Raises
     ------
     ReportError
         For a file that cannot be read.
     """
-    tables = [_read(folder / name / _BESIDE, _BESIDE_COLUMNS) for name in STUDIES]
-    found = pl.concat([pl.DataFrame(schema=_BESIDE_COLUMNS), *(table for table in tables if table is not None)])
+    tables = [_read(folder / name / _OTHERS, _COLUMNS_OF_OTHERS) for name in STUDIES]
+    others = pl.concat([pl.DataFrame(schema=_COLUMNS_OF_OTHERS), *(table for table in tables if table is not None)])
     shown = verdicts.select("claim_id", beside="campaign")
-    return shown.join(found, on=["claim_id", "beside"], maintain_order="left_right").select(*_BESIDE_COLUMNS)
+    return shown.join(others, on=["claim_id", "beside"], maintain_order="left_right").select(*_COLUMNS_OF_OTHERS)
 
 
 def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:

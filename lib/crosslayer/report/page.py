@@ -29,8 +29,8 @@ from crosslayer.figures.figure import vegalite_version
 from crosslayer.figures.hosts import HOSTS
 from crosslayer.figures.style import COLUMN_WIDTH
 from crosslayer.report import facts
-from crosslayer.report.answer import gathered, in_words
-from crosslayer.report.files import ReportError, Saved, saved_beside, saved_claims, saved_figures, write
+from crosslayer.report.answer import counts_text, gathered
+from crosslayer.report.files import ReportError, Saved, saved_claims, saved_figures, saved_other_verdicts, write
 from crosslayer.report.loads import saved_loads
 from crosslayer.studies import STUDIES
 from crosslayer.study import Section, Study
@@ -121,18 +121,18 @@ class _Content:
                 where=str(folder),
                 next_step="Make them first: `crosslayer report`, or run the notebooks.",
             )
-        self.beside = None if self.verdicts is None else saved_beside(self.verdicts, folder)
+        self.others = None if self.verdicts is None else saved_other_verdicts(self.verdicts, folder)
         self.notices = [text for text in (notice, facts.elsewhere(dataset)) if text]
         self.by_study = {
             name: of_study
             for name, study in STUDIES.items()
             if (of_study := [saved for saved in self.figures if saved.study is study]) or study is self.study
         }
-        self.figure_answers = [text for saved in own for text in _said(saved)]
+        self.figure_answers = [text for saved in own for text in _answers(saved)]
 
     def common(self, link: Callable[[str, str], str]) -> dict[str, Any]:
         """What several pages show; `link` makes the address of a figure from its study and name."""
-        verdicts, beside = self.verdicts, self.beside
+        verdicts, others = self.verdicts, self.others
         by_paper = _by_paper(verdicts)
         return {
             "dataset": self.dataset,
@@ -142,8 +142,8 @@ class _Content:
             "figure_answers": self.figure_answers,
             "verdicts": None if verdicts is None else verdicts.rows(named=True),
             "campaigns": [] if verdicts is None else verdicts["campaign"].unique(maintain_order=True).to_list(),
-            "beside": _by_claim(beside),
-            "compared": _compared(verdicts, beside),
+            "beside": _by_claim(others),
+            "compared": _compared(verdicts, others),
             "by_paper": by_paper,
             "counted": list(next(iter(by_paper.values()), {})),
             "rules": _rules(),
@@ -231,7 +231,7 @@ def _sources(
     owners = {claim: study for study in STUDIES.values() if study.claims for claim in study.claims.checks}
     drawn = [saved for saved in figures if not saved.error]
     studies = {saved.study.name for saved in drawn}
-    found = {}
+    sources = {}
     for claim, section in verdicts.select("claim_id", "section_or_figure").iter_rows():
         study = owners.get(claim)
         if study is None or study.name not in studies:
@@ -246,8 +246,8 @@ def _sources(
         shown = next(iter(matching or (of_study if len(of_study) == 1 else [])), None)
         name = shown.figure.name if shown else ""
         rows = f"{study.name}/{name}.csv" if shown and (folder / study.name / f"{name}.csv").is_file() else ""
-        found[claim] = {"study": study.name, "href": link(study.name, name), "rows": rows}
-    return found
+        sources[claim] = {"study": study.name, "href": link(study.name, name), "rows": rows}
+    return sources
 
 
 def _renew_script(path: Path) -> None:
@@ -284,7 +284,7 @@ def _templates() -> jinja2.Environment:
         "interval": _interval,
         "css": _css,
         "counted": claims.counted_as,
-        "in_words": in_words,
+        "in_words": counts_text,
         "picture": _picture,
     }
     templates.globals |= {
@@ -324,26 +324,26 @@ def _by_paper(verdicts: pl.DataFrame | None) -> dict[str, dict[str, int]]:
     }
 
 
-def _said(saved: Saved) -> list[str]:
+def _answers(saved: Saved) -> list[str]:
     """The answer of a figure by its campaign's clock, and by the virtual one where that has been asked too."""
     virtual = [f"In virtual time: {saved.verdict_virtual}"] if saved.verdict_virtual else []
     return [saved.verdict, *virtual] if saved.verdict and saved.figure.notebook != clocks.NOTEBOOK else []
 
 
-def _by_claim(beside: pl.DataFrame | None) -> dict[str, list[dict[str, Any]]]:
+def _by_claim(others: pl.DataFrame | None) -> dict[str, list[dict[str, Any]]]:
     """What other campaigns say of each claim that they measured."""
-    if beside is None:
+    if others is None:
         return {}
-    rows = beside.partition_by("claim_id", as_dict=True, maintain_order=True)
+    rows = others.partition_by("claim_id", as_dict=True, maintain_order=True)
     return {str(claim): of_claim.rows(named=True) for (claim,), of_claim in rows.items()}
 
 
-def _compared(verdicts: pl.DataFrame | None, beside: pl.DataFrame | None) -> list[dict[str, Any]]:
+def _compared(verdicts: pl.DataFrame | None, of_others: pl.DataFrame | None) -> list[dict[str, Any]]:
     """Each two campaigns of a study: names, clocks and verdicts on the claims that both measured, and what differs."""
-    if verdicts is None or beside is None:
+    if verdicts is None or of_others is None:
         return []
-    found = []
-    for (mine,), others in beside.group_by("beside", maintain_order=True):
+    comparisons = []
+    for (mine,), others in of_others.group_by("beside", maintain_order=True):
         of_campaign = verdicts.filter(campaign=mine)
         tables = [(f"{mine}", of_campaign)]
         for (name, clock), of_other in others.group_by("campaign", "clock", maintain_order=True):
@@ -352,19 +352,19 @@ def _compared(verdicts: pl.DataFrame | None, beside: pl.DataFrame | None) -> lis
             both = claims.compared(one, other)
             counted = {"claims": both.height, "changed": int(both["changed"].sum())}
             verdicts_of = {
-                side: in_words({of.value: n for of in Verdict if (n := both.filter(pl.col(column) == of).height)})
+                side: counts_text({of.value: n for of in Verdict if (n := both.filter(pl.col(column) == of).height)})
                 for side, column in (("first_verdicts", "verdict"), ("second_verdicts", "verdict_beside"))
             }
-            found.append({"first": first, "second": second} | verdicts_of | counted)
-    return found
+            comparisons.append({"first": first, "second": second} | verdicts_of | counted)
+    return comparisons
 
 
 def _rules() -> list[dict[str, Any]]:
     """Version, date and text of all rules, the latest first."""
-    parted = {version: text.partition(". ") for version, text in RULES.items()}
+    parts = {version: text.partition(". ") for version, text in RULES.items()}
     return [
         {"version": version, "date": date, "text": " ".join(text.split())}
-        for version, (date, _, text) in sorted(parted.items(), reverse=True)
+        for version, (date, _, text) in sorted(parts.items(), reverse=True)
     ]
 
 

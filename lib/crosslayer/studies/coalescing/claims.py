@@ -277,7 +277,7 @@ def step(identifier: str, sentence: str, series: SeriesStatistic, link: str, low
         direction=minimum([series.on(link) - series.at(low), series.at(high) - series.on(link)]),
         unit="%",
         criterion=f"{STEP_SHARE:.0%} of the link's observations between {place}",
-        said=f"Share of {link} between {place}:",
+        label=f"Share of {link} between {place}:",
     )
     return claim(identifier, sentence, CustomMeasure(share), rule)
 
@@ -298,7 +298,7 @@ def risen_step(identifier: str, sentence: str, series: SeriesStatistic, link: st
         last.rule,
         direction=rise,
         criterion=f"{last.rule.criterion}, its median at least {STEP_RISE_RTT} RTT above every other link's",
-        said=f"Share of {link} in the last step (0 where its median does not stand out):",
+        label=f"Share of {link} in the last step (0 where its median does not stand out):",
     )
     return claim(identifier, sentence, CustomMeasure(risen), rule)
 

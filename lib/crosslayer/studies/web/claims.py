@@ -428,7 +428,7 @@ CHECKS = by_id(
             direction=_ABOVE_UDP - 50.0,
             unit="%",
             criterion=f"in {ALMOST_ALL:g} % of the cells",
-            said="cells in which the median PLT over DoQ is above that over DoUDP:",
+            label="cells in which the median PLT over DoQ is above that over DoUDP:",
         ),
     ),
     claim(
