@@ -16,7 +16,7 @@ from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES
 from crosslayer.studies.gateway.kinds import KINDS, NONE, ONE, TWO, Kind
-from crosslayer.studies.gateway.measure import told
+from crosslayer.studies.gateway.measure import evidence_columns
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
 from crosslayer.vocabulary import Sharing
 
@@ -56,7 +56,7 @@ def judged(kind: Kind, of: list[Event], carried: dict[int, int] | None = None) -
     if carried is None:
         port = ASKED_FROM if kind.through is Sharing.SHARED else LOADED_FROM
         carried = {port: len(PAGE.resources)} if kind.through else {}
-    error: str | None = told(of, kind, PAGE, {ASKED_FROM}, carried)["error"]
+    error: str | None = evidence_columns(of, kind, PAGE, {ASKED_FROM}, carried)["error"]
     return error
 
 
@@ -64,7 +64,10 @@ def judged(kind: Kind, of: list[Event], carried: dict[int, int] | None = None) -
 def test_a_load_is_what_the_server_says_it_was(kind: Kind) -> None:
     queries, requests = events(kind)
     assert judged(kind, [*queries, *requests]) is None
-    assert told([*queries, *requests], kind, PAGE, {ASKED_FROM}, {})["connection_count"] == kind.connection_count
+    assert (
+        evidence_columns([*queries, *requests], kind, PAGE, {ASKED_FROM}, {})["connection_count"]
+        == kind.connection_count
+    )
     wrong: dict[str, list[Event]] = {
         "asked not once": [queries[0], *queries, *requests],
         "but: nothing": [*requests],

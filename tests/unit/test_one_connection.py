@@ -14,7 +14,7 @@ from crosslayer import claims, pages, published
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES
-from crosslayer.studies.one_connection.measure import told
+from crosslayer.studies.one_connection.measure import evidence_columns
 from crosslayer.studies.one_connection.modes import AT_ONCE, BASELINE, FIRST_VISIT, MODES, NO_TOKEN, RETURNING, Mode
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
 from crosslayer.vocabulary import Http3, Protocol, Resumption, Sharing
@@ -72,7 +72,7 @@ def events(mode: Mode) -> list[Event]:
 
 def judged(mode: Mode, of: list[Event]) -> str | None:
     port = PAGE_PORT if mode.connections is Sharing.SHARED else NAME_PORT
-    error: str | None = told(of, mode, PAGE, (port, PAGE_PORT))["error"]
+    error: str | None = evidence_columns(of, mode, PAGE, (port, PAGE_PORT))["error"]
     return error
 
 
@@ -97,7 +97,7 @@ def test_a_load_is_what_the_server_says_it_was(mode: Mode) -> None:
 def test_two_connections_are_not_one() -> None:
     query, request = events(RETURNING)
     elsewhere = replace(query, remote=f"10.53.0.1:{NAME_PORT}")  # type: ignore[type-var]
-    error = told([elsewhere, request], RETURNING, PAGE, (NAME_PORT, PAGE_PORT))["error"]
+    error = evidence_columns([elsewhere, request], RETURNING, PAGE, (NAME_PORT, PAGE_PORT))["error"]
     assert error == "not as expected: connection_count is 2 instead of 1"
 
 

@@ -27,11 +27,11 @@ def _observations(inputs: Inputs) -> pl.LazyFrame:
 def token_verdict(frame: pl.DataFrame) -> str:
     """What is the token worth that proves a returning visitor's address?"""
     pages = sorted(frame["page"].drop_nulls().unique())
-    found = {page: row(frame, source=POOLED, measure=_DOCUMENT, page=page) for page in pages}
-    worth = {page: spared for page, spared in found.items() if spared}
+    by_page = {page: row(frame, source=POOLED, measure=_DOCUMENT, page=page) for page in pages}
+    worth = {page: spared for page, spared in by_page.items() if spared}
     if not worth:
         return "Not answered: this dataset lacks one of the kinds of load."
-    said = ", ".join(f"{with_interval(spared, 'RTT', 2)} on {page}" for page, spared in worth.items())
+    sentence = ", ".join(f"{with_interval(spared, 'RTT', 2)} on {page}" for page, spared in worth.items())
     whole = [page for page, spared in worth.items() if holds(spared, 1.0, 0.15)]
     why = (
         f" A whole round-trip on {' and '.join(whole)}: the document is more than three times what the server had "
@@ -39,7 +39,7 @@ def token_verdict(frame: pl.DataFrame) -> str:
         if whole
         else ""
     )
-    return f"Until the document is complete: {said}, all links together.{why}"
+    return f"Until the document is complete: {sentence}, all links together.{why}"
 
 
 FIGURES = (

@@ -58,19 +58,19 @@ def observed(paced_queries: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
     return Observed(every, rtts_ms={}, links=tuple(LINKS.values()))
 
 
-def response(protocol: str, place: str) -> SeriesStatistic:
+def response(protocol: str, location: str) -> SeriesStatistic:
     """Times between the proxies of a protocol at a location of the paper, ms."""
-    return median(protocol).on(LINKS[place])
+    return median(protocol).on(LINKS[location])
 
 
-def mean(protocol: str, place: str) -> Measure:
+def mean(protocol: str, location: str) -> Measure:
     """Mean response time, ms."""
-    return response(protocol, place).by(Moment("mean"))
+    return response(protocol, location).by(Moment("mean"))
 
 
-def variance(protocol: str, place: str) -> Measure:
+def variance(protocol: str, location: str) -> Measure:
     """Variance of the response time, ms²."""
-    return response(protocol, place).by(Moment("variance"))
+    return response(protocol, location).by(Moment("variance"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class Peaks:
 
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `crosslayer.claims.data.Statistic`."""
-        found = sum(self.low <= place <= self.high for place in positions_of_modes(sample)[1:])
-        return Estimate(float(found), sample.size, sample.rounds)
+        count = sum(self.low <= position <= self.high for position in positions_of_modes(sample)[1:])
+        return Estimate(float(count), sample.size, sample.rounds)
 
 
 def renewed(*protocols: str) -> Measure:
@@ -92,18 +92,18 @@ def renewed(*protocols: str) -> Measure:
     return maximum(shares)
 
 
-def without_tails(protocol: str, place: str) -> Measure:
+def without_tails(protocol: str, location: str) -> Measure:
     """The variance that the middle half of the responses has in a normal distribution, ms²."""
-    return Derived(lambda iqr: (iqr / 1.349) ** 2, (response(protocol, place).spread(0.25, 0.75),))
+    return Derived(lambda iqr: (iqr / 1.349) ** 2, (response(protocol, location).spread(0.25, 0.75),))
 
 
 def greater(
-    statistic: Callable[[str, str], Measure], pairs: Sequence[tuple[str, str]], *places: str
+    statistic: Callable[[str, str], Measure], pairs: Sequence[tuple[str, str]], *locations: str
 ) -> Mapping[str, Measure]:
-    """By name, how much more the first of each pair takes than the second, at each place."""
+    """By name, how much more the first of each pair takes than the second, at each location."""
     return {
-        f"{more} over {less}, {place}": statistic(more, place) - statistic(less, place)
-        for place, (more, less) in product(places, pairs)
+        f"{more} over {less}, {location}": statistic(more, location) - statistic(less, location)
+        for location, (more, less) in product(locations, pairs)
     }
 
 
@@ -134,15 +134,15 @@ def of_table(
     return [
         claim(
             identifier,
-            f"{name} of {protocol}, {place}, in {unit}",
-            statistic(protocol, place),
+            f"{name} of {protocol}, {location}, in {unit}",
+            statistic(protocol, location),
             Number(tolerance=tolerance, unit=unit, resolution=RESOLUTION[unit]),
-            given_by=f"the RTT of the link, {load_profiles()[LINKS[place]].rtt_ms:g} ms" if given else "",
-            given=median("idle RTT").on(LINKS[place]),
+            given_by=f"the RTT of the link, {load_profiles()[LINKS[location]].rtt_ms:g} ms" if given else "",
+            given=median("idle RTT").on(LINKS[location]),
         )
         for protocol, identifiers in rows.items()
-        for place, identifier in zip(LINKS, identifiers.split(), strict=True)
-        for given in [name.startswith("Mean") and place in AWAY]
+        for location, identifier in zip(LINKS, identifiers.split(), strict=True)
+        for given in [name.startswith("Mean") and location in AWAY]
     ]
 
 
@@ -181,9 +181,9 @@ CAUSES: dict[Cause | str, str] = {
         Cause(
             "The variance is its tail's: by the middle half of our queries it would be {0} ms². A guess: the tail is "
             "our host's, whose two cores run both ends.",
-            (without_tails(protocol, place),),
+            (without_tails(protocol, location),),
         ): identifier
-        for identifier, protocol, place in (
+        for identifier, protocol, location in (
             ("B037", "DoUDP", "Local"),
             ("B038", "DoUDP", "EU"),
             ("B041", "DoT", "Local"),

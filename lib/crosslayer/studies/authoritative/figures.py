@@ -27,7 +27,7 @@ from crosslayer.figures.style import (
     with_titles,
 )
 
-_PLACES = ("twente-local", "twente-eu", "twente-us", "twente-au")
+_PAPER_LINKS = ("twente-local", "twente-eu", "twente-us", "twente-au")
 """Links of the paper, which calls them as their profiles are titled."""
 _VARIED = ("twente-us", "twente-us-jitter", "twente-us-loss")
 _CONNECTIONS = {"kept": "kept", "new": "closed after every query", "0-rtt": "closed, 0-RTT"}
@@ -38,14 +38,14 @@ _RTT = pl.col("nominal_rtt_ms")
 # --- Tables 1 and 2 --------------------------------------------------------------------------------------------------
 
 
-def beside_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
+def with_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
     """Mean or variance on kept connections between the proxies, without BIND's time, ms or ms².
 
     Columns link, protocol, source (`measured`, `published`), nominal_rtt_ms, n, rounds, value, low, high.
     """
-    kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_PLACES))
+    kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_PAPER_LINKS))
     ours = metrics.moments(kept, "between_ms", ["link", "protocol"], statistic).with_columns(source=pl.lit("measured"))
-    links = {link_title(link): link for link in _PLACES}
+    links = {link_title(link): link for link in _PAPER_LINKS}
     scope = pl.col("scope").str.split("; ")
     printed = inputs.published.claims.filter(paper="BATENBURG22", section_or_figure=table).select(
         link=scope.list.get(1).replace_strict(links, return_dtype=pl.String),
@@ -54,17 +54,17 @@ def beside_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame
         value=pl.col("value").cast(pl.Float64),
     )
     rtts = _rtts(inputs)
-    return _sorted(pl.concat([ours, printed], how="diagonal").join(rtts, on="link"), _PLACES)
+    return _sorted(pl.concat([ours, printed], how="diagonal").join(rtts, on="link"), _PAPER_LINKS)
 
 
 def means_data(inputs: Inputs) -> pl.DataFrame:
-    """As `beside_published`; `beyond`, `beyond_low` and `beyond_high` are the same minus the RTT."""
+    """As `with_published`; `beyond`, `beyond_low` and `beyond_high` are the same minus the RTT."""
     ends = {"beyond": "value", "beyond_low": "low", "beyond_high": "high"}
-    rows = beside_published(inputs, "mean", "Table 1")
+    rows = with_published(inputs, "mean", "Table 1")
     return rows.with_columns(**{name: pl.col(of) - _RTT for name, of in ends.items()})
 
 
-def beside_published_table(frame: pl.DataFrame) -> pl.DataFrame:
+def with_published_table(frame: pl.DataFrame) -> pl.DataFrame:
     """link, protocol, n, ours with its interval, published."""
     key = ["link", "protocol"]
     printed = frame.filter(source="published").select(*key, published="value")
@@ -82,11 +82,11 @@ def histograms_data(inputs: Inputs) -> pl.DataFrame:
 
     Columns link, protocol, from_ms, to_ms (a bin; the last one has all that is longer), percent, source, n.
     """
-    kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_PLACES))
+    kept = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_PAPER_LINKS))
     beyond = (pl.col("between_ms") - _RTT).clip(_FIRST_MS, _LAST_MS - _BIN_MS / 2)
     number = ((beyond - _FIRST_MS) / _BIN_MS).floor().cast(pl.Int64)
     key = ["link", "protocol"]
-    found = (
+    counted = (
         kept.join(_rtts(inputs).lazy(), on="link")
         .group_by(*key, number.alias("number"))
         .agg(count=pl.len())
@@ -95,8 +95,8 @@ def histograms_data(inputs: Inputs) -> pl.DataFrame:
     )
     # Bins without a response too, so that a step falls to zero there.
     bins = pl.DataFrame({"number": range(round((_LAST_MS - _FIRST_MS) / _BIN_MS))}, schema={"number": pl.Int64})
-    every = found.select(*key, "n").unique().join(bins, how="cross")
-    rows = every.join(found.select(*key, "number", "count"), on=[*key, "number"], how="left").select(
+    every = counted.select(*key, "n").unique().join(bins, how="cross")
+    rows = every.join(counted.select(*key, "number", "count"), on=[*key, "number"], how="left").select(
         *key,
         "n",
         from_ms=(_FIRST_MS + pl.col("number") * _BIN_MS).round(2),
@@ -104,7 +104,7 @@ def histograms_data(inputs: Inputs) -> pl.DataFrame:
         percent=100 * pl.col("count").fill_null(0) / pl.col("n"),
         source=pl.lit("measured"),
     )
-    return _sorted(rows, _PLACES, "from_ms")
+    return _sorted(rows, _PAPER_LINKS, "from_ms")
 
 
 def histograms(frame: pl.DataFrame) -> AnyChart:
@@ -137,21 +137,21 @@ def pace_data(inputs: Inputs) -> pl.DataFrame:
     of the generator), new_connections (queries that paid for one) and failed.
     """
     key = ["link", "protocol"]
-    places = pl.col("link").is_in(_PLACES)
-    every = inputs.paced_queries.filter(places, pl.col("connection") == "kept", ~pl.col("warming").fill_null(False))
-    told = every.group_by(key).agg(
+    of_paper = pl.col("link").is_in(_PAPER_LINKS)
+    every = inputs.paced_queries.filter(of_paper, pl.col("connection") == "kept", ~pl.col("warming").fill_null(False))
+    generator = every.group_by(key).agg(
         late_ms=pl.col("late_ms").median(),
         new_connections=pl.col("new_connection").sum(),
         failed=pl.col("error").is_not_null().sum(),
     )
-    kept = metrics.paced(inputs.paced_queries).filter(places)
-    found = metrics.moments(kept, "net_ms", key, "mean")
-    processing = found.filter(link="twente-local").select("protocol", processing="value")
-    rows = found.join(processing, on="protocol").join(_rtts(inputs), on="link").join(told.collect(), on=key)
+    kept = metrics.paced(inputs.paced_queries).filter(of_paper)
+    means = metrics.moments(kept, "net_ms", key, "mean")
+    processing = means.filter(link="twente-local").select("protocol", processing="value")
+    rows = means.join(processing, on="protocol").join(_rtts(inputs), on="link").join(generator.collect(), on=key)
     beyond = {name: pl.col(name) - _RTT - pl.col("processing") for name in ("value", "low", "high")}
     tolerance = pl.max_horizontal(pl.lit(_LEAST_MS), _SHARE * _RTT)
     rows = rows.filter(_RTT > 0).with_columns(**beyond, tolerance_ms=tolerance, source=pl.lit("measured"))
-    return _sorted(rows.drop("processing"), _PLACES)
+    return _sorted(rows.drop("processing"), _PAPER_LINKS)
 
 
 def pace_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -188,11 +188,11 @@ def connections_data(inputs: Inputs) -> pl.DataFrame:
     """
     parts = []
     for connection, name in _CONNECTIONS.items():
-        rows = metrics.paced(inputs.paced_queries, connection).filter(pl.col("link").is_in(_PLACES))
+        rows = metrics.paced(inputs.paced_queries, connection).filter(pl.col("link").is_in(_PAPER_LINKS))
         of_one = metrics.moments(rows, "net_ms", ["link", "protocol"], "mean")
         parts.append(of_one.with_columns(connection=pl.lit(name), source=pl.lit("measured")))
-    found = pl.concat(parts).join(_rtts(inputs), on="link").filter(_RTT > 0)
-    return _sorted(found.with_columns(pl.col("value", "low", "high") / _RTT), _PLACES, "connection")
+    means = pl.concat(parts).join(_rtts(inputs), on="link").filter(_RTT > 0)
+    return _sorted(means.with_columns(pl.col("value", "low", "high") / _RTT), _PAPER_LINKS, "connection")
 
 
 def connections_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -211,9 +211,9 @@ def disturbed_data(inputs: Inputs) -> pl.DataFrame:
     further = beyond.group_by(key).agg(p99=pl.col("beyond").quantile(0.99, "linear"), variance=pl.col("beyond").var())
     meant = inputs.paced_queries.filter(pl.col("connection") == "kept", ~pl.col("warming").fill_null(False))
     failed = meant.group_by(key).agg(failed=pl.col("error").is_not_null().sum())
-    found = metrics.moments(beyond, "beyond", key, "mean").with_columns(source=pl.lit("measured"))
-    found = found.join(further.collect(), on=key).join(failed.collect(), on=key).join(_rtts(inputs), on="link")
-    return _sorted(found, _VARIED)
+    means = metrics.moments(beyond, "beyond", key, "mean").with_columns(source=pl.lit("measured"))
+    means = means.join(further.collect(), on=key).join(failed.collect(), on=key).join(_rtts(inputs), on="link")
+    return _sorted(means, _VARIED)
 
 
 def disturbed_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -229,8 +229,8 @@ def _rtts(inputs: Inputs) -> pl.DataFrame:
     return inputs.link_checks.group_by("link").agg(_RTT.median()).collect()
 
 
-def _sorted(frame: pl.DataFrame, places: Sequence[str], *further: str) -> pl.DataFrame:
-    ranks = {name: rank for rank, name in enumerate((*places, *TRANSPORTS))}
+def _sorted(frame: pl.DataFrame, links: Sequence[str], *further: str) -> pl.DataFrame:
+    ranks = {name: rank for rank, name in enumerate((*links, *TRANSPORTS))}
     keys = [pl.col(name).replace_strict(ranks, return_dtype=pl.Int64) for name in ("link", "protocol")]
     return frame.sort(*keys, *further, maintain_order=True)
 
@@ -328,7 +328,7 @@ FIGURES = (
         note="Filled: our means, 95 % intervals. Diamonds: Batenburg 2022, Table 1.",
         data=means_data,
         chart=partial(dots, columns=("beyond", "beyond_low", "beyond_high"), title="Mean beyond the RTT (ms)"),
-        table=beside_published_table,
+        table=with_published_table,
         width=TEXT_WIDTH,
     ),
     Figure(
@@ -339,9 +339,9 @@ FIGURES = (
         caption="Variance of the response on kept connections, between the two proxies. Ours is what the machine does; "
         "the paper's is also what the Internet did.",
         note="Filled: our variances, 95 % intervals. Diamonds: Batenburg 2022, Table 2.",
-        data=partial(beside_published, statistic="variance", table="Table 2"),
+        data=partial(with_published, statistic="variance", table="Table 2"),
         chart=partial(dots, title="Variance (ms²)", scale="log"),
-        table=beside_published_table,
+        table=with_published_table,
         width=TEXT_WIDTH,
     ),
     Figure(

@@ -111,17 +111,17 @@ def schedule(plan: Plan, order: Iterable[int]) -> list[tuple[dns.Due, int | None
     """
     loaded = streams(plan)
     numbers: list[int | None] = [None if number == len(loaded) else number for number in order]
-    told = plan.options
+    options = plan.options
     clients = [
-        (s, c) for c in range(told.clients) for s in numbers if c < (1 if s is None else loaded[s].clients(plan))
+        (s, c) for c in range(options.clients) for s in numbers if c < (1 if s is None else loaded[s].clients(plan))
     ]
-    phase_ms = told.interval_ms / len(clients)
+    phase_ms = options.interval_ms / len(clients)
     rows = []
-    for number in range(told.queries + 1):
+    for number in range(options.queries + 1):
         for asker, (stream, client) in enumerate(clients):
             if number == 0 and client > 0:
                 continue  # one query sets the connection up
-            rows.append((dns.Due(number * told.interval_ms + asker * phase_ms, asker), stream, client, number))
+            rows.append((dns.Due(number * options.interval_ms + asker * phase_ms, asker), stream, client, number))
     return rows
 
 
@@ -217,9 +217,9 @@ class Authoritative(Measurer):
         certificates = make_certificates(folder, ["localhost"], [address])
         far = enter(Dnsproxy.start(spawn, far_end(address, LOCAL, certificates), folder / "dnsproxy-far.log"))
         for number, stream in enumerate(self._streams):
-            words = near_end(_near(number), stream.protocol, address)
+            arguments = near_end(_near(number), stream.protocol, address)
             log, ca_file = folder / f"dnsproxy-{stream.protocol.value}.log", certificates.ca_file
-            self._proxies.append(enter(Dnsproxy.start(subprocess.Popen, words, log, ca_file=ca_file)))
+            self._proxies.append(enter(Dnsproxy.start(subprocess.Popen, arguments, log, ca_file=ca_file)))
         self._programs += [far, *self._proxies]
         for number, proxy in enumerate(self._proxies):
             with contextlib.closing(dns.Asker((_near(number), 53))) as asker:
@@ -279,7 +279,7 @@ class Authoritative(Measurer):
         for program in self._programs:  # without one of them every query of every round would fail
             program.raise_if_dead()
         check_pace(asked, f"link {cell.link}, round {round_number}")
-        told = [_by_port(stub.metrics()) for stub in self._stubs]
+        reported = [_by_port(stub.metrics()) for stub in self._stubs]
         stood = [
             _stood(stream.protocol, sockets, proxy.sockets())
             for stream, sockets, proxy in zip(self._streams, before, self._proxies, strict=False)
@@ -289,24 +289,24 @@ class Authoritative(Measurer):
             for event in self._events()
             if isinstance(event, QueryEvent)
         }
-        places = {int(number): place for place, number in enumerate(numbers)}
+        ranks = {int(number): rank for rank, number in enumerate(numbers)}
         authority = [q.response_ms for q, (_, stream, _, _) in zip(asked, wanted, strict=True) if stream is None]
         common = self.row(condition, cell, round_number, position) | {
             "page": None,
-            "authority_ms": statistics.fmean(found) if (found := [t for t in authority if t is not None]) else None,
+            "authority_ms": statistics.fmean(times) if (times := [t for t in authority if t is not None]) else None,
         }
         rows = []
         for query, (_, stream, client, number) in zip(asked, wanted, strict=True):
             if stream is None:
                 continue
-            row = common | self._named(stream, client, number) | {"position": places[stream]}
+            row = common | self._named(stream, client, number) | {"position": ranks[stream]}
             if self._proxies:
                 new = None if (kept := stood[stream]) is None else not kept
                 rows.append(row | {"new_connection": new} | self._result(query, self._unanswered(query)))
                 continue
-            metrics = _first_after(told[stream].get(askers[query.due.asker].port, []), query.sent_ns)
+            metrics = _first_after(reported[stream].get(askers[query.due.asker].port, []), query.sent_ns)
             why = "the stub told nothing of it" if metrics is None else metrics.error or self._unanswered(query)
-            rows.append(row | _told(self._streams[stream], metrics, early) | self._result(query, why))
+            rows.append(row | _stub_columns(self._streams[stream], metrics, early) | self._result(query, why))
         return {"paced_queries": rows}
 
     def failed(self, condition: str, cell: Cell, round_number: int, position: int, why: str) -> Rows:
@@ -373,29 +373,29 @@ def _stood(protocol: Protocol, before: frozenset[str], after: frozenset[str]) ->
     return None
 
 
-def _by_port(told: list[QueryMetrics]) -> dict[int, list[QueryMetrics]]:
-    """What a stub told, by the port of the client that asked, in the order of arrival."""
-    found: dict[int, list[QueryMetrics]] = {}
-    for row in sorted(told, key=lambda row: row.time_ns):
-        found.setdefault(int(row.client.rpartition(":")[2]), []).append(row)
-    return found
+def _by_port(reported: list[QueryMetrics]) -> dict[int, list[QueryMetrics]]:
+    """What a stub reported, by the port of the client that asked, in the order of arrival."""
+    by_port: dict[int, list[QueryMetrics]] = {}
+    for row in sorted(reported, key=lambda row: row.time_ns):
+        by_port.setdefault(int(row.client.rpartition(":")[2]), []).append(row)
+    return by_port
 
 
-def _first_after(told: list[QueryMetrics], sent_ns: int) -> QueryMetrics | None:
+def _first_after(reported: list[QueryMetrics], sent_ns: int) -> QueryMetrics | None:
     """The row of the query that was sent then: the first that arrived after it."""
-    place = bisect_left(told, sent_ns, key=lambda row: row.time_ns)
-    return told[place] if place < len(told) else None
+    index = bisect_left(reported, sent_ns, key=lambda row: row.time_ns)
+    return reported[index] if index < len(reported) else None
 
 
-def _told(stream: Stream, row: QueryMetrics | None, early: dict[tuple[str, str], bool]) -> dict[str, Any]:
+def _stub_columns(stream: Stream, row: QueryMetrics | None, early: dict[tuple[str, str], bool]) -> dict[str, Any]:
     """What the stub, and of early data the server, say of a query."""
     if row is None:
         return {}
-    told = PacedQueries.taken(tables.STUB, row)
+    columns = PacedQueries.taken(tables.STUB, row)
     if stream.connection == "0-rtt":
         came = early.get((stream.protocol.value.lower(), f"{network.CLIENT_ADDRESS}:{row.local_port}"))
-        told["early_data_accepted"] = bool(came)
-    return told
+        columns["early_data_accepted"] = bool(came)
+    return columns
 
 
 MEASURER = Authoritative

@@ -66,16 +66,16 @@ def browsers_verdict(frame: pl.DataFrame) -> str:
         saved = row(frame, source=POOLED, series=series, measure=measure)
         return with_interval(saved, "RTT", 2) if saved else None
 
-    said = []
+    sentences = []
     for name in _BROWSERS.values():
         start, whole = (together(_SAVES.format(name), measure) for measure in (_START, _PLT))
         if start and whole:
-            said.append(f"in {name} {start} until the response starts and {whole} of PLT")
-    later = [f"{found} with {name}" for name in _HANDSHAKES.values() if (found := together(_LATER.format(name), _PLT))]
-    if len(said) < len(_BROWSERS) or not later:
+            sentences.append(f"in {name} {start} until the response starts and {whole} of PLT")
+    later = [f"{delay} with {name}" for name in _HANDSHAKES.values() if (delay := together(_LATER.format(name), _PLT))]
+    if len(sentences) < len(_BROWSERS) or not later:
         return "Not answered: this dataset lacks one of the kinds of load."
     return (
-        f"Early data saves, all links and pages together, {', '.join(said)}. "
+        f"Early data saves, all links and pages together, {', '.join(sentences)}. "
         f"Firefox's PLT is later than Chromium's by {', '.join(later)}."
     )
 
@@ -98,8 +98,10 @@ def visits_data(inputs: Inputs) -> pl.DataFrame:
         sums = exchanges.join(loads.filter(pl.col("browser") == word), on=metrics.ROUND).with_columns(
             combination=pl.format("{} + {}", "exchange", "load"), plt_ms=pl.col("exchange_ms") + pl.col("plt_ms")
         )
-        found = metrics.relative_medians(sums, baseline=_BASELINE).filter(pl.col("combination").is_in(list(_VISITS)))
-        parts.append(found.with_columns(browser=pl.lit(name)))
+        increases = metrics.relative_medians(sums, baseline=_BASELINE).filter(
+            pl.col("combination").is_in(list(_VISITS))
+        )
+        parts.append(increases.with_columns(browser=pl.lit(name)))
     return inputs.by_rtt(pl.concat(parts, how="diagonal"), "page", "browser")
 
 
@@ -113,9 +115,9 @@ def visits(frame: pl.DataFrame) -> AnyChart:
     x = alt.X("increase_percent:Q", title="PLT against DoUDP + H3 1-RTT (%)", axis=alt.Axis(tickCount=5))
     look = marks.by("combination", _VISITS, "color", "shape", "offset", columns=2)
     column, word = "increase_percent:Q", "PLT against the baseline, %"
-    told = marks.tips("page", "row", "combination", value=word, of=column, digits="+.1f", counted="rounds")
+    tooltip = marks.tips("page", "row", "combination", value=word, of=column, digits="+.1f", counted="rounds")
     base = alt.Chart(width=(TEXT_WIDTH - 190) // len(pages), height=30 * len(rows))
-    layers = [marks.line_at(base, x=0), *marks.intervals(base, x, marks.rows("row", rows), told, look)]
+    layers = [marks.line_at(base, x=0), *marks.intervals(base, x, marks.rows("row", rows), tooltip, look)]
     chart: AnyChart = marks.multiples(layers, column=marks.across("page", pages), spacing=14)
     chart.data = shown
     return chart
@@ -129,18 +131,18 @@ def visits_table(frame: pl.DataFrame) -> pl.DataFrame:
 def visits_verdict(frame: pl.DataFrame) -> str:
     """What would DoQ and early data give a site, in each browser?"""
     combination = list(_VISITS)[-1]
-    said = []
-    for found in frame.filter(combination=combination).iter_rows(named=True):
-        where = f"{found['page']} on {link_title(found['link'])} in {found['browser']}"
-        reach = "" if found["low"] is None else f" [{found['low']:+.1f}, {found['high']:+.1f}]"
-        said.append((found["increase_percent"], f"{found['increase_percent']:+.1f} %{reach}: {where}"))
-    if not said:
+    cells = []
+    for values in frame.filter(combination=combination).iter_rows(named=True):
+        where = f"{values['page']} on {link_title(values['link'])} in {values['browser']}"
+        reach = "" if values["low"] is None else f" [{values['low']:+.1f}, {values['high']:+.1f}]"
+        cells.append((values["increase_percent"], f"{values['increase_percent']:+.1f} %{reach}: {where}"))
+    if not cells:
         return "Not answered: this dataset lacks the lookups or one of the kinds of load."
-    first, last = min(said), max(said)
+    first, last = min(cells), max(cells)
     if first == last:
         return f"Against DoUDP and a full handshake, PLT with {combination} is {first[1]}."
     return (
-        f"Against DoUDP and a full handshake, PLT with {combination} differs least and most in these of {len(said)} "
+        f"Against DoUDP and a full handshake, PLT with {combination} differs least and most in these of {len(cells)} "
         f"cells: {last[1]}; {first[1]}."
     )
 

@@ -48,9 +48,9 @@ def sizes_data(inputs: Inputs) -> pl.DataFrame:
     rows = by_size(inputs.dns_exchanges, inputs.rtts)
     by = ["link", "brought", "protocol"]
     ours = metrics.medians(rows, "total_rtt", [*by, "size"]).with_columns(source=pl.lit("measured"))
-    places = metrics.medians(steps(inputs.dns_exchanges, inputs.link_checks), "expected", ["link", "protocol"])
+    step_sizes = metrics.medians(steps(inputs.dns_exchanges, inputs.link_checks), "expected", ["link", "protocol"])
     expected = (
-        places.filter(pl.col("protocol").is_in(list(_LIMITS)))
+        step_sizes.filter(pl.col("protocol").is_in(list(_LIMITS)))
         .select("link", "protocol", size=pl.col("median"), brought=pl.lit(BROUGHT[0]), source=pl.lit("expected"))
         .with_columns(label=pl.col("protocol").replace(_LIMITS))
     )
@@ -130,24 +130,24 @@ def sizes_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 def sizes_verdict(frame: pl.DataFrame) -> str:
     """What does the size of a certificate cost?"""
-    said = []
+    sentences = []
     for link in frame["link"].unique(maintain_order=True):
-        found = {
+        by_kind = {
             (protocol, brought): row(frame, source="cost", link=link, protocol=protocol, brought=brought)
             for protocol in _LIMITS
             for brought in BROUGHT
         }
-        full = [(protocol, cost) for (protocol, brought), cost in found.items() if cost and brought == "neither"]
-        spared, resumed = found["DoQ", "token"], found["DoQ", "ticket"]
+        full = [(protocol, cost) for (protocol, brought), cost in by_kind.items() if cost and brought == "neither"]
+        spared, resumed = by_kind["DoQ", "token"], by_kind["DoQ", "ticket"]
         if len(full) == len(_LIMITS) and spared and resumed:
             costs = ", ".join(f"{with_interval(cost, 'RTT', 2)} over {protocol}" for protocol, cost in full)
-            said.append(
+            sentences.append(
                 f"{link_title(link)}: {costs}; over DoQ with a token {with_interval(spared, 'RTT', 2)}, with a ticket "
                 f"{with_interval(resumed, 'RTT', 2)}"
             )
-    if not said:
+    if not sentences:
         return "Not answered: this dataset lacks exchanges with today's certificates or with ML-DSA-44."
-    return f"14,724 bytes of ML-DSA-44 take longer than today's 1,248 by these times. {'. '.join(said)}."
+    return f"14,724 bytes of ML-DSA-44 take longer than today's 1,248 by these times. {'. '.join(sentences)}."
 
 
 def steps_data(inputs: Inputs) -> pl.DataFrame:
@@ -156,7 +156,7 @@ def steps_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, protocol, measure (`place`, kB; `height` and `from the first datagram on`, RTT; `distance`,
     datagrams), source, n, rounds, median, low, high.
     """
-    found = steps(inputs.dns_exchanges, inputs.link_checks).with_columns(
+    searched = steps(inputs.dns_exchanges, inputs.link_checks).with_columns(
         place=(pl.col("below") + pl.col("above")) / 2000, limit=pl.col("expected") / 1000
     )
     columns = {
@@ -167,7 +167,7 @@ def steps_data(inputs: Inputs) -> pl.DataFrame:
         "distance": ("distance", "measured"),
     }
     parts = [
-        metrics.medians(found, column, ["link", "protocol"]).with_columns(
+        metrics.medians(searched, column, ["link", "protocol"]).with_columns(
             measure=pl.lit(measure), source=pl.lit(source)
         )
         for column, (measure, source) in columns.items()
@@ -278,17 +278,17 @@ def visits_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 def visits_verdict(frame: pl.DataFrame) -> str:
     """What does one connection save of a large certificate?"""
-    said = []
+    sentences = []
     for link in frame["link"].unique(maintain_order=True):
         two, one = (row(frame, source="cost", link=link, connections=name) for name in _CONNECTIONS.values())
         if two and one:
-            said.append(
+            sentences.append(
                 f"{link_title(link)}: {with_interval(two, 'RTT', 2)} on two connections, "
                 f"{with_interval(one, 'RTT', 2)} on one"
             )
-    if not said:
+    if not sentences:
         return "Not answered: this dataset lacks first visits with certificates of 12 kB or of today."
-    return f"With 12 kB instead of today's 1,248 bytes, a first visit's document is later by: {'; '.join(said)}."
+    return f"With 12 kB instead of today's 1,248 bytes, a first visit's document is later by: {'; '.join(sentences)}."
 
 
 FIGURES = (

@@ -135,10 +135,10 @@ class Certificates(Measurer):
         if condition in _VISITS:
             row["started_s"] = time.time()
             try:
-                found = visited(*_VISITS[condition], page, self.bench.server, self.bench.addresses[name])
+                columns = visited(*_VISITS[condition], page, self.bench.server, self.bench.addresses[name])
             except dns.DnsError as fault:
-                found = {"error": str(fault)}
-            return {"resolved_loads": [row | found]}
+                columns = {"error": str(fault)}
+            return {"resolved_loads": [row | columns]}
         if condition in _SEARCHES:
             kind = _SEARCHES[condition]
             rtt_ms = STUDY.profiles(self.bench.plan)[cell.link].rtt_ms
@@ -155,11 +155,11 @@ class Certificates(Measurer):
         totals: dict[int, float] = {}
         size = low
         while True:
-            found = self._exchange(kind, size, name) | kind.columns(f"search-{size}")
-            yield found
-            if found["error"]:
+            exchange = self._exchange(kind, size, name) | kind.columns(f"search-{size}")
+            yield exchange
+            if exchange["error"]:
                 return
-            totals[size] = found["total_ms"]
+            totals[size] = exchange["total_ms"]
             if len(totals) == 1:
                 size = high
                 continue
@@ -181,12 +181,12 @@ class Certificates(Measurer):
         quiet(server)
         token = kind.brought is Brought.TOKEN
         result = dns.exchange(*asked, kind.resumption, sessions=sessions, capture=self._capture, token=token)
-        found = exchange_columns(result, server.events())
+        columns = exchange_columns(result, server.events())
         expected = {"certificate_bytes": 0 if kind.brought is Brought.TICKET else size}
         if kind.protocol.transport.over_quic:
             expected["address_validated"] = token
-        found["error"] = found["error"] or mismatch(found, expected)
-        return found
+        columns["error"] = columns["error"] or mismatch(columns, expected)
+        return columns
 
 
 MEASURER = Certificates

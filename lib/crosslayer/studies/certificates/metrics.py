@@ -96,7 +96,7 @@ def steps(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFram
     header = pl.when(_ON_QUIC).then(_UDP_HEADER).otherwise(_TCP_HEADER) + _IP_AND_ETHERNET_BYTES
     others = (pl.col("flight_bytes") / datagram).ceil() - 1
     others_ms = others * (datagram + header) * 8 / pl.col("down_mbit") / 1e3
-    found = searched.group_by(key).agg(
+    brackets = searched.group_by(key).agg(
         pl.col("nominal_rtt_ms").first(),
         below=pl.col("size").filter(below).last(),
         above=pl.col("size").filter(above).first(),
@@ -105,7 +105,7 @@ def steps(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFram
         limit_bytes=pl.col("limit_bytes").filter(below).last(),
     )
     return (
-        found.drop_nulls()
+        brackets.drop_nulls()
         .join(rates, on="link")
         .with_columns(
             wait_rtt=pl.col("height_rtt") + others_ms / pl.col("nominal_rtt_ms"),

@@ -80,12 +80,12 @@ def visited(kind: Visit, size: int, page: PageSpec, server: Server, address: str
         loading = bringing(PageClient, dns.Resolver(address, page.host, server.ca_file))
     quiet(server)
     with collector_paused(), resolving, loading:
-        found = visit(page, resolving, loading)
+        columns = visit(page, resolving, loading)
         shown = [client.handshake.certificate_bytes for client in (resolving, loading)]
     evidence = _evidence(server.events(), kind, page, (resolving.local_port, loading.local_port))
     sent = 0 if kind.ticket else size
-    error = found["error"] or evidence["error"] or mismatch({"certificates": shown}, {"certificates": [sent, sent]})
-    return evidence | found | {"certificate_bytes": shown[1], "error": error}
+    error = columns["error"] or evidence["error"] or mismatch({"certificates": shown}, {"certificates": [sent, sent]})
+    return evidence | columns | {"certificate_bytes": shown[1], "error": error}
 
 
 def _evidence(

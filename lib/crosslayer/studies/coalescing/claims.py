@@ -266,7 +266,7 @@ def points_between(identifier: str, more: str, less: str, page: str, link: str) 
 
 def step(identifier: str, sentence: str, series: SeriesStatistic, link: str, low: float, high: float) -> Check:
     """A step of a CDF over all links belongs to this link."""
-    place = f"P{low * 100:.0f} and P{high * 100:.0f} of all links"
+    span = f"P{low * 100:.0f} and P{high * 100:.0f} of all links"
 
     def share(o: Observed) -> Estimate:
         part, whole = o.sample(series.on(link).series), o.sample(series.series)
@@ -276,8 +276,8 @@ def step(identifier: str, sentence: str, series: SeriesStatistic, link: str, low
         level=STEP_SHARE * 100,
         direction=minimum([series.on(link) - series.at(low), series.at(high) - series.on(link)]),
         unit="%",
-        criterion=f"{STEP_SHARE:.0%} of the link's observations between {place}",
-        label=f"Share of {link} between {place}:",
+        criterion=f"{STEP_SHARE:.0%} of the link's observations between {span}",
+        label=f"Share of {link} between {span}:",
     )
     return claim(identifier, sentence, CustomMeasure(share), rule)
 
@@ -291,8 +291,8 @@ def risen_step(identifier: str, sentence: str, series: SeriesStatistic, link: st
     assert isinstance(last.rule, Shape)
 
     def risen(o: Observed) -> Estimate:
-        found = share(o)
-        return found if rise(o).value >= STEP_RISE_RTT else Estimate(0.0, found.n, found.rounds)
+        estimate = share(o)
+        return estimate if rise(o).value >= STEP_RISE_RTT else Estimate(0.0, estimate.n, estimate.rounds)
 
     rule = replace(
         last.rule,
@@ -373,9 +373,9 @@ def shorter(page: str, link: str, q: float = 0.5) -> Cause:
     published = PUBLISHED_MS[page, link, q]
     ours = plt(BASELINE, page).on(link).at(q)
     other = INSTAGRAM if page == WIKIPEDIA else WIKIPEDIA
-    beside = plt(BASELINE, other).on("fiber") / PUBLISHED_MS[other, "fiber", 0.5]
+    reference = plt(BASELINE, other).on("fiber") / PUBLISHED_MS[other, "fiber", 0.5]
     text = f"the baseline takes {{0}} of the published {published} ms, that of {other} on fiber {{1}}."
-    return Cause(_LACKS[page] + text, (ours / published, beside))
+    return Cause(_LACKS[page] + text, (ours / published, reference))
 
 
 def on_published_baseline(combination: str, page: str, link: str, ms: float, q: float = 0.5) -> Cause:

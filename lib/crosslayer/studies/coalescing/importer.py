@@ -75,7 +75,7 @@ def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile
     frames = _read(database)
     rounds, nameless = _rounds(frames, database)
     campaign = f"imported-{database.stem}"
-    found: list[tuple[type[Table], pl.DataFrame]] = [
+    tables: list[tuple[type[Table], pl.DataFrame]] = [
         (DnsExchanges, _exchanges(rounds, frames)),
         (PageLoads, _loads(rounds, frames["web_performance_metrics"])),
         (LinkChecks, _links(rounds, profiles)),
@@ -88,7 +88,7 @@ def import_database(database: Path, folder: Path, profiles: Mapping[str, Profile
     fresh = folder.with_name(f".{folder.name}.new")
     try:
         shutil.rmtree(fresh, ignore_errors=True)
-        for table, rows in found:
+        for table, rows in tables:
             if rows.height:
                 _write(table, rows.with_columns(campaign=pl.lit(campaign)), fresh)
         write_json(fresh / "campaign.json", _description(campaign, rounds, profiles, notes))
@@ -119,9 +119,9 @@ def _read(database: Path) -> dict[str, pl.DataFrame]:
 
 
 def _table(connection: sqlite3.Connection, table: str, database: Path) -> pl.DataFrame:
-    found = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
-    if missing := [column for column in (*_TEXT[table], *_NUMBERS[table]) if column not in found]:
-        fault = f"lacks the columns {', '.join(missing)} of the table {table}" if found else f"has no table {table}"
+    columns = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
+    if missing := [column for column in (*_TEXT[table], *_NUMBERS[table]) if column not in columns]:
+        fault = f"lacks the columns {', '.join(missing)} of the table {table}" if columns else f"has no table {table}"
         raise CampaignError(
             fault, where=str(database), next_step="Only databases of the harness's last version can be imported."
         )
@@ -130,10 +130,10 @@ def _table(connection: sqlite3.Connection, table: str, database: Path) -> pl.Dat
         f'CAST("{column}" AS TEXT)'
         if column in _TEXT[table]
         else f"""CASE WHEN typeof("{column}") IN ('integer', 'real') THEN CAST("{column}" AS REAL) END"""
-        for column in found
+        for column in columns
     ]
     rows = connection.execute(f'SELECT {", ".join(values)} FROM "{table}" ORDER BY rowid').fetchall()
-    schema = {column: pl.String() if column in _TEXT[table] else pl.Float64() for column in found}
+    schema = {column: pl.String() if column in _TEXT[table] else pl.Float64() for column in columns}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -188,17 +188,17 @@ def duration_ms(text: str) -> float | None:
 
 def _phases(metrics: pl.DataFrame) -> pl.DataFrame:
     """Handshake and query of each exchange: msm_id, protocol, handshake_ms, query_ms."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
-    told = metrics.select("msm_id", "metric", "transport_protocol", "is_warmup")
-    for identifier, line, protocol, warmup in told.iter_rows():
+    phases: dict[tuple[str, str], dict[str, float]] = {}
+    lines = metrics.select("msm_id", "metric", "transport_protocol", "is_warmup")
+    for identifier, line, protocol, warmup in lines.iter_rows():
         parts = _METRIC.search(line or "")
         took = duration_ms(parts[3]) if parts else None
         if not parts or parts[1] != protocol or took is None or warmup:
             continue
         # The first of each kind: a second one belongs to a retry on a connection that is already there.
-        found.setdefault((identifier, protocol), {}).setdefault(parts[2], took)
+        phases.setdefault((identifier, protocol), {}).setdefault(parts[2], took)
     rows = []
-    for (identifier, protocol), kinds in found.items():
+    for (identifier, protocol), kinds in phases.items():
         handshake = 0.0 if protocol == "DoUDP" and "query" in kinds else kinds.get("QUIC handshake")
         rows.append((identifier, protocol, handshake, kinds.get("query")))
     schema = {"msm_id": pl.String, "protocol": pl.String, "handshake_ms": pl.Float64, "query_ms": pl.Float64}
@@ -246,7 +246,7 @@ def _loads(rounds: pl.DataFrame, timings: pl.DataFrame) -> pl.DataFrame:
         navigation=pl.struct(names).struct.json_encode()
     )
     parts = []
-    for place, (h3, warmup, name) in enumerate(_LOADS):
+    for index, (h3, warmup, name) in enumerate(_LOADS):
         rows = rounds.join(first.filter(pl.col("is_warmup") == warmup), on="msm_id", how="left")
         over = pl.col("nextHopProtocol").fill_null("")
         complete = pl.all_horizontal(pl.col(column).is_not_null() for column in _NEEDED)
@@ -266,7 +266,7 @@ def _loads(rounds: pl.DataFrame, timings: pl.DataFrame) -> pl.DataFrame:
             rows.with_columns(
                 *(pl.when(good).then(source).alias(column) for column, source in _TIMINGS.items()),
                 h3=pl.lit(h3),
-                position=pl.lit(len(PROTOCOLS) + place, pl.Int64),
+                position=pl.lit(len(PROTOCOLS) + index, pl.Int64),
                 coupling=pl.lit("decoupled"),
                 variant=pl.lit("main"),
                 study=pl.lit("coalescing"),

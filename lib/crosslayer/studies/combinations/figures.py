@@ -74,9 +74,9 @@ def _costs(inputs: Inputs, pairs: Mapping[str, Pair]) -> pl.DataFrame:
     rows = _rows(inputs)
     parts = []
     for series, pair in pairs.items():
-        found = costs(rows, *pair)
+        differences = costs(rows, *pair)
         for by, source in ((metrics.CELL, "measured"), (("page",), "pooled")):
-            medians = metrics.medians(found, "difference_percent", by)
+            medians = metrics.medians(differences, "difference_percent", by)
             parts.append(medians.with_columns(series=pl.lit(series), source=pl.lit(source)))
     return inputs.by_rtt(pl.concat(parts, how="diagonal"), "page")
 
@@ -107,11 +107,11 @@ def _by_link(frame: pl.DataFrame, *, looks: Mapping[str, Look], title: str) -> A
     return chart
 
 
-def _said(frame: pl.DataFrame, series: str) -> str:
+def _pooled_values(frame: pl.DataFrame, series: str) -> str:
     """The pooled values of a series, page by page; empty where there are none."""
     pages = sorted(frame["page"].drop_nulls().unique())
-    found = {page: row(frame, source="pooled", series=series, page=page) for page in pages}
-    return ", ".join(f"{with_interval(of, '%', 1)} on {page}" for page, of in found.items() if of)
+    by_page = {page: row(frame, source="pooled", series=series, page=page) for page in pages}
+    return ", ".join(f"{with_interval(of, '%', 1)} on {page}" for page, of in by_page.items() if of)
 
 
 # All states of DNS and HTTP/3
@@ -125,8 +125,8 @@ def factorial_data(inputs: Inputs) -> pl.DataFrame:
     rows = _rows(inputs)
     parts = []
     for exchange, load in product(EXCHANGES, LOADS):
-        found = costs(rows, combination(exchange, load), BASELINE)
-        multiples = metrics.in_rtts(found, inputs.rtts, ["difference_ms"])
+        differences = costs(rows, combination(exchange, load), BASELINE)
+        multiples = metrics.in_rtts(differences, inputs.rtts, ["difference_ms"])
         medians = metrics.medians(multiples, "difference_rtt", ["page"])
         parts.append(medians.with_columns(exchange=pl.lit(exchange), load=pl.lit(load), source=pl.lit("measured")))
     return pl.concat(parts).sort("page", maintain_order=True)
@@ -232,7 +232,9 @@ _COMPARED_LOOKS = {
 
 def as_compared_verdict(frame: pl.DataFrame) -> str:
     """What does DoQ with a web ticket cost over plain DNS without one, and what is the ticket itself worth?"""
-    emulated, plain = (_said(frame, name) for name in ("DoQ + H3 0-RTT with token", "DoUDP + H3 0-RTT with token"))
+    emulated, plain = (
+        _pooled_values(frame, name) for name in ("DoQ + H3 0-RTT with token", "DoUDP + H3 0-RTT with token")
+    )
     if not (emulated and plain):
         return "Not answered: this dataset lacks exchanges or loads."
     return (
@@ -261,7 +263,7 @@ _LIKE_LOOKS = {
 def like_with_like_verdict(frame: pl.DataFrame) -> str:
     """What does DoQ cost over DoUDP where both sides have the same ticket and token?"""
     unfair, fair = (
-        _said(frame, name) for name in ("DoQ with a web ticket, DoUDP without", "both: H3 0-RTT with token")
+        _pooled_values(frame, name) for name in ("DoQ with a web ticket, DoUDP without", "both: H3 0-RTT with token")
     )
     if not (unfair and fair):
         return "Not answered: this dataset lacks exchanges or loads."
@@ -321,16 +323,16 @@ def visits_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 def visits_verdict(frame: pl.DataFrame) -> str:
     """What does a user of encrypted DNS pay on a first visit, and what on a returning one?"""
-    said = []
+    sentences = []
     for visit in VISITS:
         of_visit = frame.filter(visit=visit)
-        parts = [(protocol, _said(of_visit, protocol)) for protocol in (Protocol.DOQ, Protocol.DOH)]
+        parts = [(protocol, _pooled_values(of_visit, protocol)) for protocol in (Protocol.DOQ, Protocol.DOH)]
         if not all(text for _, text in parts):
             return "Not answered: this dataset lacks exchanges or loads."
-        said.append(f"on a {visit}, " + "; ".join(f"{protocol} {text}" for protocol, text in parts))
+        sentences.append(f"on a {visit}, " + "; ".join(f"{protocol} {text}" for protocol, text in parts))
     return (
-        f"Over plain DNS in the same state, all links together: {'. And '.join(said)}. A returning visitor's DoQ query "
-        "is early data; DoH resumes its session, since TLS over TCP has no early data here."
+        f"Over plain DNS in the same state, all links together: {'. And '.join(sentences)}. A returning visitor's DoQ "
+        "query is early data; DoH resumes its session, since TLS over TCP has no early data here."
     )
 
 
@@ -353,10 +355,10 @@ def implementations_data(inputs: Inputs) -> pl.DataFrame:
     exchanges = metrics.exchanges(inputs.dns_exchanges).filter(pl.col("protocol") == Protocol.DOQ.value)
     parts = []
     for (client, variant), (column, measure) in product(_CLIENTS.items(), _PHASES.items()):
-        found = metrics.paired(exchanges, column, "variant", variant, "quic-go")
+        differences = metrics.paired(exchanges, column, "variant", variant, "quic-go")
         named = {"client": pl.lit(client), "measure": pl.lit(measure)}
         for by, source in ((["link"], "measured"), ([], "pooled")):
-            parts.append(metrics.medians(found, "difference", by).with_columns(**named, source=pl.lit(source)))
+            parts.append(metrics.medians(differences, "difference", by).with_columns(**named, source=pl.lit(source)))
     return inputs.by_rtt(pl.concat(parts, how="diagonal"))
 
 
@@ -386,19 +388,19 @@ def implementations_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 def implementations_verdict(frame: pl.DataFrame) -> str:
     """What does our DNS client add to a DoQ exchange that another implementation does not?"""
-    said = []
+    sentences = []
     for client in _CLIENTS:
         handshake, whole = (row(frame, source="pooled", client=client, measure=measure) for measure in _PHASES.values())
         if handshake and whole:
-            said.append(
+            sentences.append(
                 f"{with_interval(whole, 'ms', 2)} by {client}, of that its handshake "
                 f"{with_interval(handshake, 'ms', 2)}"
             )
-    if not said:
+    if not sentences:
         return "Not answered: this dataset has one implementation only."
     return (
-        f"A DoQ exchange takes this much longer than by quic-go with X25519: {'; '.join(said)}. The client of these "
-        "exchanges is aioquic; all links together."
+        f"A DoQ exchange takes this much longer than by quic-go with X25519: {'; '.join(sentences)}. The client of "
+        "these exchanges is aioquic; all links together."
     )
 
 

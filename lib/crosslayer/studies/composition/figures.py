@@ -30,15 +30,15 @@ def _observations(inputs: Inputs) -> pl.LazyFrame:
 
 def composition_verdict(frame: pl.DataFrame) -> str:
     """Is the sum what a browser that resolves by itself takes?"""
-    said = []
+    sentences = []
     for measure in _TIMES:
-        found = {name: row(frame, source=POOLED, series=name, measure=measure) for name in PROTOCOLS}
-        told = [f"{with_interval(value, 'ms', 2)} over {name}" for name, value in found.items() if value]
-        if told:
-            said.append(f"{measure} {', '.join(told)}")
-    if not said:
+        by_protocol = {name: row(frame, source=POOLED, series=name, measure=measure) for name in PROTOCOLS}
+        parts = [f"{with_interval(value, 'ms', 2)} over {name}" for name, value in by_protocol.items() if value]
+        if parts:
+            sentences.append(f"{measure} {', '.join(parts)}")
+    if not sentences:
         return "Not answered: this dataset lacks coupled loads, exchanges or loads."
-    return f"The sum is longer than a load that resolves by itself by these times: {'; '.join(said)}."
+    return f"The sum is longer than a load that resolves by itself by these times: {'; '.join(sentences)}."
 
 
 FIGURES = (

@@ -55,13 +55,13 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
         for series in _KINDS.values():
             saved = metrics.paired(loads, column, "series", "full", series).join(inputs.rtts, on="link")
             named = {"measure": pl.lit(measure), "series": pl.lit(series)}
-            places = saved.group_by("link").agg(x=pl.col("nominal_rtt_ms").first()).collect()
-            ours = metrics.medians(saved, "difference", ["link"]).join(places, on="link").sort("link")
+            rtts = saved.group_by("link").agg(x=pl.col("nominal_rtt_ms").first()).collect()
+            ours = metrics.medians(saved, "difference", ["link"]).join(rtts, on="link").sort("link")
             parts.append(ours.with_columns(**named, source=pl.lit("measured")))
-            if found := metrics.line(saved, "nominal_rtt_ms", "difference", ["link"]):
-                low, high = found[0].interval or (None, None)
-                values = {"median": found[0].value, "low": low, "high": high, "n": found[0].n}
-                slope = pl.DataFrame([values | {"rounds": found[0].rounds}], schema_overrides=_ESTIMATE)
+            if fitted := metrics.line(saved, "nominal_rtt_ms", "difference", ["link"]):
+                low, high = fitted[0].interval or (None, None)
+                values = {"median": fitted[0].value, "low": low, "high": high, "n": fitted[0].n}
+                slope = pl.DataFrame([values | {"rounds": fitted[0].rounds}], schema_overrides=_ESTIMATE)
                 parts.append(slope.with_columns(**named, source=pl.lit("slope")))
     named = {"measure": pl.lit("PLT"), "series": pl.format("{} as published", "page"), "source": pl.lit("published")}
     parts.append(published_saving(inputs).select("link", **named, x="nominal_rtt_ms", median="saving_ms"))

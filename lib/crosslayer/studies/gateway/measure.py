@@ -67,7 +67,7 @@ class Gateways(Measurer):
             self.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}]}
         events = self.bench.server.events()
-        evidence = told(events, kind, page, {query.local_port for query in queries}, carried)
+        evidence = evidence_columns(events, kind, page, {query.local_port for query in queries}, carried)
         row = row | load_columns(load) | {"lookup_count": len({query.name for query in queries})}
         row = row | incomplete(events, page, load) | evidence
         return {"page_loads": [row], "resources": resource_rows(row, load, events)}
@@ -106,7 +106,7 @@ class Gateways(Measurer):
             return load, stub.metrics(), carried
 
 
-def told(
+def evidence_columns(
     events: Sequence[Event], kind: Kind, page: PageSpec, asked_from: Collection[int], carried: Mapping[int, int]
 ) -> dict[str, Any]:
     """What the server says of a load; columns of `page_loads`, `error` where it was not what it was meant to be.
@@ -131,8 +131,8 @@ def told(
     kinds = Counter(query.type for query in queries)
     by_port = Counter(_port(request.remote) for request in requests)
     if kinds["A"] != 1 or {(query.name, query.listener) for query in queries} != {(f"{page.host}.", "doh3")}:
-        said = ", ".join(f"{query.listener} {query.name} {query.type}" for query in queries)
-        fault: str | None = f"the server was asked not once for the page's address, over DoH3, but: {said or 'nothing'}"
+        seen = ", ".join(f"{query.listener} {query.name} {query.type}" for query in queries)
+        fault: str | None = f"the server was asked not once for the page's address, over DoH3, but: {seen or 'nothing'}"
     elif len(requests) != len(page.resources):
         fault = f"the server saw {len(requests)} requests of the page instead of {len(page.resources)}"
     elif {_port(query.remote) for query in queries} != set(asked_from):

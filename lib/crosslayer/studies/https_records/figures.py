@@ -76,7 +76,7 @@ def records_data(inputs: Inputs) -> pl.DataFrame:
         more = metrics.in_rtts(more, inputs.rtts, ["more_ms"]).with_columns(variant=pl.lit(variant))
         cost = metrics.medians(more, "more_rtt", ["variant"])
         parts.append(cost.with_columns(source=pl.lit(_COST), link=pl.lit("all")))
-    order = {variant: place for place, variant in enumerate(KINDS)}
+    order = {variant: rank for rank, variant in enumerate(KINDS)}
     frame = pl.concat(parts, how="diagonal").with_columns(
         about=pl.col("variant").replace_strict(_ABOUT, return_dtype=pl.String)
     )
@@ -119,11 +119,11 @@ def records_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset has no loads with broken records."
     came = {variant: sorted(set(shown.filter(variant=variant)["series"].drop_nulls())) for variant in broken}
     over = {variant: " or ".join(series) or _NOT_AT_ALL for variant, series in came.items()}
-    said = []
+    outcomes = []
     for how in sorted(set(over.values()), key=lambda how: (how == _NOT_AT_ALL, how)):
         names = [_ABOUT[variant] for variant in broken if over[variant] == how]
-        said.append(f"with {len(names)} {how} ({'; '.join(names)})")
-    verdict = f"Of {len(broken)} broken records, the page comes {', '.join(said)}."
+        outcomes.append(f"with {len(names)} {how} ({'; '.join(names)})")
+    verdict = f"Of {len(broken)} broken records, the page comes {', '.join(outcomes)}."
     costs = frame.filter(pl.col("source") == _COST, pl.col("variant").is_in(broken)).sort("median", descending=True)
     if costs.height:
         dearest = costs.row(0, named=True)
@@ -131,17 +131,17 @@ def records_verdict(frame: pl.DataFrame) -> str:
             f" Beside no record the response is later by {with_interval(dearest, 'RTT', 2)} at most "
             f"({dearest['about']})."
         )
-    told = []
+    ech_costs = []
     for variant, (_base, where) in _ECH_COSTS.items():
         cost, loads = row(frame, source=_COST, variant=variant), shown.filter(variant=variant)
         if cost is not None:
             opened = f"{loads['ech'].sum()} of {loads['n'].sum()} hellos opened"
             came_over = " and ".join(loads["series"].drop_nulls().unique(maintain_order=True))
-            told.append(f"{where} {with_interval(cost, 'RTT', 2)} ({came_over}, {opened})")
+            ech_costs.append(f"{where} {with_interval(cost, 'RTT', 2)} ({came_over}, {opened})")
         elif loads.height:
-            told.append(f"{where} the page does not load")
-    if told:
-        verdict += f" What Encrypted Client Hello costs until the response starts: {'; '.join(told)}."
+            ech_costs.append(f"{where} the page does not load")
+    if ech_costs:
+        verdict += f" What Encrypted Client Hello costs until the response starts: {'; '.join(ech_costs)}."
     return verdict
 
 

@@ -55,8 +55,8 @@ def _expected_cost(exchanges: pl.LazyFrame, inputs: Inputs) -> pl.DataFrame:
     further = {way: (pl.col(way) - pl.col(f"{way}_small")) * 8 / 1e3 for way in ("sent", "received")}
     alone = further["sent"] / pl.col("up") + further["received"] / pl.col("down")
     costs = large.join(small, on="link", suffix="_small").join(rates, on="link").select("link", median=alone)
-    found = costs.sort("link").collect()
-    return pl.concat(found.with_columns(measure=pl.lit(measure)) for measure in _PHASES.values())
+    by_link = costs.sort("link").collect()
+    return pl.concat(by_link.with_columns(measure=pl.lit(measure)) for measure in _PHASES.values())
 
 
 def key_share(frame: pl.DataFrame) -> AnyChart:
@@ -98,7 +98,7 @@ def key_share_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 def key_share_verdict(frame: pl.DataFrame) -> str:
     """What does the post-quantum key share cost on each link?"""
-    said = []
+    sentences = []
     for link in frame["link"].unique(maintain_order=True):
         of_link = {
             protocol: row(frame, source="measured", link=link, protocol=protocol, measure="handshake")
@@ -107,13 +107,13 @@ def key_share_verdict(frame: pl.DataFrame) -> str:
         alone = row(frame, source="expected", link=link, protocol="DoQ", measure="handshake")
         doq, dot = of_link.values()
         if doq and dot and alone:
-            said.append(
+            sentences.append(
                 f"{link_title(link)}: {with_interval(doq, 'ms', 1)} over DoQ, {with_interval(dot, 'ms', 1)} over "
                 f"DoT, of which the bytes are {alone['median']:.1f} ms"
             )
-    if not said:
+    if not sentences:
         return "Not answered: this dataset has no pairs of exchanges with and without the post-quantum key share."
-    return f"The handshake takes longer by these times. {'; '.join(said)}."
+    return f"The handshake takes longer by these times. {'; '.join(sentences)}."
 
 
 FIGURES = (

@@ -12,8 +12,8 @@ KEPT = "kept"
 
 def lossy(link: str) -> tuple[str, float] | None:
     """The link that `4g-loss-2` is without loss, and its loss in percent; None for other names."""
-    told = sweep(link)
-    return (told[0], float(told[2])) if told and told[1] == "loss" else None
+    varied = sweep(link)
+    return (varied[0], float(varied[2])) if varied and varied[1] == "loss" else None
 
 
 _LINKS = tuple(f"4g-loss-{percent:g}" for percent in (0, 0.5, 1, 2, 3, 5))

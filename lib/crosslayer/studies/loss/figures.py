@@ -61,7 +61,7 @@ def by_series(inputs: Inputs) -> pl.LazyFrame:
 
 def _lookups(inputs: Inputs) -> pl.LazyFrame:
     """Those on links that lose packets, with `loss_percent`."""
-    losses = {link: told[1] for link in inputs.links if (told := lossy(link))}
+    losses = {link: known[1] for link in inputs.links if (known := lossy(link))}
     return (
         by_series(inputs)
         .filter(pl.col("link").is_in(list(losses)))
@@ -79,27 +79,27 @@ def loss_data(inputs: Inputs) -> pl.DataFrame:
     parts = []
     for measure, level in _LEVELS.items():
         quantiles = metrics.medians(lookups, "total_rtt", ["loss_percent", "series"], level=level)
-        found = [quantiles.with_columns(source=pl.lit("measured"))]
+        of_level = [quantiles.with_columns(source=pl.lit("measured"))]
         pairs = [("early data", name, *pair) for name, pair in _SAVERS.items()]
         pairs += [("beside DoUDP", name, "DoUDP", name) for name in _AGAINST_UDP]
         for source, name, slow, fast in pairs:
             spared = metrics.quantile_differences(
                 lookups, "total_rtt", "series", slow, fast, ["loss_percent"], level=level
             )
-            found.append(spared.with_columns(series=pl.lit(name), source=pl.lit(source)))
-        parts += [part.with_columns(measure=pl.lit(measure)) for part in found]
+            of_level.append(spared.with_columns(series=pl.lit(name), source=pl.lit(source)))
+        parts += [part.with_columns(measure=pl.lit(measure)) for part in of_level]
     frame = pl.concat(parts, how="diagonal").filter((pl.col("measure") != "P99") | (pl.col("n") >= _OF_P99))
-    places = {name: at for at, name in enumerate(_LEVELS)}
+    ranks = {name: at for at, name in enumerate(_LEVELS)}
     return frame.sort(
-        pl.col("measure").replace_strict(places, return_dtype=pl.Int64), "source", "series", "loss_percent"
+        pl.col("measure").replace_strict(ranks, return_dtype=pl.Int64), "source", "series", "loss_percent"
     )
 
 
 def _plot(frame: pl.DataFrame, looks: dict[str, Look], y_title: str, value: str, scale: alt.Scale) -> AnyChart:
     """Series against the loss, a plot a quantile; dots stand beside each other, for their bars."""
-    place = {name: (at - (len(looks) - 1) / 2) * _SPREAD for at, name in enumerate(looks)}
+    shifts = {name: (at - (len(looks) - 1) / 2) * _SPREAD for at, name in enumerate(looks)}
     shown = frame.with_columns(
-        x=pl.col("loss_percent") + pl.col("series").replace_strict(place, return_dtype=pl.Float64)
+        x=pl.col("loss_percent") + pl.col("series").replace_strict(shifts, return_dtype=pl.Float64)
     )
     measures = [name for name in _LEVELS if name in set(shown["measure"])]
     right = float(shown["loss_percent"].max() or 0) + 0.4  # type: ignore[arg-type]
@@ -157,31 +157,31 @@ def loss_table(frame: pl.DataFrame) -> pl.DataFrame:
 def _from(frame: pl.DataFrame, *, source: str, series: str, measure: str) -> list[tuple[float, dict[str, float]]]:
     """Loss and row of a difference, by ascending loss."""
     some = frame.filter(source=source, series=series, measure=measure).sort("loss_percent")
-    return [(found["loss_percent"], found) for found in some.iter_rows(named=True)]
+    return [(values["loss_percent"], values) for values in some.iter_rows(named=True)]
 
 
 def doq_verdict(frame: pl.DataFrame) -> str:
     """Where does DoQ beat DoUDP?"""
-    said: list[str] = []
+    sentences: list[str] = []
     for series, name in ((_KEPT, "on a kept connection"), (_EARLY, "with early data"), ("DoQ", "on a new connection")):
         for measure in _LEVELS:
-            places = _from(frame, source="beside DoUDP", series=series, measure=measure)
-            wins = [(loss, found) for loss, found in places if found["low"] is not None and found["low"] > _CLEAR]
+            rows = _from(frame, source="beside DoUDP", series=series, measure=measure)
+            wins = [(loss, values) for loss, values in rows if values["low"] is not None and values["low"] > _CLEAR]
             if wins:
-                loss, found = wins[0]
-                said.append(
+                loss, values = wins[0]
+                sentences.append(
                     f"{name} at the {_written(measure)} from {loss:g} % of loss on, "
-                    f"by {with_interval(found, 'RTT', 1)} there"
+                    f"by {with_interval(values, 'RTT', 1)} there"
                 )
                 break
         else:
-            if places:
-                said.append(f"{name} nowhere")
-    if not said:
+            if rows:
+                sentences.append(f"{name} nowhere")
+    if not sentences:
         return "Not answered: this dataset lacks one of the kinds of lookup."
     return (
         "A lost DoUDP query is repeated after a second, a lost DoQ packet after a probe timeout, which beats it where "
-        f"the loss reaches the quantile: {'; '.join(said)}."
+        f"the loss reaches the quantile: {'; '.join(sentences)}."
     )
 
 
@@ -195,24 +195,24 @@ def _written(measure: str) -> str:
 
 def saved_verdict(frame: pl.DataFrame) -> str:
     """Where does 0-RTT stop paying?"""
-    said = []
+    sentences = []
     for series in _SAVERS:
         parts = []
         for measure in _LEVELS:
-            places = _from(frame, source="early data", series=series, measure=measure)
-            paying = list(takewhile(lambda place: place[1]["low"] is not None and place[1]["low"] > 0, places))
+            rows = _from(frame, source="early data", series=series, measure=measure)
+            paying = list(takewhile(lambda pair: pair[1]["low"] is not None and pair[1]["low"] > 0, rows))
             if paying:
-                loss, found = paying[-1]
-                parts.append(f"{_written(measure)} up to {loss:g} %, by {with_interval(found, 'RTT', 2)} there")
-            elif places:
+                loss, values = paying[-1]
+                parts.append(f"{_written(measure)} up to {loss:g} %, by {with_interval(values, 'RTT', 2)} there")
+            elif rows:
                 parts.append(f"{_written(measure)} at no loss")
         if parts:
-            said.append(f"{series}: {', '.join(parts)}")
-    if not said or frame["low"].drop_nulls().is_empty():
+            sentences.append(f"{series}: {', '.join(parts)}")
+    if not sentences or frame["low"].drop_nulls().is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     return (
         f"Early data spares time for certain (the whole interval above 0) at the quantiles and losses that follow. "
-        f"{'; '.join(said)}. Beyond, a first flight that is lost takes the early data with it, which then costs a "
+        f"{'; '.join(sentences)}. Beyond, a first flight that is lost takes the early data with it, which then costs a "
         "round-trip more than a full handshake that was repeated."
     )
 

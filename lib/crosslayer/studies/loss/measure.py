@@ -104,17 +104,17 @@ class Loss(Measurer):
     def _kept(self, protocol: Protocol, name: str) -> dict[str, Any]:
         """A query on a connection that has answered one; its handshake is over, so it takes none."""
         queries = [dns.build_query(dns.Question(name), protocol, SETTINGS) for _ in range(2)]
-        found: dict[str, Any] = {"started_s": time.time(), "handshake_ms": 0.0}
+        columns: dict[str, Any] = {"started_s": time.time(), "handshake_ms": 0.0}
         with collector_paused(), dns.client_for(protocol, self._resolver, SETTINGS) as client:
             try:
                 client.connect(queries[0])
                 client.query(queries[0])
                 answer = dns.check_answer(client.query(queries[1]), queries[1])
             except dns.DnsError as error:
-                return found | {"error": error.what}
+                return columns | {"error": error.what}
         asked = client.timeline.phases[PhaseName.QUERY]
-        found |= {"started_s": asked.started_at_ns / 1e9, "error": answer.error}
-        return found | {"query_ms": asked.duration_ms, "total_ms": asked.duration_ms}
+        columns |= {"started_s": asked.started_at_ns / 1e9, "error": answer.error}
+        return columns | {"query_ms": asked.duration_ms, "total_ms": asked.duration_ms}
 
 
 MEASURER = Loss

@@ -63,8 +63,8 @@ def in_every_cell(margin: Callable[[str], Measure], *pages: str) -> Callable[[Ob
 
     def margins(o: Observed) -> dict[str, Measure]:
         series = f"{BASELINE.name}, {DOCUMENT}"
-        found = ((link, page) for link in o.links for page in pages or o.pages(series, link))
-        return {f"{page} on {link}": margin(page).on(link) for link, page in found}
+        cells = ((link, page) for link in o.links for page in pages or o.pages(series, link))
+        return {f"{page} on {link}": margin(page).on(link) for link, page in cells}
 
     return margins
 

@@ -60,13 +60,13 @@ def ladder_data(inputs: Inputs) -> pl.DataFrame:
     and first byte), n, rounds, median, low, high.
     """
     times = metrics.in_rtts(loads(inputs.resolved_loads), inputs.rtts, list(TIMES.values()))
-    order = {name: place for place, name in enumerate(MODES)}
+    order = {name: position for position, name in enumerate(MODES)}
     parts = []
     for measure, column in TIMES.items():
-        found = metrics.medians(times, column.replace("_ms", "_rtt"), ["link", "page", "mode"])
+        medians = metrics.medians(times, column.replace("_ms", "_rtt"), ["link", "page", "mode"])
         least = {name: _round_trips(mode, measure) for name, mode in MODES.items()}
         trips = pl.col("mode").replace_strict(least, return_dtype=pl.Int64, default=None)
-        parts.append(found.with_columns(measure=pl.lit(measure), round_trips=trips))
+        parts.append(medians.with_columns(measure=pl.lit(measure), round_trips=trips))
     rank = pl.col("mode").replace_strict(order, return_dtype=pl.Int64)
     return inputs.by_rtt(pl.concat(parts).sort("page", rank, maintain_order=True))
 
@@ -113,8 +113,8 @@ def worth_data(inputs: Inputs) -> pl.DataFrame:
         spared = metrics.paired(of_study, TIMES[DOCUMENT], "mode", worth.without.name, worth.with_it.name)
         spared = metrics.in_rtts(spared.rename({"difference": "spared_ms"}), inputs.rtts, ["spared_ms"])
         named = {"visit": pl.lit(worth.visit), "what": pl.lit(worth.what)}
-        found = [metrics.medians(spared, "spared_rtt", by) for by in (["link", "page"], ["link"])]
-        parts += [part.with_columns(**named) for part in found]
+        medians = [metrics.medians(spared, "spared_rtt", by) for by in (["link", "page"], ["link"])]
+        parts += [part.with_columns(**named) for part in medians]
     return inputs.by_rtt(pl.concat(parts, how="diagonal"))
 
 
@@ -146,7 +146,7 @@ def worth_verdict(frame: pl.DataFrame) -> str:
     """What is it worth to resolve a name and load its page on one connection?"""
     links = frame["link"].unique(maintain_order=True).to_list() if "link" in frame.columns else []
     of_all = frame.filter(pl.col("page").is_null()) if links else frame
-    said = []
+    sentences = []
     for visit, what, meaning in (
         (FIRST, "over DoUDP, then H3", "earlier on a first visit than unencrypted DNS and a full handshake"),
         (BACK, "over DoUDP, then H3 1-RTT", "earlier on a returning visit than those"),
@@ -154,13 +154,13 @@ def worth_verdict(frame: pl.DataFrame) -> str:
         (BACK, "asking for the page at once", "earlier still where the page is asked for together with its name"),
         (BACK, "not waiting for SETTINGS", "are lost by whoever waits for the server's SETTINGS"),
     ):
-        found = {link: row(of_all, link=link, visit=visit, what=what) for link in links}
-        values = [f"{with_interval(value, 'RTT', 3)} on {link_title(link)}" for link, value in found.items() if value]
+        by_link = {link: row(of_all, link=link, visit=visit, what=what) for link in links}
+        values = [f"{with_interval(value, 'RTT', 3)} on {link_title(link)}" for link, value in by_link.items() if value]
         if values:
-            said.append(f"{', '.join(values)} {meaning}")
-    if not said:
+            sentences.append(f"{', '.join(values)} {meaning}")
+    if not sentences:
         return "Not answered: this dataset lacks the modes of the ladder."
-    return f"With name and page on one encrypted connection the document is complete: {'; '.join(said)}."
+    return f"With name and page on one encrypted connection the document is complete: {'; '.join(sentences)}."
 
 
 _STEPS: dict[str, Look] = {
@@ -182,15 +182,15 @@ def size_data(inputs: Inputs) -> pl.DataFrame:
     """
     of_study = loads(inputs.resolved_loads).filter(pl.col("mode").is_in(list(_STEPS)))
     columns = ["mode", "link", "page", "arrived_ms", "arrived_bytes", "received_bytes", "first_flight_bytes"]
-    found = of_study.join(inputs.rtts, on="link").select(*columns, "nominal_rtt_ms").collect().drop_nulls()
+    arrivals = of_study.join(inputs.rtts, on="link").select(*columns, "nominal_rtt_ms").collect().drop_nulls()
     schema = {"mode": pl.String, "link": pl.String, "source": pl.String, "kb": pl.Float64, "median": pl.Float64}
     schema |= {"n": pl.Int64, "received": pl.Float64, "allowed": pl.Float64}
-    if found.is_empty():
+    if arrivals.is_empty():
         return pl.DataFrame(schema=schema)
-    sizes = found["arrived_bytes"].list.max()
-    found = found.filter(sizes == sizes.max())
+    sizes = arrivals["arrived_bytes"].list.max()
+    arrivals = arrivals.filter(sizes == sizes.max())
     rows = []
-    for (mode, link), of_mode in found.sort("mode", "link").group_by("mode", "link", maintain_order=True):
+    for (mode, link), of_mode in arrivals.sort("mode", "link").group_by("mode", "link", maintain_order=True):
         curves = [_curve(load) for load in of_mode.iter_rows(named=True)]
         kbs = np.arange(1, curves[0][1][-1] // 1000 + 1)
         at = np.median([when[np.searchsorted(count, kbs * 1000)] for when, count in curves], axis=0)

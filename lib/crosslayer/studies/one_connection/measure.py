@@ -48,10 +48,10 @@ class OneConnection(Measurer):
         """One load."""
         row = self.row(condition, cell, round_number, position) | {"started_s": time.time()}
         try:
-            found = self._load(MODES[condition], self.bench.pages[cell.page])
+            columns = self._load(MODES[condition], self.bench.pages[cell.page])
         except dns.DnsError as fault:
-            found = {"error": str(fault)}
-        return {"resolved_loads": [row | found]}
+            columns = {"error": str(fault)}
+        return {"resolved_loads": [row | columns]}
 
     def _load(self, mode: Mode, page: PageSpec) -> dict[str, Any]:
         """Columns of a load, from times to evidence; `DnsError` where a part of it does not come."""
@@ -71,10 +71,10 @@ class OneConnection(Measurer):
             loading = bringing(PageClient, dns.Resolver(address, page.host, ca_file))
         quiet(self.bench.server)
         with collector_paused(), resolving, loading:
-            found = visit(page, resolving, loading, waits_for_settings=mode.waits_for_settings, at_once=mode.at_once)
-            found["error"] = found["error"] or _uncovered(loading, page)
-        evidence = told(self.bench.server.events(), mode, page, (resolving.local_port, loading.local_port))
-        return evidence | found | {"error": found["error"] or evidence["error"]}
+            columns = visit(page, resolving, loading, waits_for_settings=mode.waits_for_settings, at_once=mode.at_once)
+            columns["error"] = columns["error"] or _uncovered(loading, page)
+        evidence = evidence_columns(self.bench.server.events(), mode, page, (resolving.local_port, loading.local_port))
+        return evidence | columns | {"error": columns["error"] or evidence["error"]}
 
 
 def _uncovered(client: PageClient, page: PageSpec) -> str | None:
@@ -87,7 +87,9 @@ def _uncovered(client: PageClient, page: PageSpec) -> str | None:
     return f"the connection's certificate does not name {page.host}"
 
 
-def told(events: Sequence[Event], mode: Mode, page: PageSpec, ports: tuple[int | None, int | None]) -> dict[str, Any]:
+def evidence_columns(
+    events: Sequence[Event], mode: Mode, page: PageSpec, ports: tuple[int | None, int | None]
+) -> dict[str, Any]:
     """What the server says of a load; columns of `resolved_loads`, `error` where it was not what it was meant to be.
 
     Parameters

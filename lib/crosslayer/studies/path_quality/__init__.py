@@ -17,8 +17,8 @@ _LINKS = (
 
 def loses(link: str) -> float | None:
     """Loss in percent of a link whose loss is varied; None for others."""
-    told = sweep(link)
-    return float(told[2]) if told and told[1] == "loss" else None
+    varied = sweep(link)
+    return float(varied[2]) if varied and varied[1] == "loss" else None
 
 
 STUDY = question(

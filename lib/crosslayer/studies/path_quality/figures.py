@@ -45,10 +45,10 @@ _CLEAR = 0.05
 
 def _written(link: str) -> str:
     """What is varied of a link, as a row of a figure has it."""
-    told = sweep(link)
-    if told is None:
+    varied = sweep(link)
+    if varied is None:
         return link
-    _, kind, value = told
+    _, kind, value = varied
     return {
         "rtt": f"RTT {value} ms",
         "jitter": f"jitter {value} ms",
@@ -57,12 +57,12 @@ def _written(link: str) -> str:
     }[kind]
 
 
-def _place(link: str) -> tuple[int, float, str]:
+def _row_order(link: str) -> tuple[int, float, str]:
     """Order of the rows: what is varied, then how much."""
-    told = sweep(link)
-    if told is None:
+    varied = sweep(link)
+    if varied is None:
         return len(_KINDS), 0.0, link
-    _, kind, value = told
+    _, kind, value = varied
     number = value.removesuffix("bdp")
     return _KINDS.index(kind), float(number) if number.replace(".", "").isdigit() else 1e9, value
 
@@ -71,7 +71,7 @@ def _finished(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Rows of all quantiles that have enough observations, in the order of the figure, with `condition`."""
     frame = pl.concat(parts, how="diagonal")
     fewest = pl.col("measure").replace_strict(_FEWEST, default=1, return_dtype=pl.Int64)
-    links = sorted(frame["link"].unique(), key=_place)
+    links = sorted(frame["link"].unique(), key=_row_order)
     measures = [*LEVELS, _LATE]
     return (
         frame.filter(pl.col("n") >= fewest)
@@ -116,11 +116,15 @@ def shared_data(inputs: Inputs) -> pl.DataFrame:
     share = metrics.moments(asked, "late", by, "mean").rename({"value": "median"})
     parts = [share.with_columns(measure=pl.lit(_LATE), source=pl.lit("measured"))]
     for measure, level in LEVELS.items():
-        found = metrics.medians(asked, "response_rtt", by, level=level)
-        parts.append(found.with_columns(measure=pl.lit(measure), source=pl.lit("measured")))
+        quantiles = metrics.medians(asked, "response_rtt", by, level=level)
+        parts.append(quantiles.with_columns(measure=pl.lit(measure), source=pl.lit("measured")))
         for slow, fast in _IN_LINE.items():
-            found = metrics.quantile_differences(asked, "response_rtt", "protocol", slow, fast, ["link"], level=level)
-            parts.append(found.with_columns(protocol=pl.lit(slow), measure=pl.lit(measure), source=pl.lit("in line")))
+            quantiles = metrics.quantile_differences(
+                asked, "response_rtt", "protocol", slow, fast, ["link"], level=level
+            )
+            parts.append(
+                quantiles.with_columns(protocol=pl.lit(slow), measure=pl.lit(measure), source=pl.lit("in line"))
+            )
     return _finished([part.rename({"protocol": "series"}) for part in parts])
 
 
@@ -208,30 +212,30 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
     known = frame.filter(pl.col("low").is_not_null())
     if known.is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
-    said = []
+    sentences = []
     for (series, measure), some in known.group_by(["series", "measure"], maintain_order=True):
-        not_paying = [found["condition"] for found in some.iter_rows(named=True) if found["low"] <= 0]
+        not_paying = [values["condition"] for values in some.iter_rows(named=True) if values["low"] <= 0]
         where = f"but for {', '.join(not_paying)}" if not_paying else "everywhere"
         least, most = (some.row(at, named=True) for at in (some["median"].arg_min(), some["median"].arg_max()))
-        said.append(
+        sentences.append(
             f"{series} at {_quantile(str(measure))} {where}, from {with_interval(least, 'RTT', 2)} "
             f"({least['condition']}) to {with_interval(most, 'RTT', 2)} ({most['condition']})"
         )
     return (
-        f"Where early data spares time for certain (the whole interval above 0): {'; '.join(said)}. RTTs are those of "
-        "the idle path; a full queue makes a round-trip longer."
+        f"Where early data spares time for certain (the whole interval above 0): {'; '.join(sentences)}. RTTs are "
+        "those of the idle path; a full queue makes a round-trip longer."
     )
 
 
 def shared_verdict(frame: pl.DataFrame) -> str:
     """What does head-of-line blocking cost?"""
-    said = []
+    sentences = []
     conditions = list(frame["condition"].unique(maintain_order=True)) if frame.height else []
     for slow, fast in _IN_LINE.items():
         parts = []
         for condition in conditions:
             of = {"source": "in line", "series": slow, "condition": condition}
-            found = [
+            differences = [
                 f"{with_interval(difference, 'RTT', 2)} at {_quantile(measure)}"
                 for measure in LEVELS
                 if (difference := row(frame, measure=measure, **of)) and difference["median"] > _CLEAR
@@ -241,14 +245,14 @@ def shared_verdict(frame: pl.DataFrame) -> str:
             ]
             if all(late):
                 shares = " against ".join(f"{share['median']:.1f} %" for share in late if share)
-                parts.append(f"{condition}: {', '.join(found) or 'nothing'}; late {shares}")
+                parts.append(f"{condition}: {', '.join(differences) or 'nothing'}; late {shares}")
         if parts:
-            said.append(f"{slow} beside {fast}: {'. '.join(parts)}")
-    if not said:
+            sentences.append(f"{slow} beside {fast}: {'. '.join(parts)}")
+    if not sentences:
         return "Not answered: this dataset lacks queries that share a connection."
     return (
         "What is delivered in order waits for what was lost before it. A hundred queries, one every 10 ms, on one "
-        f"connection (late: more than 1.5 RTT). {'. '.join(said)}."
+        f"connection (late: more than 1.5 RTT). {'. '.join(sentences)}."
     )
 
 
@@ -257,17 +261,17 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
     known = frame.filter(pl.col("low").is_not_null()) if "low" in frame.columns else frame
     if known.is_empty():
         return "Not answered: this dataset lacks loads on one connection and on two, or has too few rounds."
-    said = []
+    sentences = []
     for (series, page, measure), some in known.group_by(["series", "page", "measure"], maintain_order=True):
-        parts = [f"{with_interval(found, 'RTT', 2)} at {found['condition']}" for found in some.iter_rows(named=True)]
-        said.append(f"{series} of {page}, {_quantile(str(measure))}: {', '.join(parts)}")
-    worse = [found["condition"] for found in known.iter_rows(named=True) if found["high"] < -_CLEAR]
+        parts = [f"{with_interval(values, 'RTT', 2)} at {values['condition']}" for values in some.iter_rows(named=True)]
+        sentences.append(f"{series} of {page}, {_quantile(str(measure))}: {', '.join(parts)}")
+    worse = [values["condition"] for values in known.iter_rows(named=True) if values["high"] < -_CLEAR]
     ends = (
         f"It costs time for certain at {', '.join(dict.fromkeys(worse))}"
         if worse
         else "Nowhere does it cost time for certain"
     )
-    return f"What one connection spares of two: {'; '.join(said)}. {ends}."
+    return f"What one connection spares of two: {'; '.join(sentences)}. {ends}."
 
 
 FIGURES = (

@@ -44,12 +44,12 @@ class Shared(Measurer):
         self._askers: dict[Protocol, dns.Asker] = {}
         far = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
         try:
-            for place, protocol in enumerate(SHARED.values()):
-                near = f"127.0.0.{place + 2}"
+            for index, protocol in enumerate(SHARED.values()):
+                near = f"127.0.0.{index + 2}"
                 settings = StubSettings.towards(
                     far, protocol, Resumption.NONE, listen=f"{near}:53", timeout_s=_TIMEOUT_S
                 )
-                folder = bench.folder / f"shared-{place}"
+                folder = bench.folder / f"shared-{index}"
                 self._stubs[protocol] = self._stack.enter_context(Stub.start(subprocess.Popen, settings, folder))
                 self._askers[protocol] = self._stack.enter_context(contextlib.closing(dns.Asker((near, 53))))
         except BaseException:

@@ -87,13 +87,13 @@ def rest_data(inputs: Inputs) -> pl.DataFrame:
     beyond = beyond.with_columns(measure=pl.lit(_BEYOND), link=pl.lit("all")).filter(pl.col("n") >= _OF_P99)
     frame = pl.concat([answers, unanswered, beyond], how="diagonal")
     rests = {rest: _written(rest) for rest in sorted(frame["rest_s"].drop_nulls().unique())}
-    places = {name: at for order in (Protocol, _MISHAPS.values(), _LOOKS) for at, name in enumerate(map(str, order))}
+    ranks = {name: at for order in (Protocol, _MISHAPS.values(), _LOOKS) for at, name in enumerate(map(str, order))}
     return inputs.by_rtt(
         frame.with_columns(rest=pl.col("rest_s").replace_strict(rests, default=None, return_dtype=pl.String)).sort(
             "measure",
-            *(pl.col(name).replace_strict(places, return_dtype=pl.Int64) for name in ("protocol", "mishap")),
+            *(pl.col(name).replace_strict(ranks, return_dtype=pl.Int64) for name in ("protocol", "mishap")),
             "rest_s",
-            pl.col("keeper").replace_strict(places, return_dtype=pl.Int64),
+            pl.col("keeper").replace_strict(ranks, return_dtype=pl.Int64),
         )
     )
 
@@ -143,14 +143,14 @@ def rest_verdict(frame: pl.DataFrame) -> str:
     if answers.is_empty():
         return "Not answered: this dataset has no rests."
     stub = _NAMES[ClientKind.STUB]
-    said = []
+    sentences = []
     beyond = frame.filter(pl.col("measure") == _BEYOND, pl.col("keeper") == stub)
     for (event,), some in beyond.group_by(["mishap"], maintain_order=True):
-        worst = ", ".join(f"{found['protocol']} {found['median']:.2f} RTT" for found in some.iter_rows(named=True))
-        said.append(f"{event}: {worst}")
+        worst = ", ".join(f"{values['protocol']} {values['median']:.2f} RTT" for values in some.iter_rows(named=True))
+        sentences.append(f"{event}: {worst}")
     verdict = ""
-    if said:
-        verdict = f"What 99 of 100 answers take beyond the wait for a sign of life, at most: {'; '.join(said)}. "
+    if sentences:
+        verdict = f"What 99 of 100 answers take beyond the wait for a sign of life, at most: {'; '.join(sentences)}. "
     early = beyond.filter(pl.col("protocol").is_in([protocol for protocol in Protocol if protocol.transport.over_quic]))
     ends = [
         f"{'within' if float(most) <= _LIMIT_RTT else 'above'} them where {_WHERE[event]}"  # type: ignore[arg-type]
@@ -161,16 +161,16 @@ def rest_verdict(frame: pl.DataFrame) -> str:
         verdict += f"It may be {_LIMIT_RTT:g} RTT with early data, and is {', '.join(ends)}. "
     stalls = []
     late = answers.filter(pl.col("median") >= _STALL_MS)
-    for mishap, keeper in product(_MISHAPS.values(), _LOOKS):
-        some = late.filter(mishap=mishap, keeper=keeper)
+    for path_event, keeper in product(_MISHAPS.values(), _LOOKS):
+        some = late.filter(mishap=path_event, keeper=keeper)
         if not some.is_empty():
             least, most = float(some["median"].min()), float(some["median"].max())  # type: ignore[arg-type]
             names = ", ".join(some["protocol"].unique(maintain_order=True))
-            stalls.append(f"{mishap}, {keeper}: {names}, {_ms(least)} to {_ms(most)}")
+            stalls.append(f"{path_event}, {keeper}: {names}, {_ms(least)} to {_ms(most)}")
     stalled = f"Stalls of a second or more: {'; '.join(stalls) or 'none'}"
     never = [
-        f"{mishap}, {keeper}: {', '.join(some['protocol'].unique(maintain_order=True))}"
-        for (mishap, keeper), some in frame.filter(pl.col("measure") == _UNANSWERED).group_by(
+        f"{path_event}, {keeper}: {', '.join(some['protocol'].unique(maintain_order=True))}"
+        for (path_event, keeper), some in frame.filter(pl.col("measure") == _UNANSWERED).group_by(
             ["mishap", "keeper"], maintain_order=True
         )
     ]

@@ -45,8 +45,8 @@ class Keeping(ABC):
         """Ask until there is a good answer, 20 times at most."""
 
     @abstractmethod
-    def told(self) -> dict[str, Any]:
-        """Columns of `rests` on the answer: what the keeper knows, and of early data the server's word."""
+    def answer_columns(self) -> dict[str, Any]:
+        """Columns of `rests` on the answer: what the keeper knows, and of early data what the server reports."""
 
     def forget(self) -> None:
         """What the server said so far is not of the next answer."""
@@ -92,20 +92,20 @@ class Forwarded(Keeping):
         return Answer(len(asked), asked[0].sent_ns, None if error else asked[-1].answered_ns, error)
 
     def forget(self) -> None:
-        """The stub's word too."""
+        """Also discards what the stub reported."""
         super().forget()
         if self._stub is not None:
             self._stub.metrics()
 
-    def told(self) -> dict[str, Any]:
-        """The stub's word on the last query; nothing of another forwarder."""
-        told = self._stub.metrics() if self._stub is not None else []
-        if not told:
+    def answer_columns(self) -> dict[str, Any]:
+        """What the stub reports of the last query; nothing of another forwarder."""
+        rows = self._stub.metrics() if self._stub is not None else []
+        if not rows:
             return {}
-        last = told[-1]
+        last = rows[-1]
         came = {int(event.remote.rpartition(":")[2]): event for event in self._queries(last.protocol)}
-        found = came.get(last.local_port) if last.early_data else None
-        early = None if found is None else not found.handshake_complete
+        query = came.get(last.local_port) if last.early_data else None
+        early = None if query is None else not query.handshake_complete
         return Rests.taken(tables.STUB, last) | {"early_data_accepted": early}
 
 
@@ -137,8 +137,8 @@ class Library(Keeping):
         for asked in range(1, _ASKS + 1):
             try:
                 client = self._client or self._connected()
-                found = dns.check_answer(client.query(self._query), self._query)
-                error = found.error
+                checked = dns.check_answer(client.query(self._query), self._query)
+                error = checked.error
             except DnsError as fault:
                 error = fault.what
             answered_ns = time.time_ns()
@@ -157,16 +157,16 @@ class Library(Keeping):
         self._client.connect(self._query)
         return self._client
 
-    def told(self) -> dict[str, Any]:
+    def answer_columns(self) -> dict[str, Any]:
         """Of the connection that the answer came on."""
         if self._client is None:
             return {}
         came = {int(event.remote.rpartition(":")[2]): event for event in self._queries(self._protocol)}
-        found = came.get(self._client.local_port or 0)
+        query = came.get(self._client.local_port or 0)
         return {
             "new_connection": self._new,
             "session_resumed": self._client.handshake.session_resumed,
-            "early_data_accepted": not found.handshake_complete if found and self._new else None,
+            "early_data_accepted": not query.handshake_complete if query and self._new else None,
         }
 
 
@@ -210,8 +210,8 @@ class Browsing(Keeping):
                 return Answer(asked, first_ns, None if error else end_ns, error)
         return Answer(_ASKS, first_ns or 0, error="no answer")
 
-    def told(self) -> dict[str, Any]:
-        """The server's word. A connection that moved to another port with its client is no new one."""
+    def answer_columns(self) -> dict[str, Any]:
+        """What the server reports. A connection that moved to another port with its client is no new one."""
         if self._last is None:
             return {}
         early = not self._last.handshake_complete  # its connection is told of when that is complete

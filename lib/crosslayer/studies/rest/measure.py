@@ -46,7 +46,7 @@ class Condition:
 
     keeper: ClientKind
     protocol: Protocol
-    mishap: PathEvent
+    event: PathEvent
     rest_s: float
 
 
@@ -55,11 +55,11 @@ def conditions(plan: Plan) -> dict[str, Condition]:
     kept = [(keeper, protocol) for keeper in plan.options.keepers for protocol in _SPEAKS.get(keeper, Protocol)]
     befallen = list(itertools.product(PathEvent, plan.options.rests_s))
     made = [
-        Condition(keeper, protocol, mishap, rest_s)
-        for (keeper, protocol), (mishap, rest_s) in itertools.product(kept, befallen)
+        Condition(keeper, protocol, event, rest_s)
+        for (keeper, protocol), (event, rest_s) in itertools.product(kept, befallen)
         if rest_s <= _RESTS_AT_MOST_S.get(keeper, rest_s)
     ]
-    return {f"{one.keeper} {one.protocol} {one.mishap} {one.rest_s:g}": one for one in made}
+    return {f"{one.keeper} {one.protocol} {one.event} {one.rest_s:g}": one for one in made}
 
 
 class Rest(Measurer):
@@ -122,7 +122,7 @@ class Rest(Measurer):
         return "rests", {
             "protocol": chosen.protocol.value,
             "keeper": chosen.keeper.value,
-            "mishap": chosen.mishap.value,
+            "mishap": chosen.event.value,
             "rest_s": float(chosen.rest_s),
         }
 
@@ -144,13 +144,13 @@ class Rest(Measurer):
                 for _ in range(2):
                     kept.ask()
                 time.sleep(chosen.rest_s / 2)
-                self._befall(chosen.mishap)
+                self._befall(chosen.event)
                 time.sleep(chosen.rest_s / 2)
                 kept.forget()
                 answer = kept.ask()
                 row |= {"started_s": answer.sent_ns / 1e9, "asked": answer.asked, "error": answer.error}
                 if answer.answered_ns is not None:
-                    row |= {"answer_ms": (answer.answered_ns - answer.sent_ns) / 1e6} | kept.told()
+                    row |= {"answer_ms": (answer.answered_ns - answer.sent_ns) / 1e6} | kept.answer_columns()
         except BrowserError as error:
             return {"rests": [row | {"started_s": started, "error": str(error)}]}
         return {"rests": [row]}
@@ -170,10 +170,10 @@ class Rest(Measurer):
             with self._looking_up(chosen.protocol) as look_up:
                 yield Browsing(self._events, look_up, self._names.__next__, chosen.protocol)
         else:
-            words = near_end(_NEAR, chosen.protocol, self._address)
+            arguments = near_end(_NEAR, chosen.protocol, self._address)
             log = self.bench.folder / "rest-dnsproxy.log"
             with (
-                Dnsproxy.start(subprocess.Popen, words, log, ca_file=self._server.ca_file) as proxy,
+                Dnsproxy.start(subprocess.Popen, arguments, log, ca_file=self._server.ca_file) as proxy,
                 contextlib.closing(dns.Asker((_NEAR, 53))) as asker,
             ):
                 proxy.wait_until(lambda: unanswered(once(asker, self._query, 1.0), self._query) is None)
@@ -208,12 +208,12 @@ class Rest(Measurer):
         ):
             yield look_up
 
-    def _befall(self, mishap: PathEvent) -> None:
-        if mishap is PathEvent.FORGOTTEN:
+    def _befall(self, event: PathEvent) -> None:
+        if event is PathEvent.FORGOTTEN:
             self._nat.expire_mappings()
-        elif mishap is PathEvent.MOVED:
+        elif event is PathEvent.MOVED:
             self._nat.migrate_client()
-        elif mishap is PathEvent.RESTARTED:
+        elif event is PathEvent.RESTARTED:
             self._server = self._server.restarted()
 
     @functools.cached_property

@@ -55,13 +55,13 @@ def serialisation_data(inputs: Inputs) -> pl.DataFrame:
     """
     rows = _serialised(inputs)
     by = ["link", "series"]
-    places = rows.group_by(by).agg(x=pl.col("serialisation_ms").median()).collect()
-    ours = metrics.medians(rows, "excess_ms", by).join(places, on=by).with_columns(source=pl.lit("measured"))
+    positions = rows.group_by(by).agg(x=pl.col("serialisation_ms").median()).collect()
+    ours = metrics.medians(rows, "excess_ms", by).join(positions, on=by).with_columns(source=pl.lit("measured"))
     ours = ours.sort("x", *by, descending=[True, False, False])
     doq = rows.filter(pl.col("series") != "DoUDP")
     parts = [ours]
-    found = metrics.line(doq, "serialisation_ms", "excess_ms", by)
-    for name, estimate in zip(("slope", "intercept"), found or (), strict=False):
+    fitted = metrics.line(doq, "serialisation_ms", "excess_ms", by)
+    for name, estimate in zip(("slope", "intercept"), fitted or (), strict=False):
         low, high = estimate.interval or (None, None)
         values = {"median": estimate.value, "low": low, "high": high, "n": estimate.n, "rounds": estimate.rounds}
         parts.append(pl.DataFrame([{"source": name, **values}], schema_overrides=_ESTIMATE))
@@ -112,9 +112,9 @@ def serialisation(frame: pl.DataFrame) -> AnyChart:
     x = alt.X("x:Q", title="Bytes sent up to the query at the uplink's rate (ms)", scale=scale)
     y = alt.Y("median:Q", title="Query beyond one RTT (ms)", scale=scale)
     look = marks.by("series", _LOOKS, "color", "shape", columns=2)
-    place = alt.Tooltip("x:Q", format=".2f", title="serialisation, ms")
+    position = alt.Tooltip("x:Q", format=".2f", title="serialisation, ms")
     tooltip = marks.tips(
-        "link_title", "series", "source", value="beyond one RTT, ms", counted="exchanges", more=[place]
+        "link_title", "series", "source", value="beyond one RTT, ms", counted="exchanges", more=[position]
     )
     base = alt.Chart(width=COLUMN_WIDTH - 62, height=COLUMN_WIDTH - 62)
     chart: AnyChart = alt.layer(

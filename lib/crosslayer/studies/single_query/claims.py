@@ -21,7 +21,7 @@ from crosslayer.claims.measures import CustomMeasure, Derived, Measure, mean, me
 from crosslayer.claims.rows import VALID_EXCHANGE, Source
 from crosslayer.claims.rules import ABSOLUTE, BYTES, FRACTION, SHARE
 from crosslayer.metrics.resampling import Estimate, derived
-from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, PARTED, SIZES, single_queries
+from crosslayer.studies.single_query.metrics import FURTHER_SERIES, PAPER_SERIES, SIZES, SPLIT, single_queries
 from crosslayer.studies.single_query.vantage import VANTAGE_POINTS, vantage_point
 
 _DURATIONS = {"handshake": "handshake_ms", "resolve": "query_ms", "exchange": "total_ms"}
@@ -35,7 +35,7 @@ def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
     rows = single_queries(dns_exchanges).filter(pl.col("series").is_in([*PAPER_SERIES, *FURTHER_SERIES]))
     parts = (
         rows.select(*metrics.ROUND, series=pl.format(f"{{}} {part}", "series"), value=pl.col(column).cast(pl.Float64))
-        for part, column in (_DURATIONS | SIZES | {PARTED: PARTED, _TO_THE_CLOSE: "query_sent_bytes"}).items()
+        for part, column in (_DURATIONS | SIZES | {SPLIT: SPLIT, _TO_THE_CLOSE: "query_sent_bytes"}).items()
     )
     return Observed(pl.concat(parts), rtts_ms=dict(metrics.nominal_rtts(link_checks).collect().iter_rows()))
 
@@ -45,10 +45,10 @@ def seen_from(*points: str) -> Callable[[Observed], Sequence[str]]:
     """Links of vantage points; each of them must have some."""
 
     def links(o: Observed) -> Sequence[str]:
-        found = {point: [link for link in o.links if vantage_point(link) == point] for point in points}
-        if missing := [VANTAGE_POINTS[point] for point, of_point in found.items() if not of_point]:
+        by_point = {point: [link for link in o.links if vantage_point(link) == point] for point in points}
+        if missing := [VANTAGE_POINTS[point] for point, of_point in by_point.items() if not of_point]:
             raise NotMeasured(f"this campaign has no vantage point in {', '.join(missing)}")
-        return tuple(link for of_point in found.values() for link in of_point)
+        return tuple(link for of_point in by_point.values() for link in of_point)
 
     return links
 
@@ -195,7 +195,7 @@ _BEYOND = (
 def beyond(series: str, query: int, response: int, more: str = "") -> Cause:
     """Bytes of acknowledgements, tickets and header fields, which no protocol fixes."""
     text = _BEYOND.replace("{query}", str(query)).replace("{response}", str(response)).replace("{more}", more)
-    return Cause(text, (median(f"{series} {PARTED}") * 100, size(series, _QUERY), size(series, _RESPONSE)))
+    return Cause(text, (median(f"{series} {SPLIT}") * 100, size(series, _QUERY), size(series, _RESPONSE)))
 
 
 CAUSES: dict[Cause | str, str] = {
@@ -298,7 +298,7 @@ CHECKS = by_id(
 
 _CLEAR = ("DoUDP", "DoTCP")
 _COLUMNS = {name: pl.col(column) for name, column in (_DURATIONS | SIZES).items()} | {
-    PARTED: pl.col(SIZES[_QUERY]).is_not_null(),
+    SPLIT: pl.col(SIZES[_QUERY]).is_not_null(),
     _TO_THE_CLOSE: pl.col("query_sent_bytes"),
 }
 SOURCES = {

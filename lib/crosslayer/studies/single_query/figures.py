@@ -138,20 +138,20 @@ def _times(inputs: Inputs, series: Sequence[str]) -> pl.DataFrame:
 def _ordered(frame: pl.DataFrame, series: Sequence[str]) -> pl.DataFrame:
     columns = ["place", "series", "measure", "source", "n", "rounds", "median", "low", "high"]
     return frame.select(columns).sort(
-        _rank("measure", list(_TIMES)), _rank("place", _places(frame)), _rank("series", series)
+        _rank("measure", list(_TIMES)), _rank("place", _row_names(frame)), _rank("series", series)
     )
 
 
-def _places(frame: pl.DataFrame) -> list[str]:
+def _row_names(frame: pl.DataFrame) -> list[str]:
     known = [*VANTAGE_POINTS.values(), ALL, PRINTED]
-    others = [place for place in frame["place"].unique(maintain_order=True) if place not in known]
-    return [place for place in (*VANTAGE_POINTS.values(), *others, ALL, PRINTED) if place in set(frame["place"])]
+    others = [name for name in frame["place"].unique(maintain_order=True) if name not in known]
+    return [name for name in (*VANTAGE_POINTS.values(), *others, ALL, PRINTED) if name in set(frame["place"])]
 
 
 def _heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
     if frame.filter(pl.col("source") == "measured").is_empty():
         return marks.empty_plot("no single queries", TEXT_WIDTH - 60)
-    places, top = _places(frame), float(frame["median"].max())  # type: ignore[arg-type]
+    row_names, top = _row_names(frame), float(frame["median"].max())  # type: ignore[arg-type]
     shade = alt.Color("median:Q", scale=alt.Scale(domain=[0, top], scheme="blues"), legend=None)
     number = marks.Text(alt.Text("median:Q", format=".0f"), marks.light_where(alt.datum.median > 0.58 * top))
     tooltip = marks.tips("place", "series", "source", value="median, ms", digits=".1f", counted="exchanges")
@@ -159,8 +159,8 @@ def _heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
     for measure in _TIMES:
         shown = [name for name in series if name in set(frame.filter(pl.col("measure") == measure)["series"])]
         across = marks.columns("series", shown, orient="top")
-        down = marks.rows("place", places, bold=True, labels=measure == "handshake")
-        base = alt.Chart(width=(TEXT_WIDTH - 135) // 2, height=24 * len(places)).encode(across, down)
+        down = marks.rows("place", row_names, bold=True, labels=measure == "handshake")
+        base = alt.Chart(width=(TEXT_WIDTH - 135) // 2, height=24 * len(row_names)).encode(across, down)
         base = base.transform_filter(alt.datum.measure == measure)
         title = f"{measure.capitalize()} time (ms)"
         plots.append(marks.heatmap(base, shade, tooltip, number).properties(title=title))
@@ -216,7 +216,7 @@ def round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.Dat
         wanted = rows.filter(
             pl.col("protocol") == protocol, pl.col("resumption") == resumption, pl.col("variant") == variant
         )
-        found = metrics.medians(wanted, "handshake_rtt", [])
+        medians = metrics.medians(wanted, "handshake_rtt", [])
         further = wanted.select(
             beyond_ms=(pl.col("handshake_ms") - expected * pl.col("nominal_rtt_ms")).median(),
             sent_bytes=pl.col("handshake_sent_bytes").median(),
@@ -224,7 +224,7 @@ def round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.Dat
             received_packets=pl.col("handshake_received_packets").median(),
         ).collect()
         named = {"label": pl.lit(label), "protocol": pl.lit(protocol), "source": pl.lit("measured")}
-        parts.append(found.join(further, how="cross").with_columns(**named, expected=pl.lit(expected)))
+        parts.append(medians.join(further, how="cross").with_columns(**named, expected=pl.lit(expected)))
     columns = ["label", "protocol", "source", "n", "rounds", "expected", "median", "low", "high"]
     return pl.concat(parts).select(*columns, "beyond_ms", "sent_bytes", "received_bytes", "received_packets")
 

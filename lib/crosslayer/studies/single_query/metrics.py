@@ -20,10 +20,10 @@ SIZES = {
     "query": "parted_query_sent_bytes",
     "response": "parted_query_received_bytes",
 }
-"""Parts of IMC22 Table 1, and the columns that have them, parted as there; bytes are IP payload."""
+"""Parts of IMC22 Table 1, and the columns that have them, split as there; bytes are IP payload."""
 
-PARTED = "parted"
-"""1 where they are, 0 in a campaign that knew the handshake's end alone: there the columns have what lies before it."""
+SPLIT = "parted"
+"""1 where they are split; 0 in a campaign that knew only the handshake's end: its columns have what lies before."""
 
 
 def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
@@ -46,7 +46,7 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     clear = pl.col("protocol").is_in(["DoUDP", "DoTCP"])
     resumed = pl.col("resumption") == "ticket"
     by_time = [pl.coalesce(name, name.removeprefix("parted_")).alias(name) for name in SIZES.values()]
-    return rows.with_columns(pl.col(SIZES["query"]).is_not_null().cast(pl.Int64).alias(PARTED), *by_time).with_columns(
+    return rows.with_columns(pl.col(SIZES["query"]).is_not_null().cast(pl.Int64).alias(SPLIT), *by_time).with_columns(
         series=pl.when(main & (clear | resumed))
         .then(pl.col("protocol"))
         .when(early & (pl.col("resumption") == "early-data"))

@@ -58,8 +58,8 @@ def links(resolvers: int, vantage_points: Sequence[str] = tuple(VANTAGE_POINTS))
 
 def vantage_point(link: str) -> str | None:
     """Short name of the vantage point of a link; None for other links."""
-    found = _RESOLVER.fullmatch(link)
-    return found[1] if found else None
+    match = _RESOLVER.fullmatch(link)
+    return match[1] if match else None
 
 
 def rtt_ms(point: str, level: float) -> float:
@@ -81,8 +81,8 @@ def profiles(names: Sequence[str], seed: int) -> dict[str, Profile]:
     for point in VANTAGE_POINTS:
         mine = [name for name in names if vantage_point(name) == point]
         draw = random.Random(f"{seed}/{point}")
-        for name, place in zip(mine, draw.sample(range(len(mine)), len(mine)), strict=True):
-            level = (place + (1 + draw.random()) / 3) / len(mine)
+        for name, position in zip(mine, draw.sample(range(len(mine)), len(mine)), strict=True):
+            level = (position + (1 + draw.random()) / 3) / len(mine)
             title = f"{VANTAGE_POINTS[point]}, resolver {name.partition('-')[2]}"
             made[name] = Profile(name, round(rtt_ms(point, level), 3), title, source=_SOURCE)
     for name in names:

@@ -51,15 +51,15 @@ def observed(page_loads: pl.LazyFrame, lookups: pl.LazyFrame, link_checks: pl.La
     loads = metrics.page_loads(page_loads).filter(pl.col("coupling") == "coupled")
     loads = loads.with_columns(combination="dns_protocol")
     of_baseline = loads.filter(pl.col("combination") == BASELINE)
-    told = lookups.filter(pl.col("error").is_null(), pl.col("variant") == "main").with_columns(
+    answered = lookups.filter(pl.col("error").is_null(), pl.col("variant") == "main").with_columns(
         combination="dns_protocol", again=pl.col("retries") > 0
     )
     rows = [
-        told.group_by(*metrics.ROUND, "combination")
+        answered.group_by(*metrics.ROUND, "combination")
         .agg(pl.col("new_connection").sum().cast(pl.Float64).alias("value"))
         .select(*metrics.ROUND, pl.format("{} set up", "combination").alias("series"), "value"),
         *(
-            _rows(told.with_columns(pl.col(column).cast(pl.Float64)), name, column)
+            _rows(answered.with_columns(pl.col(column).cast(pl.Float64)), name, column)
             for name, column in (("{} lookup", "total_ms"), ("{} new", "new_connection"), ("{} again", "again"))
         ),
         of_baseline.select(*metrics.ROUND, series=pl.lit("lookups"), value=pl.col("lookup_count").cast(pl.Float64)),
@@ -107,10 +107,10 @@ def simple(o: Observed) -> Pages:
 
 def complex_(o: Observed) -> Pages:
     """The pages with the most lookups."""
-    found = by_lookups(o)
-    if len(found) < 2:
+    groups = by_lookups(o)
+    if len(groups) < 2:
         raise NotMeasured("all pages of this campaign have the same number of lookups")
-    return found[-1][1]
+    return groups[-1][1]
 
 
 # What is compared
@@ -250,8 +250,8 @@ def _share_of(
     """A cost of whole round-trips, and what it is a share of: the difference of two transports, and one of them."""
 
     def rtts(terms: Mapping[str, float], of: Observed) -> Estimate:
-        found = median(terms, *pages(of), in_rtts=True)
-        return (found.on(*links) if links else found)(of)
+        statistic = median(terms, *pages(of), in_rtts=True)
+        return (statistic.on(*links) if links else statistic)(of)
 
     one, other = f"{more} {what}", f"{less} {what}"
     text = _SHARE.format("{0}", what, "{1}", where) + why

@@ -207,9 +207,9 @@ def amortisation(frame: pl.DataFrame) -> AnyChart:
         scale = alt.Scale(domain=_reach(frame.filter(measure=measure)), nice=False)
         y = alt.Y("median:Q", title=title, scale=scale)
         mean = alt.Y("mean(median):Q", title=title, scale=scale)
-        place = alt.Tooltip("x:Q", title="lookups")
+        tip = alt.Tooltip("x:Q", title="lookups")
         who = ("link_title", "page", "series")
-        tooltip = marks.tips(*who, value=title, digits="+.2f", counted="loads", more=[place])
+        tooltip = marks.tips(*who, value=title, digits="+.2f", counted="loads", more=[tip])
         layers = [
             marks.line_at(base, y=0),
             marks.trend(base, x, mean, {"color": look["color"]}, strokeWidth=1.2, opacity=0.6),
@@ -218,13 +218,13 @@ def amortisation(frame: pl.DataFrame) -> AnyChart:
         column = marks.across("link_title", links, labels=first)
         plots.append(marks.multiples(layers, column=column, spacing=12).transform_filter(alt.datum.measure == measure))
     chart: AnyChart = alt.vconcat(*plots, spacing=8)
-    chart.data = with_titles(frame).with_columns(place=_beside("x"))
+    chart.data = with_titles(frame).with_columns(place=_shifted("x"))
     return chart
 
 
-def _beside(lookups: str) -> pl.Expr:
+def _shifted(lookups: str) -> pl.Expr:
     """A number of lookups, series set apart sideways."""
-    side = {protocol: 0.09 * (place - (len(PROTOCOLS) - 1) / 2) for place, protocol in enumerate(PROTOCOLS)}
+    side = {protocol: 0.09 * (rank - (len(PROTOCOLS) - 1) / 2) for rank, protocol in enumerate(PROTOCOLS)}
     return pl.col(lookups) + pl.col("series").replace_strict(side, return_dtype=pl.Float64)
 
 
@@ -235,7 +235,7 @@ def amortisation_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 def amortisation_verdict(frame: pl.DataFrame) -> str:
     """Is the cost of an encrypted transport shared out over the lookups?"""
-    said = []
+    sentences = []
     for link in _order(frame, "link"):
         of_link = frame.filter(measure="percent", link=link)
         few, many = (of_link.filter(pl.col("x") == end) for end in (of_link["x"].min(), of_link["x"].max()))
@@ -248,11 +248,11 @@ def amortisation_verdict(frame: pl.DataFrame) -> str:
                 ends.append(f"{one} to {other} over {protocol}")
         if ends:
             lookups = f"{few['x'][0]} and {many['x'][0]} lookups"
-            said.append(f"{link_title(link)}, pages of {lookups}: {', '.join(ends)}")
-    if not said:
+            sentences.append(f"{link_title(link)}, pages of {lookups}: {', '.join(ends)}")
+    if not sentences:
         return "Not answered: this dataset lacks DoUDP loads, or pages with different numbers of lookups."
     return (
-        "PLT over DoUDP, from the pages with the fewest lookups to those with the most. " + "; ".join(said) + ". The "
+        f"PLT over DoUDP, from the pages with the fewest lookups to those with the most. {'; '.join(sentences)}. The "
         "handshake is paid once, by the first lookup; the others find the connection open."
     )
 
@@ -282,9 +282,9 @@ def faster_data(inputs: Inputs) -> pl.DataFrame:
         .with_columns(series=pl.lit(protocol), source=pl.lit("measured"))
         for protocol in PROTOCOLS
     ]
-    found = pl.concat(rows).collect().join(_lookups(inputs), on="page")
+    shares = pl.concat(rows).collect().join(_lookups(inputs), on="page")
     columns = ("link", "page", "lookups", "series", "source", "n", "percent")
-    return _sorted(found, inputs).select(columns)
+    return _sorted(shares, inputs).select(columns)
 
 
 def faster(frame: pl.DataFrame) -> AnyChart:
@@ -306,7 +306,7 @@ def faster(frame: pl.DataFrame) -> AnyChart:
         base.mark_point(size=40, filled=True, opacity=0.9).encode(x, y, **look, tooltip=tooltip),
     ]
     chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=12)
-    chart.data = with_titles(frame).with_columns(place=_beside("lookups"))
+    chart.data = with_titles(frame).with_columns(place=_shifted("lookups"))
     return chart
 
 
@@ -339,9 +339,9 @@ def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
     agreement = loads.group_by(by).agg(
         differs_ms=pl.col("differs").median(), agrees_percent=100 * (pl.col("differs").abs() <= AGREES_MS).mean()
     )
-    found = metrics.medians(loads, "lookup_rtt", by).join(agreement.collect(), on=by)
-    order = {name: place for place, name in enumerate((BASELINE, *PROTOCOLS))}
-    rows = found.with_columns(
+    medians = metrics.medians(loads, "lookup_rtt", by).join(agreement.collect(), on=by)
+    order = {name: rank for rank, name in enumerate((BASELINE, *PROTOCOLS))}
+    rows = medians.with_columns(
         source=pl.lit("measured"), expected=pl.col("series").replace_strict(ROUND_TRIPS, return_dtype=pl.Int64)
     ).sort(pl.col("series").replace_strict(order, return_dtype=pl.Int64))
     columns = ("link", "series", "source", *_ESTIMATE, "expected", "differs_ms", "agrees_percent")

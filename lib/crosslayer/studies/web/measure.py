@@ -101,20 +101,20 @@ class Web(Measurer):
         asks = protocol if self._itself else None
         if asks not in self._kept:
             bench = self.bench
-            told = resolving(bench)
+            options = resolving(bench)
             if asks is not None:
                 # The warm-up page is looked up too, so that the connection stands when the page is asked for. The
                 # resolver is named by its address, since a host may be spoken to over HTTP/3 alone.
-                told = {"addresses": {}, "resolves": [*told["resolves"], WARM_UP_HOST]}
+                options = {"addresses": {}, "resolves": [*options["resolves"], WARM_UP_HOST]}
                 far = network.SERVER_ADDRESS
-                told["secure_dns"] = SecureDns(far, far, over_h3=asks is dns.Protocol.DOH3)
+                options["secure_dns"] = SecureDns(far, far, over_h3=asks is dns.Protocol.DOH3)
             first = bench.pages[bench.plan.pages[0]]
             self._kept[asks] = KeptBrowser(
                 bench,
                 lambda browser: self._load(browser, first, protocol),
                 name=f"browser-{asks.value.lower()}" if asks else "browser",
                 force_h3=not bench.plan.options.https_records,
-                **told,
+                **options,
             )
         return self._kept[asks].open()
 

@@ -32,8 +32,8 @@ def pages_in(frame: pl.DataFrame) -> list[str]:
     return _paper_first(PAGES, frame["page"])
 
 
-def _paper_first(paper: Iterable[str], found: Iterable[str]) -> list[str]:
-    return [*paper, *sorted(set(found) - set(paper))]
+def _paper_first(paper: Iterable[str], names: Iterable[str]) -> list[str]:
+    return [*paper, *sorted(set(names) - set(paper))]
 
 
 def observations(inputs: Inputs) -> metrics.Cells:
@@ -49,10 +49,10 @@ def rtts_ms(inputs: Inputs) -> dict[str, float]:
 
 def cells_of(inputs: Inputs, name: str, links: Iterable[str]) -> Iterator[tuple[str, str, metrics.Numbers]]:
     """Link, page and observations of each cell of a series."""
-    found = observations(inputs)
+    observed = observations(inputs)
     for link in links:
-        for page in found.pages(name, link):
-            yield link, page, found.numbers((name, link, page))
+        for page in observed.pages(name, link):
+            yield link, page, observed.numbers((name, link, page))
 
 
 def pooled(inputs: Inputs, parts: Sequence[metrics.Numbers]) -> tuple[Reals, metrics.Rounds] | None:
@@ -69,18 +69,18 @@ def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str
     for shown, name in named.items():
         cells = cells_of(inputs, name, [link for link in links if link in inputs.links])
         parts = [metrics.Numbers(times / known[link], rounds) for link, _, (times, rounds) in cells]
-        if found := pooled(inputs, parts):
-            yield cdf.Group(panel, shown, *found)
+        if values := pooled(inputs, parts):
+            yield cdf.Group(panel, shown, *values)
 
 
-def measured(words: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
-    """Words, and behind them what `metrics.median` gives, as the columns of a figure."""
-    kinds = [pl.String()] * len(words) + [pl.Int64()] * 2 + [pl.Float64()] * 3
-    columns = dict(zip((*words, "n", "rounds", "median", "low", "high"), kinds, strict=True))
+def measured(keys: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
+    """The columns of a figure: keys of a row, then what `metrics.median` returns."""
+    kinds = [pl.String()] * len(keys) + [pl.Int64()] * 2 + [pl.Float64()] * 3
+    columns = dict(zip((*keys, "n", "rounds", "median", "low", "high"), kinds, strict=True))
     return pl.DataFrame(rows, columns, orient="row").with_columns(source=pl.lit("measured"))
 
 
-def beside_published(rows: pl.DataFrame) -> pl.DataFrame:
+def with_published(rows: pl.DataFrame) -> pl.DataFrame:
     """Medians of a figure that has them in rows, each with the published one: ..., n, median, low, high, published."""
     key = [name for name in ("page", "link", "series") if name in rows.columns]
     ours, printed = (rows.filter(pl.col("source") == source) for source in ("measured", "published"))
@@ -107,21 +107,21 @@ def lacks(inputs: Inputs) -> str:
     names = {f"{name} exchanges": f"{name} exchange" for name in ("DoUDP", "DoQ", "DoH")}
     names |= {f"H3 {name} loads": f"H3 {name} PLT" for name in ("1-RTT", "0-RTT")} | {"TCP RTTs": "TCP RTT"}
     there = observations(inputs).cells
-    found = {said: {(link, page) for of, link, page in there if of == name} for said, name in names.items()}
-    left_out = sorted({link for cells in found.values() for link, _ in cells} - set(inputs.links))
+    by_name = {label: {(link, page) for of, link, page in there if of == name} for label, name in names.items()}
+    left_out = sorted({link for cells in by_name.values() for link, _ in cells} - set(inputs.links))
     asked = set(product(inputs.links, inputs.pages))
-    something = {cell for cells in found.values() for cell in cells & asked}
+    something = {cell for cells in by_name.values() for cell in cells & asked}
     nothing = asked - something if something else set()
     missing = [
         *(link_title(link) for link in LINKS if link not in (*inputs.links, *left_out)),
         *(page for page in PAGES if page not in inputs.pages),
-        *_places(inputs, nothing),
+        *_cell_names(inputs, nothing),
     ]
-    for name, cells in found.items():
+    for name, cells in by_name.items():
         if not cells:
             missing.append(name)
         elif lacking := asked - nothing - cells:
-            missing.append(f"{name} ({'; '.join(_places(inputs, lacking))})")
+            missing.append(f"{name} ({'; '.join(_cell_names(inputs, lacking))})")
     sentences = [
         f"Not in this campaign: {', '.join(missing)}." if missing else "",
         f"Left out, no RTT above 0 is known: {', '.join(map(link_title, left_out))}." if left_out else "",
@@ -129,15 +129,15 @@ def lacks(inputs: Inputs) -> str:
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _places(inputs: Inputs, cells: set[tuple[str, str]]) -> list[str]:
-    """Cells in words: a link with all of its pages is named alone."""
-    places = []
+def _cell_names(inputs: Inputs, cells: set[tuple[str, str]]) -> list[str]:
+    """Cells as text: a link with all of its pages is named alone."""
+    names = []
     known = [page for page in _paper_first(PAGES, inputs.pages) if page in inputs.pages]
     for link in inputs.links:
         pages = [page for page in known if (link, page) in cells]
         whole = len(pages) == len(known)
-        places += [link_title(link)] if whole else [f"{page} on {link_title(link)}" for page in pages]
-    return places
+        names += [link_title(link)] if whole else [f"{page} on {link_title(link)}" for page in pages]
+    return names
 
 
 figure = partial(Figure, lacks=lacks)

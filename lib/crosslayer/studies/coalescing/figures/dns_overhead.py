@@ -108,8 +108,8 @@ def _excesses(inputs: Inputs, panels: dict[str, str]) -> Iterator[cdf.Group]:
     for link, (shown, name) in product((link for link in inputs.links if link in panels), _EXCHANGES.items()):
         least = rtts_ms(inputs)[link] * ROUND_TRIPS[shown]
         cells = cells_of(inputs, name, [link])
-        if found := pooled(inputs, [metrics.Numbers(times - least, rounds) for _, _, (times, rounds) in cells]):
-            yield cdf.Group(panels[link], shown, *found)
+        if values := pooled(inputs, [metrics.Numbers(times - least, rounds) for _, _, (times, rounds) in cells]):
+            yield cdf.Group(panels[link], shown, *values)
 
 
 def _per_link(inputs: Inputs, panels: dict[str, str]) -> pl.DataFrame:

@@ -27,7 +27,6 @@ from crosslayer.figures.style import (
 from crosslayer.studies.coalescing.figures.common import (
     OURS,
     PAPER,
-    beside_published,
     figure,
     in_rtts,
     measured,
@@ -35,6 +34,7 @@ from crosslayer.studies.coalescing.figures.common import (
     pooled,
     published_saving,
     rtts_ms,
+    with_published,
 )
 
 SERIES = ("H3 0-RTT connect", "H3 1-RTT connect", "DoQ handshake", "TCP RTT")
@@ -129,13 +129,13 @@ def saving_data(inputs: Inputs) -> pl.DataFrame:
 
     Columns link, series (`response start`, `PLT, PAGE`), source, n, rounds, median, low, high; multiples of the RTT.
     """
-    found = observations(inputs)
+    observed = observations(inputs)
 
     def savings(time: str, link: str, pages: Iterable[str]) -> Iterator[metrics.Numbers]:
         terms = {f"H3 1-RTT {time}": 1.0, f"H3 0-RTT {time}": -1.0}
         for page in pages:
-            if all((name, link, page) in found.cells for name in terms):
-                saved, rounds = found.total(terms, link, page)
+            if all((name, link, page) in observed.cells for name in terms):
+                saved, rounds = observed.total(terms, link, page)
                 yield metrics.Numbers(saved / rtts_ms(inputs)[link], rounds)
 
     wanted = [("response start", "response start", link, inputs.pages) for link in inputs.links]
@@ -235,6 +235,6 @@ FIGURES = (
         "RTT.",
         data=saving_data,
         chart=saving,
-        table=beside_published,
+        table=with_published,
     ),
 )

@@ -114,12 +114,12 @@ def table2(frame: pl.DataFrame) -> AnyChart:
             y["axis"] = None
         base = alt.Chart(width=_TABLE_WIDTH, height=26 * len(links))
         tolerated = base.mark_bar(color=TOLERATED, height=alt.RelativeBandSize(0.82))
-        beside = base.mark_text(fontSize=8, color=INK, align="left")
+        labels = base.mark_text(fontSize=8, color=INK, align="left")
         layers = [
             tolerated.encode(alt.X("low_tolerance:Q", scale=scale), y, alt.X2("tolerance_percent:Q")),
             marks.line_at(base, x=0),
             *marks.intervals(base, x, y, tooltip, look, ends=("low_percent", "high_percent"), width=1.8),
-            beside.encode(y=y, text="text:N", x=alt.value(_TABLE_WIDTH + 6)),
+            labels.encode(y=y, text="text:N", x=alt.value(_TABLE_WIDTH + 6)),
         ]
         plot = alt.layer(*layers).transform_filter(alt.datum.quantity == quantity)
         plots.append(plot.properties(title=marks.heading(title)))

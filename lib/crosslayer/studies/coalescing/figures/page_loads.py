@@ -19,12 +19,12 @@ from crosslayer.studies.coalescing.figures.common import (
     DOTTED,
     OURS,
     PAPER,
-    beside_published,
     figure,
     links_in,
     measured,
     observations,
     pages_in,
+    with_published,
 )
 
 SERIES = ("DoQ + H3 0-RTT", "DoQ + H3 1-RTT", "DoH + H3 1-RTT")
@@ -39,11 +39,11 @@ _INCREASE = "PLT increase over the baseline's median (%)"
 
 def _cells(inputs: Inputs) -> Iterator[tuple[str, str, dict[str, metrics.Numbers]]]:
     """Link, page and PLTs of each combination, of the cells that have the baseline."""
-    found = observations(inputs)
+    observed = observations(inputs)
     for link, page in product(inputs.links, inputs.pages):
         cells = {name: (name, link, page) for name in sorted(metrics.COMBINATIONS)}
-        if cells[metrics.BASELINE] in found.cells:
-            yield link, page, {name: found.numbers(cell) for name, cell in cells.items() if cell in found.cells}
+        if cells[metrics.BASELINE] in observed.cells:
+            yield link, page, {name: observed.numbers(cell) for name, cell in cells.items() if cell in observed.cells}
 
 
 def _median(plts: dict[str, metrics.Numbers]) -> float:
@@ -63,9 +63,9 @@ def fig8_data(inputs: Inputs) -> pl.DataFrame:
     """
 
     rows = [
-        (link, page, name, *found)
+        (link, page, name, *estimate)
         for link, page, plts in _cells(inputs)
-        for name, *found in _increases(inputs, plts)
+        for name, *estimate in _increases(inputs, plts)
         if name in SERIES
     ]
     ours = measured(["link", "page", "series"], rows).rename({"median": "percent"}).drop("rounds")
@@ -172,11 +172,11 @@ def _signed(value: float) -> str:
 def fig9_data(inputs: Inputs) -> pl.DataFrame:
     """Rows of Fig. 9: those of a CDF figure, and link and page."""
 
-    found = observations(inputs)
+    observed = observations(inputs)
     cells = [
         cdf.measured_groups(
             (
-                cdf.Group(f"{page} | {link}", name, (plt / _median(plts) - 1) * 100, found.rounds_of(rounds))
+                cdf.Group(f"{page} | {link}", name, (plt / _median(plts) - 1) * 100, observed.rounds_of(rounds))
                 for name, (plt, rounds) in plts.items()
                 if name in SERIES
             ),
@@ -235,11 +235,11 @@ def absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
     panels = _absolute_panels(page)
     known = inputs.published.absolute_plt.filter(page=page)
     quantiles = [name for name in known.columns if name.startswith("p") and name[1:].isdigit()]
-    parts, found = [], observations(inputs)
+    parts, observed = [], observations(inputs)
     for (link, kind), panel in panels.items():
         shift = pl.col("baseline_ms") if kind == "delta" else pl.lit(0.0)
         groups = (
-            cdf.Group(panel.name, name, plt - (_median(plts) if kind == "delta" else 0), found.rounds_of(rounds))
+            cdf.Group(panel.name, name, plt - (_median(plts) if kind == "delta" else 0), observed.rounds_of(rounds))
             for one, other, plts in _cells(inputs)
             if (one, other) == (link, page)
             for name, (plt, rounds) in plts.items()
@@ -304,8 +304,8 @@ def differences_data(inputs: Inputs) -> pl.DataFrame:
         for link, page, plts in _cells(inputs):
             if {first, second} <= plts.keys():
                 more, rounds = observations(inputs).total({first: 1.0, second: -1.0}, link, page)
-                found = metrics.median(more / _median(plts) * 100, observations(inputs).rounds_of(rounds))
-                rows.append((link, page, name, *found))
+                estimate = metrics.median(more / _median(plts) * 100, observations(inputs).rounds_of(rounds))
+                rows.append((link, page, name, *estimate))
     ours = inputs.by_rtt(measured(["link", "page", "series"], rows))
     heatmap = inputs.published.heatmap
     zero = heatmap.select("link", "page").unique(maintain_order=True).with_columns(percent=pl.lit(0.0))
@@ -420,7 +420,7 @@ FIGURES = (
         "8.",
         data=differences_data,
         chart=differences,
-        table=beside_published,
+        table=with_published,
         width=TEXT_WIDTH,
     ),
 )
