@@ -92,7 +92,9 @@ class Study:
     picture: str = ""
     """Name of the figure that shows its part of the answer; empty where none does."""
     primes_alias: bool = True
-    """Its loads prime an alias of their page, which must have them and no further origins."""
+    """Its loads prime an alias of their page, which must have them."""
+    one_host: str = ""
+    """Why it can only use pages of one host, as a clause; empty if it can use pages of several hosts."""
     browsers: tuple[str, ...] = ("chromium",)
     """In which it can be measured."""
     own_links: Callable[[Plan], Mapping[str, Profile]] = lambda plan: {}

@@ -56,15 +56,27 @@ def test_the_studies_that_cannot_use_a_page_of_several_hosts_are_named(tmp_path:
     done = from_har("css_other_host.har", tmp_path / "page", "--no-check")
     assert done.returncode == 0, done.stderr
     can = next(line for line in done.stdout.splitlines() if "studies that can use it" in line)
-    cannot = next(line for line in done.stdout.splitlines() if line.startswith("  not "))
+    cannot = next(line for line in done.stdout.splitlines() if line.startswith("  not address-token"))
     assert "web" in can
-    assert "browsers" not in can
-    assert "browsers" in cannot
-    assert "it has 2 host names" in cannot
-    names = "--study", "browsers", "--pages", str(tmp_path / "page"), "--out", str(tmp_path / "data")
+    assert "browsers" in can
+    assert "address-token: it has 2 host names; it controls only the token of the page's own host" in cannot
+    names = "--study", "address-token", "--pages", str(tmp_path / "page"), "--out", str(tmp_path / "data")
     refused = subprocess.run([*CROSSLAYER, "measure", *names], capture_output=True, text=True, check=False)
     assert refused.returncode == 1
-    assert "page 'page' cannot be loaded as the study 'browsers' does" in refused.stderr
+    assert "page 'page' cannot be loaded as the study 'address-token' does: it has 2 host names" in refused.stderr
+
+
+def test_a_page_of_three_hosts_is_measured_in_both_browsers(browser_machine: None, tmp_path: Path) -> None:
+    page, data = tmp_path / "page", tmp_path / "data"
+    assert from_har("chain_hosts.har", page, "--no-check").returncode == 0
+    names = "--study", "browsers", "--links", "local", "--rounds", "1", "--pages", str(page)
+    done = subprocess.run([*CROSSLAYER, "measure", *names, "--out", str(data)], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = Dataset.open(data, every_round=True).table("page_loads").collect()
+    assert set(rows["error"]) == {None}
+    assert {(row["browser"], row["h3"], row["session_resumed"]) for row in rows.iter_rows(named=True)} == {
+        (browser, h3, h3 == "0-rtt") for browser in ("chromium", "firefox") for h3 in ("1-rtt", "0-rtt")
+    }
 
 
 def test_a_load_with_a_missing_resource_is_a_failed_row(browser_machine: None, tmp_path: Path) -> None:

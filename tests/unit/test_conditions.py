@@ -71,6 +71,38 @@ def test_a_load_is_an_error_where_the_token_is_not_as_it_was_meant(kind: Load, v
     assert (found["error"], found["address_validated"]) == (error, validated)
 
 
+@pytest.mark.parametrize(
+    ("kind", "seen", "error"),
+    [
+        (FULL_HANDSHAKE, {"fonts.example": False, "cdn.example": False}, None),
+        (Load("0-rtt"), {"fonts.example": True, "cdn.example": True}, None),
+        (
+            FULL_HANDSHAKE,
+            {"fonts.example": False, "cdn.example": True},
+            "not as expected: session_resumed is True instead of False for cdn.example",
+        ),
+        (
+            Load("0-rtt"),
+            {"fonts.example": False, "cdn.example": False},
+            "not as expected: session_resumed is False instead of True for cdn.example, fonts.example",
+        ),
+        (Load("0-rtt"), {"cdn.example": True}, "the server saw no request of this load over HTTP/3 for fonts.example"),
+    ],
+)
+def test_a_load_is_an_error_unless_all_its_hosts_are_resumed_alike(
+    kind: Load, seen: dict[str, bool], error: str | None
+) -> None:
+    page = replace(PAGE, origins=("fonts.example", "cdn.example"))
+    early = kind.h3 == "0-rtt"
+    document = replace(LOAD, handshake_complete=not early, resumed=kind.resumed, address_validated=kind.validated)
+    others = [replace(LOAD, time_ns=2_000_000, host=host, path="/x", resumed=resumed) for host, resumed in seen.items()]
+    earlier = replace(LOAD, time_ns=1, host="cdn.example", path="/x", resumed=not kind.resumed)  # of the priming
+    found = load_evidence(
+        [earlier, document, *others], page, early_data=early, resumed=kind.resumed, validated=kind.validated
+    )
+    assert found.get("error") == error
+
+
 def test_the_negative_control_is_an_error_unless_the_server_refused_its_ticket() -> None:
     refused = {"handshake_complete": True, "resumed": False}
     assert "error" not in evidence(REFUSED, **refused)

@@ -220,3 +220,13 @@ def test_a_page_is_told_from_its_recording() -> None:
         [],
     ):
         assert not likeness(recorded, events, 90.0).like
+
+
+@pytest.mark.parametrize(("hosts", "aliases"), [(1, 2), (3, 2), (198, 2), (199, 0), (200, 0)])
+def test_a_page_has_aliases_where_the_testbed_has_addresses_for_them(tmp_path: Path, hosts: int, aliases: int) -> None:
+    others = [entry(f"https://cdn.h{n}.example/a.png", "image/png", 0.1, **by(SITE)) for n in range(1, hosts)]
+    page = pages.from_har(write(tmp_path, [entry(SITE, "text/html", 0), *others]), tmp_path / "pages" / "page").folder
+    spec = pages.load_pages(pages.find_spec_dir(), page)["page"]
+    assert (spec.lookups, len(spec.aliases)) == (hosts, aliases)
+    of_own_site = [alias.endswith(spec.host) for alias in spec.aliases]
+    assert of_own_site == [hosts == 1] * aliases

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from crosslayer import pages
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.measurer import RoundContext
 from crosslayer.campaign.plan import Cell, Plan, changed, check_names
-from crosslayer.studies import STUDIES, load_plan, sized
+from crosslayer.studies import STUDIES, load_plan, refusals, sized
 
 PAGES = pages.load_pages(Path(__file__).parents[2] / "sites")
 QUICK = sized("coalescing", "quick")
@@ -169,6 +170,20 @@ def test_firefox_has_no_load_without_a_token() -> None:
         return {*of_plan.conditions(cell), *(c for n in range(8) for c in of_plan.occasional_conditions(cell, n))}
 
     assert measured("chromium") - measured("firefox") == {"H3 0-RTT without token", "A/A H3 0-RTT without token"}
+
+
+def test_each_study_that_cannot_use_a_page_of_several_hosts_gives_its_own_reason() -> None:
+    several = replace(PAGES["wikipedia.org"], origins=("cdn.example", "fonts.example"))
+    fit, unfit = refusals(several)
+    assert {"browsers", "coalescing", "combinations", "early-data", "web"} <= set(fit)
+    study = STUDIES["address-token"]
+    reason = f"it has 3 host names; {study.one_host}"
+    assert unfit[reason] == ["address-token"]
+    plan = sized("address-token", "quick").resized(links=("fiber",), pages=("wikipedia.org",))
+    pages = {**PAGES, "wikipedia.org": several}
+    with pytest.raises(CampaignError, match=f"page 'wikipedia.org' cannot be loaded .*: {reason}"):
+        check_names(plan, links={"fiber"}, pages=pages, primes_alias=study.primes_alias, one_host=study.one_host)
+    assert refusals(PAGES["wikipedia.org"]) == (list(STUDIES), {})
 
 
 @pytest.mark.parametrize("name", ["warmup", "login-form", "shop"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -85,19 +85,30 @@ def load_evidence(
         The page that was loaded.
     early_data, resumed, validated
         What is expected: the request is early data, the handshake is resumed, a token proves the client's address.
-        `error` is set where the evidence differs.
+        `error` is set where the evidence differs. Connections to the page's other origins must be resumed, too, or none
+        of them. Whether their requests are early data and whether they have a token is not checked.
     """
-    requests = [
-        event
-        for event in events
-        if isinstance(event, RequestEvent) and event.listener == "h3" and event.path == "/" and event.host == page.host
-    ]
-    if not requests:
+    requests = [event for event in events if isinstance(event, RequestEvent) and event.listener == "h3"]
+    documents = [event for event in requests if event.path == "/" and event.host == page.host]
+    if not documents:
         return {"error": "the server saw no request of this load over HTTP/3"}
-    evidence = document_columns(requests[-1])
+    document = documents[-1]
+    evidence = document_columns(document)
     expected = {"early_data_accepted": early_data, "session_resumed": resumed, "address_validated": validated}
-    error = mismatch(evidence, expected)
+    others = [event for event in requests if event.time_ns >= document.time_ns and event.host in page.origins]
+    error = mismatch(evidence, expected) or _other_hosts(others, page, resumed)
     return evidence | ({"error": error} if error else {})
+
+
+def _other_hosts(requests: Sequence[RequestEvent], page: PageSpec, resumed: bool) -> str | None:
+    """Error of a load by its requests over HTTP/3 to the page's other origins; None where all are as expected."""
+    missing = sorted(set(page.origins) - {event.host for event in requests})
+    if missing:
+        return f"the server saw no request of this load over HTTP/3 for {', '.join(missing)}"
+    wrong = sorted({event.host for event in requests if event.resumed is not resumed})
+    if not wrong:
+        return None
+    return f"not as expected: session_resumed is {not resumed} instead of {resumed} for {', '.join(wrong)}"
 
 
 def document_columns(request: RequestEvent) -> dict[str, Any]:

@@ -176,10 +176,10 @@ def check_names(
     links: Collection[str],
     pages: Mapping[str, PageSpec],
     primes_alias: bool,
+    one_host: str = "",
     browsers: Collection[str] = ("chromium",),
 ) -> None:
-    """Refuse a plan that names a link or page that does not exist, a browser that its study cannot measure in, or a
-    page that its loads cannot prime.
+    """Refuse a plan whose link or page does not exist, or whose browser or page its study cannot use.
 
     Raises
     ------
@@ -200,22 +200,18 @@ def check_names(
         )
     if plan.browser != "chromium" and "netlog" in plan.capture:
         raise CampaignError("only Chromium has a netlog", where="plan, key 'capture'", next_step="Leave it out.")
-    fit = [name for name, page in pages.items() if not unprimed(page)]
-    for name in plan.pages if primes_alias else ():
-        if name not in fit:
+    reasons = {name: unusable(page, primes_alias=primes_alias, one_host=one_host) for name, page in pages.items()}
+    for name in plan.pages:
+        if reasons[name]:
             raise CampaignError(
-                f"page '{name}' cannot be loaded as the study '{plan.study}' does: that takes {_ALIASES} aliases "
-                "and no further origins",
+                f"page '{name}' cannot be loaded as the study '{plan.study}' does: {reasons[name]}",
                 where="plan",
-                next_step=choice(name, sorted(fit)),
+                next_step=choice(name, sorted(page for page, reason in reasons.items() if not reason)),
             )
 
 
-def unprimed(page: PageSpec) -> str:
-    """Why a load of a page cannot be primed by an alias of its host; empty where it can."""
-    if page.lookups > 1:
-        return (
-            f"it has {page.lookups} host names; priming an alias would leave session tickets of the other hosts, so "
-            "that their connections of a 1-RTT load were resumed"
-        )
-    return "" if len(page.aliases) >= _ALIASES else f"it has fewer than {_ALIASES} aliases"
+def unusable(page: PageSpec, *, primes_alias: bool, one_host: str) -> str:
+    """Reason why a study cannot measure a page; empty if it can. Parameters as in `crosslayer.study.Study`."""
+    if one_host and page.origins:
+        return f"it has {page.lookups} host names; {one_host}"
+    return f"it has fewer than {_ALIASES} aliases" if primes_alias and len(page.aliases) < _ALIASES else ""

@@ -178,7 +178,14 @@ def command(
     # A wrong name is told on any machine, also on one that cannot measure.
     chosen = STUDIES[plan.study]
     profiles, specs = {**chosen.profiles(plan), **own_links}, load_pages(find_spec_dir(), *own_folders)
-    check_names(plan, links=profiles, pages=specs, primes_alias=chosen.primes_alias, browsers=chosen.browsers)
+    check_names(
+        plan,
+        links=profiles,
+        pages=specs,
+        primes_alias=chosen.primes_alias,
+        one_host=chosen.one_host,
+        browsers=chosen.browsers,
+    )
     size = plan_file.stem if plan_file else size
     virtual = "-virtual" if plan.clock == "virtual" else ""
     folder = out or OWN_CAMPAIGNS / f"{plan.study}-{size}{virtual}"

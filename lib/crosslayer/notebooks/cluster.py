@@ -56,7 +56,14 @@ def measure(
     study = STUDIES[plan.study]
     profiles = study.profiles(plan)
     specs = load_pages(find_spec_dir())
-    check_names(plan, links=profiles, pages=specs, primes_alias=study.primes_alias, browsers=study.browsers)
+    check_names(
+        plan,
+        links=profiles,
+        pages=specs,
+        primes_alias=study.primes_alias,
+        one_host=study.one_host,
+        browsers=study.browsers,
+    )
     folder = fresh(out or OWN_CAMPAIGNS / f"{plan.study}-cluster")
     source = dask_executor(client, clock=plan.clock, batch=batch, mixed=mixed)
     run(plan, folder, study.measurer, profiles, source=source)

@@ -14,7 +14,7 @@ from crosslayer.pages._cold_load import ColdLoad, cold_load
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._fetches import Fetch, fetches_of
 from crosslayer.pages._recording import Recording, read_recording
-from crosslayer.pages._spec import SPEC_FILE
+from crosslayer.pages._spec import HOSTS_MOST, SPEC_FILE
 
 RECORDED = "recorded.json"
 """File of the page's folder that says when the recorded page asked for what; times in ms after its first request, null
@@ -148,10 +148,12 @@ def _write(folder: Path, fetches: list[Fetch], load: ColdLoad, source: Path, *, 
 def _toml(fetches: list[Fetch], source: Path) -> str:
     document = fetches[0]
     origins = list(dict.fromkeys(fetch.host for fetch in fetches if fetch.host != document.host))
-    # An alias is primed for H3 1-RTT, which only pages of one origin can have measured.
-    aliases = [] if origins else [f"alias-{n}.{document.host}" for n in (1, 2)]
-    if aliases and len(aliases[0]) > 253 - len(document.host):
+    # Browsers keep tickets by the site of the document. An alias on a site of its own leaves none of the other hosts.
+    aliases = [f"{document.host}.alias-{n}.test" if origins else f"alias-{n}.{document.host}" for n in (1, 2)]
+    if len(aliases[0]) > 253 - len(document.host):
         aliases = [f"alias-{n}.test" for n in (1, 2)]
+    if 1 + len(aliases) + len(origins) > HOSTS_MOST:
+        aliases = []
     lines = [
         f"# Made from {json.dumps(source.name)} by `crosslayer page`.",
         f"title = {json.dumps(f'A recorded page of {document.host}')}",

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from crosslayer.campaign import CampaignError, Plan
-from crosslayer.campaign.plan import changed, unprimed
+from crosslayer.campaign.plan import changed, unusable
 from crosslayer.decode import choice, read_toml
 from crosslayer.pages import PageSpec
 from crosslayer.study import SIZES, Study
@@ -46,7 +46,7 @@ def refusals(page: PageSpec) -> tuple[list[str], dict[str, list[str]]]:
     fit: list[str] = []
     unfit: dict[str, list[str]] = {}
     for study in STUDIES.values():
-        if study.primes_alias and (reason := unprimed(page)):
+        if reason := unusable(page, primes_alias=study.primes_alias, one_host=study.one_host):
             unfit.setdefault(reason, []).append(study.name)
         else:
             fit.append(study.name)

@@ -11,4 +11,5 @@ STUDY = question(
     pages=("wikipedia.org",),
     rounds=(1, 6, 100),
     smoke={"links": ("4g",)},
+    one_host="its client loads a page on one connection to one host",
 )

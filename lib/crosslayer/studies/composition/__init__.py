@@ -16,4 +16,5 @@ STUDY = question(
     rounds=(3, 8, 100),
     smoke={"links": ("fiber", "4g"), "pages": PAGES[:1]},
     quick={"links": ("fiber", "dsl", "4g")},
+    one_host="it adds one DNS exchange to a load, but a load of several hosts needs several lookups",
 )

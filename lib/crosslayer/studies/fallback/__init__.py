@@ -11,4 +11,5 @@ STUDY = question(
     pages=("example.org",),
     rounds=(1, 10, 30),
     smoke={"links": ("4g",)},
+    one_host="it blocks packets to the page's own host only",
 )

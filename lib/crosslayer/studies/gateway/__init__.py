@@ -13,4 +13,5 @@ STUDY = question(
     rounds=(3, 8, 30),  # in virtual time more rounds would show nothing more
     smoke={"links": ("4g",)},
     quick={"links": ("fiber", "dsl", "4g")},
+    one_host="its resolver is the one host that the page comes from",
 )

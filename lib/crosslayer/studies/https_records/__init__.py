@@ -34,4 +34,5 @@ STUDY = question(
     smoke={"links": ("4g",)},
     paper={"links": LINKS},
     browsers=("chromium", "firefox"),
+    one_host="it varies the HTTPS record of the page's own host only",
 )

@@ -15,4 +15,5 @@ STUDY = question(
     rounds=(3, 16, 30),  # in virtual time more rounds would show nothing more
     smoke={"links": ("4g",), "pages": ("wikipedia.org",)},
     quick={"links": ("fiber", "dsl", "4g"), "pages": _PAGES[:3]},
+    one_host="its client loads a page on one connection to one host",
 )

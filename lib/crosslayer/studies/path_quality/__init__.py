@@ -35,4 +35,5 @@ STUDY = question(
         "links": tuple(link for link in _LINKS if link not in ("4g-rtt-50", "4g-jitter-10", "4g-queue-cake")),
         "pages": ("wikipedia.org",),
     },
+    one_host="its client loads a page on one connection to one host",
 )
