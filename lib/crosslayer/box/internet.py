@@ -52,6 +52,7 @@ class Internet:
             packet_port(f"box-{side}", f"port-{side}", network.bridge_of(side))
             for side in (network.CLIENT, network.SERVER)
         ]
+        network.wait_for_carrier(self._names)
         config = folder / "router.json"
         config.write_text(
             json.dumps(plan.router(description, seed=seed, truth=str(truth), packets=packets)), encoding="utf-8"

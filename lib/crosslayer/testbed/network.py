@@ -15,7 +15,8 @@ import os
 import socket
 import struct
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ _CLIENT_ADDRESSES = ("10.53.0.129", "10.53.0.130")
 """Addresses that the client can lose."""
 _MAIN_TABLE = 254
 _CONNECT_S = 10.0
+_CARRIER_POLL_S = 0.005
+_IFF_UP = 1
+_OPERATIONAL = ("UP", "UNKNOWN")
+"""Operational states in which a device carries packets; loopback is "UNKNOWN"."""
 _MAC = {CLIENT: "02:00:00:00:00:01", SERVER: "02:00:00:00:00:02"}
 
 
@@ -180,6 +185,34 @@ def carrier_changes() -> int:
         with NetNS(name) as inside:
             changes += sum(link.get_attr("IFLA_CARRIER_CHANGES") or 0 for link in inside.get_links())
     return changes
+
+
+def wait_for_carrier(names: Iterable[str]) -> None:
+    """Wait until every device of these namespaces that is set up is operational.
+
+    The kernel enables a device's queue and a bridge's port only after its deferred work has noticed the carrier (RFC
+    2863, `ifOperStatus`), up to a second after the device was set up. Packets sent before are lost.
+
+    Raises
+    ------
+    TestbedError
+        If a device is not operational after 10 s.
+    """
+    deadline = time.monotonic() + _CONNECT_S
+    for name in names:
+        with NetNS(name) as inside:
+            while waiting := [
+                link.get_attr("IFLA_IFNAME")
+                for link in inside.get_links()
+                if link["flags"] & _IFF_UP and link.get_attr("IFLA_OPERSTATE") not in _OPERATIONAL
+            ]:
+                if time.monotonic() > deadline:
+                    raise TestbedError(
+                        f"{', '.join(map(str, waiting))} is set up, but not operational after {_CONNECT_S:g} s",
+                        where=f"network namespace {name}",
+                        next_step="Run it again; if it happens each time, report it with `crosslayer doctor`.",
+                    )
+                time.sleep(_CARRIER_POLL_S)
 
 
 def bridge(ip: IPRoute, name: str) -> None:
