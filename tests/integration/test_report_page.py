@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,31 @@ def test_every_chart_draws_without_a_network(page: Path, browser: webdriver.Chro
     asked = [request["request"]["url"] for request in requests if request["documentURL"] == page.as_uri()]
     assert page.as_uri() in asked
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.mark.parametrize("name", ["index.html", "claims.html", f"{DEFAULT}/index.html"])
+@pytest.mark.parametrize("width", [390, 1400])
+def test_axe_finds_no_barrier(index: Path, browser: webdriver.Chrome, name: str, width: int) -> None:
+    """WCAG 2.1 A and AA (contrast, names, alternative texts) and the best practices that axe knows."""
+    axe = resources.files("axe_core_python") / "axe.min.js"
+    browser.set_window_size(width, 1000)
+    try:
+        browser.get("about:blank")
+        browser.get((index.parent / name).as_uri())
+        WebDriverWait(browser, 120).until(
+            lambda driver: driver.execute_script(
+                "return document.documentElement.dataset.drawn || !document.querySelector('.chart')"
+            )
+        )
+        browser.execute_script(axe.read_text(encoding="utf-8"))
+        browser.set_script_timeout(300)
+        violations, passed = browser.execute_async_script(
+            "const done = arguments[0]; axe.run(document).then(of => done([of.violations, of.passes.length]));"
+        )
+    finally:
+        browser.set_window_size(1400, 1000)
+    assert passed > 10
+    assert [(violation["id"], violation["nodes"][0]["html"]) for violation in violations] == []
 
 
 def test_a_click_on_a_figure_offers_the_loads_behind_it(opened: webdriver.Chrome, page: Path) -> None:

@@ -66,8 +66,11 @@ async function draw() {
         { renderer: "svg", actions: false, logLevel: 1, tooltip: { theme: dark ? "dark" : "light" } });
       view.addEventListener("click", offer);
       const alternative = place.querySelector("img")?.alt;
-      view.container().querySelector("svg").setAttribute("role", "img");
-      view.container().querySelector("svg").setAttribute("aria-label", alternative ?? place.dataset.name);
+      const svg = view.container().querySelector("svg");
+      svg.setAttribute("role", "img");
+      svg.setAttribute("aria-label", alternative ?? place.dataset.name);
+      // The marks have roles without names.
+      for (const part of svg.children) part.setAttribute("aria-hidden", "true");
       place.replaceChildren(stage);
       drawn += 1;
     } catch (error) { console.error(place.dataset.name, error); }  // the picture stays
