@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from crosslayer import claims, report
-from crosslayer.campaign.dataset import Dataset, found_beside
+from crosslayer.campaign.dataset import Dataset, paired_campaigns
 from crosslayer.studies import STUDIES
 
 ROOT = Path(__file__).parents[1]
@@ -25,7 +25,7 @@ def verdicts() -> dict[str, str]:
             table = report.check_claims(dataset)
             of_study = table.filter(pl.col("claim_id").is_in(list(study.claims.checks)))
             found.update(of_study.select("claim_id", "verdict").iter_rows())
-            for virtual in found_beside(dataset)[:1]:
+            for virtual in paired_campaigns(dataset)[:1]:
                 other = report.check_claims(virtual).filter(pl.col("claim_id").is_in(list(study.claims.checks)))
                 for claim, verdict in other.select("claim_id", "verdict").iter_rows():
                     if verdict not in (found[claim], claims.Verdict.NOT_MEASURED):

@@ -125,8 +125,10 @@ def main(address: str, folder: str, rounds: str, batch: str) -> None:
     """Start a campaign on a cluster, as `crosslayer measure --scheduler` does, or go on with it."""
     plan = a_plan(int(rounds))
     with connected(address, None) as client:
-        mixed = bool(os.environ.get(MIXED))
-        lent = dask_executor(client, clock=plan.clock, batch=int(batch), mixed=mixed, hands=HANDS)
+        allow_mixed_versions = bool(os.environ.get(MIXED))
+        lent = dask_executor(
+            client, clock=plan.clock, batch=int(batch), allow_mixed_versions=allow_mixed_versions, hands=HANDS
+        )
         run.measure(plan, Path(folder), Any, load_profiles(), say=print_line, source=lent)  # type: ignore[arg-type]
 
 

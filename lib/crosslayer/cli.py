@@ -17,8 +17,8 @@ CANNOT_MEASURE = 3
 """Exit status where the machine cannot provide the testbed; nothing was measured then."""
 
 COMMANDS = (
-    "doctor", "setup", "studies", "link", "measure", "export", "figures", "claims", "report", "show", "rounds", "drift",
-    "import", "page", "discover", "servers", "stub", "box", "compare",
+    "doctor", "setup", "studies", "link", "measure", "export", "figures", "claims", "report", "show", "sample-size",
+    "drift", "import", "page", "discover", "servers", "stub", "box", "compare",
 )  # fmt: skip
 
 
@@ -33,7 +33,7 @@ class Commands(click.Group):
         """The command of a name; None where there is none."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module("crosslayer.commands." + cmd_name.replace("import", "import_"))
+        module = import_module("crosslayer.commands." + cmd_name.replace("import", "import_").replace("-", "_"))
         command: click.Command = module.command
         return command
 

@@ -493,7 +493,7 @@ def varied(
     if cross is not None:
         if (steps := _CROSS.fullmatch(cross)) is None:
             raise LinkError(
-                f"is {cross!r}", where="--with", next_step="Write bulk, paced or paced:20; upwards bulk,up."
+                f"is {cross!r}", where="--cross-traffic", next_step="Write bulk, paced or paced:20; upwards bulk,up."
             )
         values |= {"cross_traffic": steps[1], "cross_mbit": steps[2] and float(steps[2])}
         values["cross_direction"] = steps[3] or "down"

@@ -34,7 +34,7 @@ def main() -> None:
                 json.dumps(json.loads(contents(name))).replace("syn", f"s{number:02}").replace("SYN", f"S{number:02}")
             )
             file.write_text(text, encoding="utf-8")
-            pages.from_har(file, sites / name.replace(".", "-"), made=name in MADE_ONLY)
+            pages.from_har(file, sites / name.replace(".", "-"), synthesise=name in MADE_ONLY)
         (sites / pages.WARMUP).symlink_to(pages.find_spec_dir() / pages.WARMUP)
         specs = pages.load_pages(sites)
         with testbed.serve(specs.values(), spec_dir=sites) as (server, addresses):

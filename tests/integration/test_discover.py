@@ -384,7 +384,7 @@ def compare_versions() -> dict[str, list[int] | None]:
         (["192.0.2.1"], "192.0.2.1 is not in the testbed (10.53.0.0/16), and nothing outside it is probed"),
         (["dns.example"], "no resolver 'dns.example' in the testbed. There are: coalesce, "),
         (["10.53.0.0/24"], "is a network, and networks are not probed"),
-        (["--outside"], "there is no target"),
+        (["--allow-external"], "there is no target"),
     ],
 )
 def test_a_target_that_may_not_be_probed_is_one_line(crosslayer: Run, words: list[str], message: str) -> None:
@@ -395,7 +395,7 @@ def test_a_target_that_may_not_be_probed_is_one_line(crosslayer: Run, words: lis
 
 
 def test_from_a_link_nothing_outside_is_asked_for(crosslayer: Run) -> None:
-    done = crosslayer("link", "local", "--no-server", "--", *CROSSLAYER, "discover", "--outside", "192.0.2.1")
+    done = crosslayer("link", "local", "--no-server", "--", *CROSSLAYER, "discover", "--allow-external", "192.0.2.1")
     assert done.returncode == 1
     assert "hosts outside cannot be reached from a link" in done.stderr
 
@@ -406,7 +406,7 @@ def test_outside_is_this_machines_own_network(crosslayer: Run, tmp_path: Path) -
     targets.write_text("127.0.0.1  # ourselves\n", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)):
         done = crosslayer(
-            "discover", "--outside", "--file", str(targets), "--rate", "1000", "--timeout", "0.5", "--json",
+            "discover", "--allow-external", "--file", str(targets), "--rate", "1000", "--timeout", "0.5", "--json",
             "--out", str(matrix),
         )  # fmt: skip
     assert done.returncode == 0, done.stderr

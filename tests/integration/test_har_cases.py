@@ -46,7 +46,7 @@ def from_har(name: str, page: Path, *more: str) -> subprocess.CompletedProcess[s
 def test_a_page_is_loaded_before_it_is_kept(browser_machine: None, tmp_path: Path) -> None:
     done = from_har("secret_in_path_and_body.har", tmp_path / "page")
     assert done.returncode == 0, done.stderr
-    assert "made anew, since the recorded code does not load as recorded" in done.stdout
+    assert "synthesised, since the recorded code does not load as recorded" in done.stdout
     assert "missing  https://www.syn.test/reset/SECRETTOKEN/a.js" in done.stderr
     assert "requests   the same" in done.stdout
     assert "studies that can use it: coalescing" in done.stdout

@@ -58,17 +58,16 @@ def test_the_doctors_json_says_what_is_missing_and_the_way_out() -> None:
         (["link", "fibre", "--", "true"], "Did you mean 'fiber'?"),
         (["servers", "knott"], "Did you mean 'knot'?"),
         (["measure", "--study", "nothing"], "no study 'nothing'"),
-        (["measure", "--profile", "smoke"], "--profile is now --size"),
         (["measure", "--links", "fibre", "--out", "x"], "no link profile 'fibre'"),
         (["measure", "--pages", "nowhere.org", "--out", "x"], "no page 'nowhere.org'"),
         (["measure", "--plan", "missing.toml"], "cannot be read"),
         (["export", "missing"], "no campaign here"),
         (["claims", "missing"], "no such dataset folder"),
-        (["rounds", "missing"], "no such dataset folder"),
-        (["rounds", "missing", "--precision", "1"], "'1' is not a precision"),
+        (["sample-size", "missing"], "no such dataset folder"),
+        (["sample-size", "missing", "--precision", "1"], "'1' is not a precision"),
         (["import", "missing.db", "x"], "no such file"),
         (["discover", "192.0.2.0/24"], "is a network, and networks are not probed"),
-        (["discover", "--outside"], "there is no target"),
+        (["discover", "--allow-external"], "there is no target"),
         (["discover", "--out", "x/y.csv"], "cannot be written"),
     ],
 )
@@ -98,7 +97,7 @@ def test_a_bad_call_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: 
         (["stub", "--upstream", "TCP://127.0.0.1:1", "--ca", "nope"], "--ca is for a certificate"),
         (["claims", "--out", ""], "'--out': An empty text names no file"),
         (["claims", ""], "An empty text names no file"),
-        (["figures", "--beside", ""], "'--beside': An empty text names no file"),
+        (["figures", "--compare", ""], "'--compare': An empty text names no file"),
         (["link", "4g", "--no-server", "--retry", "--", "true"], "--retry is for the server that --no-server leaves"),
         (["link", "4g", "--capture", "campaign.pcapng", "--", "true"], "--capture would overwrite campaign.json"),
     ],
@@ -163,9 +162,9 @@ def test_a_missing_dataset_is_named_before_a_chart_library_is_imported(command: 
 
 
 @pytest.mark.parametrize(("variable", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-@pytest.mark.parametrize("command", ["doctor", "rounds"])
+@pytest.mark.parametrize("command", ["doctor", "sample-size"])
 def test_colours_are_for_terminals_without_no_color(command: str, variable: dict[str, str], coloured: bool) -> None:
-    words = [sys.executable, "-m", "crosslayer", command, *(["missing"] if command == "rounds" else [])]
+    words = [sys.executable, "-m", "crosslayer", command, *(["missing"] if command == "sample-size" else [])]
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | variable
     ours, theirs = pty.openpty()
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT):

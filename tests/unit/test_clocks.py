@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import synthetic
 from crosslayer import claims, report
-from crosslayer.campaign.dataset import Dataset, found_beside
+from crosslayer.campaign.dataset import Dataset, paired_campaigns
 from crosslayer.campaign.tables import TABLES
 from crosslayer.cli import cli
 from crosslayer.figures import clocks as figures
@@ -101,15 +101,15 @@ def both(folder: Path, *, later_ms: float = 0.0, rounds: int = 7) -> Dataset:
 
 def test_the_campaign_by_the_virtual_clock_is_found_beside_that_by_the_walls(tmp_path: Path) -> None:
     dataset = both(tmp_path)
-    [virtual] = found_beside(dataset)
+    [virtual] = paired_campaigns(dataset)
     assert (virtual.folder.name, virtual.campaign.clock) == ("mine-virtual", "virtual")
-    assert found_beside(virtual) == []
+    assert paired_campaigns(virtual) == []
 
 
 @pytest.mark.slow
 def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> None:
     same = both(tmp_path / "same", rounds=12)
-    drawer = report.Drawer(same, found_beside(same))
+    drawer = report.Drawer(same, paired_campaigns(same))
     grid, differences = figures.figures(same.campaign.study)
     assert drawer.draw(grid).rows["apart"].to_list() == pytest.approx([0.0] * drawer.draw(grid).rows.height)
     said = drawer.draw(differences).verdict
@@ -117,7 +117,7 @@ def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> N
     assert f"conditions {total} are the same" in str(said)
     assert "Not the same" not in str(said)
     other = both(tmp_path / "other", later_ms=50.0, rounds=12)
-    rows = report.Drawer(other, found_beside(other)).draw(differences)
+    rows = report.Drawer(other, paired_campaigns(other)).draw(differences)
     assert set(rows.rows.filter(~pl.col("agrees"))["panel"]) == {"PLT: H3 0-RTT minus H3 1-RTT"}
     assert "Not the same: PLT: H3 0-RTT minus H3 1-RTT in 5 of 5 cells" in str(rows.verdict)
 
@@ -126,7 +126,7 @@ def test_a_difference_that_the_clocks_do_not_share_is_named(tmp_path: Path) -> N
 def test_a_difference_is_hollow_only_where_an_interval_says_so(tmp_path: Path, rounds: int, hollow: bool) -> None:
     apart = both(tmp_path, later_ms=50.0, rounds=rounds)
     _, differences = figures.figures(apart.campaign.study)
-    drawing = report.Drawer(apart, found_beside(apart)).draw(differences)
+    drawing = report.Drawer(apart, paired_campaigns(apart)).draw(differences)
     assert drawing.rows["agrees"].null_count() == (0 if hollow else drawing.rows.height)
     assert ('fill="white" stroke="#009e73"' in drawing.svg()) is hollow
 
@@ -137,7 +137,7 @@ def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_tho
 ) -> None:
     dataset = both(tmp_path, later_ms=60.0)
     out = tmp_path / "figures"
-    beside = found_beside(dataset)
+    beside = paired_campaigns(dataset)
     report.save_claims(report.check_claims(dataset), dataset, out)
     report.check_others(dataset, beside, out)
     drawer = report.Drawer(dataset, beside)
@@ -154,7 +154,7 @@ def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_tho
     shown = re.search(rf'<tr id="{changed[0]}"[^>]* data-changed>.*?</tr>', page, re.DOTALL)
     assert shown is not None
     assert '<p class="beside ' in shown[0]
-    done = CliRunner().invoke(cli, ["claims", str(dataset.folder), "--against", str(beside[0].folder)])
+    done = CliRunner().invoke(cli, ["claims", str(dataset.folder), "--compare", str(beside[0].folder)])
     assert done.exit_code == 0, done.output
     assert f"{counted[2]} of {counted[1]} verdicts differ." in done.output
     assert all(claim in done.output for claim in changed)
@@ -175,6 +175,6 @@ def test_a_notebook_shows_what_both_clocks_say(tmp_path: Path) -> None:
 def test_a_campaign_of_another_study_is_refused(tmp_path: Path) -> None:
     dataset = both(tmp_path)
     root = Path(__file__).parents[2] / "data" / "raw" / "serialisation"
-    done = CliRunner().invoke(cli, ["claims", str(dataset.folder), "--against", str(root)])
+    done = CliRunner().invoke(cli, ["claims", str(dataset.folder), "--compare", str(root)])
     assert done.exit_code != 0
     assert "is of the study serialisation, not of coalescing" in str(done.exception)

@@ -179,7 +179,7 @@ def test_without_dask_there_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatc
     ("words", "said"),
     [
         (["--scheduler", "tcp://192.0.2.1:8786", "--cluster", "local"], "A campaign has one cluster"),
-        (["--mixed"], "are for a cluster"),
+        (["--allow-mixed-versions"], "are for a cluster"),
     ],
 )
 def test_what_a_command_says_of_a_cluster_fits_together(words: list[str], said: str) -> None:

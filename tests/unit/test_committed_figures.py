@@ -23,7 +23,7 @@ from polars.testing import assert_frame_equal
 
 from charts import valid
 from committed import CAMPAIGNS
-from crosslayer.campaign.dataset import Dataset, found_beside
+from crosslayer.campaign.dataset import Dataset, paired_campaigns
 from crosslayer.figures import Drawing, clocks, draw, server_cost
 from crosslayer.figures.style import FONT_FILES, TRANSPORTS
 from crosslayer.report import Drawer
@@ -45,7 +45,7 @@ def dataset(study: str) -> Dataset:
 
 @cache
 def drawer(study: str) -> Drawer:
-    return Drawer(dataset(study), found_beside(dataset(study)))
+    return Drawer(dataset(study), paired_campaigns(dataset(study)))
 
 
 @cache

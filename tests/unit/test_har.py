@@ -99,7 +99,7 @@ def test_what_is_left_out_is_said(made: tuple[pages.FromHar, pages.BuiltPage]) -
         "after the load event": 1,
     }
     assert made[0].private == {"headers with cookies": 1, "URLs with a query": 3}
-    assert "made anew" in str(made[0])
+    assert "synthesised" in str(made[0])
 
 
 def test_nothing_private_is_in_the_page(made: tuple[pages.FromHar, pages.BuiltPage]) -> None:
@@ -134,9 +134,9 @@ def test_code_of_the_har_keeps_what_it_says_but_its_urls(tmp_path: Path) -> None
     assert body == rewritten + " " * (size - len(rewritten))
     assert (tmp_path / "shop" / "1.bin").read_bytes() == b"hello"
     assert "recording's own" in result.code
-    again = from_har(write(tmp_path, entries), tmp_path / "again", made=True)
+    again = from_har(write(tmp_path, entries), tmp_path / "again", synthesise=True)
     assert "Hello" not in (tmp_path / "again" / "0.html").read_text()
-    assert again.code == "made anew, as asked"
+    assert again.code == "synthesised, as asked"
 
 
 @pytest.mark.parametrize("name", ["encyclopedia", "news-portal", "wikipedia.org"])

@@ -21,7 +21,7 @@ EXAMPLES = 60
 
 
 def made(folder: Path, name: str, *, page: int = 1, anew: bool = False) -> tuple[FromHar, PageSpec]:
-    done = from_har(HARS / name, folder / "sites" / "page", page=page, made=anew)
+    done = from_har(HARS / name, folder / "sites" / "page", page=page, synthesise=anew)
     return done, pages.load_pages(folder / "sites")["page"]
 
 
@@ -35,7 +35,7 @@ def test_every_recording_has_an_outcome() -> None:
     assert {file.name for file in HARS.iterdir()} == PAGES.keys() | REFUSED.keys()
 
 
-@pytest.mark.parametrize("anew", [False, True], ids=["as recorded", "made anew"])
+@pytest.mark.parametrize("anew", [False, True], ids=["as recorded", "synthesised"])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_recording_becomes_a_page_with_its_requests(tmp_path: Path, name: str, anew: bool) -> None:
     _done, page = made(tmp_path, name, anew=anew)
@@ -135,7 +135,7 @@ def test_an_unlabelled_compressed_text_is_compressed_to_its_weight(tmp_path: Pat
     done = from_har(written(tmp_path, {"log": {"entries": [entry]}}), tmp_path / "sites" / "page")
     (resource,) = pages.load_pages(tmp_path / "sites")["page"].resources
     assert (resource.wire_bytes, resource.encoding) == (1766, "gzip")
-    assert not done.made
+    assert not done.synthesised
 
 
 def test_a_load_of_too_many_hosts_is_refused(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def try_damaged(name: str, seed: int, changes: int, anew: bool) -> None:
         (folder / "site.har").write_bytes(damaged(name, seed, changes))
         error = None
         try:
-            from_har(folder / "site.har", folder / "sites" / "page", made=anew)
+            from_har(folder / "site.har", folder / "sites" / "page", synthesise=anew)
             pages.build(folder / "sites", folder / "built")
         except CrosslayerError as fault:
             error = fault

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import synthetic
 from crosslayer import metrics
-from crosslayer.commands import rounds
+from crosslayer.commands import sample_size
 from crosslayer.metrics.precision import rounds_needed
 from crosslayer.metrics.resampling import Estimate, Sample, derived, drawn
 
@@ -91,19 +91,19 @@ def test_a_pilot_of_too_few_rounds_gives_no_number() -> None:
 
 def run(folder: Path) -> list[str]:
     """What the command says of a pilot, line by line."""
-    said = CliRunner().invoke(rounds.command, [str(folder)], catch_exceptions=False)
+    said = CliRunner().invoke(sample_size.command, [str(folder)], catch_exceptions=False)
     return said.output.splitlines()
 
 
 @pytest.mark.parametrize(("text", "percent"), [("1%", 1.0), (" 0.5 % ", 0.5), ("12.25%", 12.25)])
 def test_precision_is_a_percentage(text: str, percent: float) -> None:
-    assert rounds.parse_precision(text) == percent
+    assert sample_size.parse_precision(text) == percent
 
 
 @pytest.mark.parametrize("text", ["1", "0.01", "0%", "100%", "-1%", "one", "%", ""])
 def test_another_precision_is_refused(text: str) -> None:
-    with pytest.raises(rounds.RoundsError, match=r"is not a precision.*e\.g\. 1%"):
-        rounds.parse_precision(text)
+    with pytest.raises(sample_size.SampleSizeError, match=r"is not a precision.*e\.g\. 1%"):
+        sample_size.parse_precision(text)
 
 
 def test_command_lists_every_cell_and_the_greatest_number(tmp_path: Path) -> None:
@@ -128,10 +128,10 @@ def test_a_cell_with_too_few_rounds_is_marked(tmp_path: Path) -> None:
 
 def test_command_refuses_a_pilot_that_says_nothing(tmp_path: Path) -> None:
     short = synthetic.write(tmp_path / "short", links=["fiber"], pages=["example.org"], rounds=5)
-    with pytest.raises(rounds.RoundsError, match=r"fewer than 6 complete rounds in every cell.*--rounds 30"):
+    with pytest.raises(sample_size.SampleSizeError, match=r"fewer than 6 complete rounds in every cell.*--rounds 30"):
         run(short)
     only_dns = synthetic.write(tmp_path / "dns", links=["fiber"], pages=["example.org"], rounds=8, h3=[], aa=False)
-    with pytest.raises(rounds.RoundsError, match="no round with both"):
+    with pytest.raises(sample_size.SampleSizeError, match="no round with both"):
         run(only_dns)
 
 

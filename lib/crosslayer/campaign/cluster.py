@@ -62,7 +62,12 @@ _AGAIN = "Finished rounds are safe: give the same command again, it goes on from
 
 
 def dask_executor(
-    client: Client, *, clock: Clock, batch: int | None = None, mixed: bool = False, hands: WorkerHooks | None = None
+    client: Client,
+    *,
+    clock: Clock,
+    batch: int | None = None,
+    allow_mixed_versions: bool = False,
+    hands: WorkerHooks | None = None,
 ) -> Executor:
     """A source of rounds: the workers of a Dask cluster that offer a `testbed`.
 
@@ -78,7 +83,7 @@ def dask_executor(
     batch
         Rounds of a task, at most; None for a size that gives each testbed work, by the virtual clock the plan's tasks,
         so that the rounds are those that any machine measures.
-    mixed
+    allow_mixed_versions
         Take workers with other commits and versions too; the campaign's notes say so.
     hands
         What workers measure with; None for testbeds as on a machine of one's own.
@@ -86,7 +91,7 @@ def dask_executor(
     with_ = hands or WorkerHooks(examined, measured_there)
 
     def source(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
-        return _Campaign(client, Request(job, clock, with_, None), say, mixed).measured(batch)
+        return _Campaign(client, Request(job, clock, with_, None), say, allow_mixed_versions).measured(batch)
 
     return source
 
@@ -256,8 +261,10 @@ def _news(part: FinishedRound, checked: set[str]) -> bool:
 class _Campaign:
     """What the one who started it keeps: which batches are away, who was left out."""
 
-    def __init__(self, client: Client, request: Request, say: Callable[[str], None], mixed: bool) -> None:
-        self._client, self._request, self._say, self._mixed = client, request, say, mixed
+    def __init__(
+        self, client: Client, request: Request, say: Callable[[str], None], allow_mixed_versions: bool
+    ) -> None:
+        self._client, self._request, self._say, self._allow_mixed_versions = client, request, say, allow_mixed_versions
         self._todo: deque[RoundBatch] = deque()
         self._away: dict[Future, RoundBatch] = {}
         self._back: queue.SimpleQueue[Future] = queue.SimpleQueue()
@@ -326,7 +333,7 @@ class _Campaign:
                 next_step=f"Start them as `dask worker ADDRESS --nthreads 1 --resources {RESOURCE}=1`.",
             )
         ours = provenance.code()
-        if not self._mixed:
+        if not self._allow_mixed_versions:
             meant = self._request.job.versions | ours  # a campaign that is gone on with stays what it was
             same = [one.identity for one in able if differing(one.identity, meant) == []] or [able[0].identity]
             most = Counter(tuple(sorted(one.items())) for one in same).most_common(1)[0][0]

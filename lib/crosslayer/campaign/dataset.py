@@ -345,7 +345,7 @@ class Dataset:
         )
 
 
-def found_beside(dataset: Dataset) -> list[Dataset]:
+def paired_campaigns(dataset: Dataset) -> list[Dataset]:
     """Campaigns of the same study by the virtual clock in the folders beside it: `NAME-virtual` and what begins so.
 
     Raises
@@ -354,8 +354,8 @@ def found_beside(dataset: Dataset) -> list[Dataset]:
         Where one of them cannot be analysed.
     """
     folder = dataset.folder.resolve()
-    beside = [path.parent for path in sorted(folder.parent.glob(f"{folder.name}-virtual*/campaign.json"))]
-    found = [Dataset.open(path) for path in beside]
+    folders = [path.parent for path in sorted(folder.parent.glob(f"{folder.name}-virtual*/campaign.json"))]
+    found = [Dataset.open(path) for path in folders]
     same = [other for other in found if other.campaign.study == dataset.campaign.study]
     return [other for other in same if other.campaign.clock == "virtual" != dataset.campaign.clock]
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     help="Also write OUT/STUDY/claims.parquet and .md, and renew OUT/index.html.",
 )
 @click.option(
-    "--against",
+    "--compare",
     type=PATH,
     help="Another campaign, of the same plan or by the other clock: show only the verdicts that differ, and how many.",
 )
 @click.option(
     "--rows", type=TEXT, metavar="CLAIM", help="Print the rows that this claim is judged by, and the filter for them."
 )
-def command(folder: Path, out: Path | None, against: Path | None, rows: str | None) -> None:
+def command(folder: Path, out: Path | None, compare: Path | None, rows: str | None) -> None:
     """Judge every published result by the dataset in FOLDER, claim by claim.
 
     Verdicts: reproduced, direction only, inconclusive, not reproduced, not measured. Needs no namespaces, no browser
@@ -50,8 +50,8 @@ def command(folder: Path, out: Path | None, against: Path | None, rows: str | No
     from crosslayer.claims import Verdict
 
     verdicts = report.check_claims(dataset)
-    if against is not None:
-        [other] = others(dataset, [against])
+    if compare is not None:
+        [other] = others(dataset, [compare])
         _tell_changed(claims.compared(verdicts, report.check_claims(other)), dataset.caption, other.caption)
         return
     measured = pl.col("verdict") != Verdict.NOT_MEASURED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,15 +59,15 @@ DATASET = click.argument("folder", type=PATH, default=Path("data/raw") / DEFAULT
 FIGURES = click.option("--out", type=PATH, default=Path("build/figures"), show_default=True, help="Folder.")
 
 
-BESIDE = click.option(
-    "--beside",
+COMPARE = click.option(
+    "--compare",
     type=PATH,
     multiple=True,
     help="Another campaign of the study, e.g. by the virtual clock; may be given again.  [default: FOLDER-virtual*]",
 )
 
 
-def others(dataset: Dataset, beside: Iterable[Path]) -> list[Dataset]:
+def others(dataset: Dataset, named: Iterable[Path]) -> list[Dataset]:
     """The campaigns that are named, or those found beside a dataset.
 
     Raises
@@ -75,27 +75,17 @@ def others(dataset: Dataset, beside: Iterable[Path]) -> list[Dataset]:
     CrosslayerError
         For a campaign of another study.
     """
-    from crosslayer.campaign.dataset import Dataset, found_beside
+    from crosslayer.campaign.dataset import Dataset, paired_campaigns
 
-    named = [Dataset.open(path) for path in beside]
-    for other in named:
+    given = [Dataset.open(path) for path in named]
+    for other in given:
         if other.campaign.study != dataset.campaign.study:
             raise CrosslayerError(
                 f"is of the study {other.campaign.study}, not of {dataset.campaign.study}",
                 where=str(other.folder),
                 next_step="Name a campaign of the same study.",
             )
-    return named or found_beside(dataset)
-
-
-def renamed(new: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """Callback of an option whose name has changed: whoever gives it is told the new one."""
-
-    def callback(ctx: click.Context, option: click.Parameter, value: Any) -> None:
-        if value is not None:
-            raise CrosslayerError(f"{option.opts[0]} is now {new}")
-
-    return callback
+    return given or paired_campaigns(dataset)
 
 
 NOT_ALL_DRAWN = 4

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--out", type=PATH, help="Also write the matrix to this .parquet or .csv file.")
 @CLOCK
 @click.option(
-    "--outside",
+    "--allow-external",
     is_flag=True,
     help="Leave the testbed: probe hosts of the real network from this machine. What that does is your responsibility: "
     "probe only what you run or have leave to probe, and keep to your network's rules and your institution's ethics "
@@ -40,7 +40,7 @@ def command(
     as_json: bool,
     out: Path | None,
     clock: Clock,
-    outside: bool,
+    allow_external: bool,
 ) -> None:
     """Find out which DNS transports TARGETS speak: DoUDP, DoTCP, DoT, DoH, DoH3, DoQ.
 
@@ -57,12 +57,14 @@ def command(
     """
     from crosslayer.discover import run as discovery
 
-    if outside and clock == "virtual":
-        raise click.UsageError("Hosts of the real network answer by the wall clock: leave --clock or --outside out.")
+    if allow_external and clock == "virtual":
+        raise click.UsageError(
+            "Hosts of the real network answer by the wall clock: leave --clock or --allow-external out."
+        )
     request = discovery.request(
-        targets, file=file, outside=outside, packets_per_s=rate, timeout_s=timeout, name=name, out=out
+        targets, file=file, outside=allow_external, packets_per_s=rate, timeout_s=timeout, name=name, out=out
     )
-    if not outside and not discovery.in_testbed():
+    if not allow_external and not discovery.in_testbed():
         enter(clock, [out.absolute().parent] if out else [])
     whole = discovery.run(request, as_json=as_json, say=click.echo, tell=lambda line: click.echo(line, err=True))
     sys.exit(0 if whole else 130)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from crosslayer.commands.common import BESIDE, DATASET, FIGURES, others, tell
+from crosslayer.commands.common import COMPARE, DATASET, FIGURES, others, tell
 
 
 @click.command("figures")
 @DATASET
 @FIGURES
-@BESIDE
-def command(folder: Path, out: Path, beside: tuple[Path, ...]) -> None:
+@COMPARE
+def command(folder: Path, out: Path, compare: tuple[Path, ...]) -> None:
     """Draw every figure of the dataset in FOLDER: SVG, PNG, Vega-Lite and CSV in OUT/STUDY.
 
     The page OUT/index.html is renewed: it shows the figures and claims that OUT has of this campaign. `crosslayer
@@ -24,4 +24,4 @@ def command(folder: Path, out: Path, beside: tuple[Path, ...]) -> None:
     dataset = Dataset.open(folder)
     from crosslayer.report import cores, write_figures  # which imports a chart library
 
-    tell(write_figures(dataset, out, beside=others(dataset, beside), processes=cores()))
+    tell(write_figures(dataset, out, others=others(dataset, compare), processes=cores()))

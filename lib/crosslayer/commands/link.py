@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     help="Rates over time: Mahimahi's format; or a CSV of steps of rates and RTT. It begins with COMMAND.",
 )
 @click.option(
-    "--with", "cross", type=TEXT, metavar="bulk|paced[:20][,up]", help="Cross-traffic through the same queue."
+    "--cross-traffic", "cross", type=TEXT, metavar="bulk|paced[:20][,up]", help="Cross-traffic through the same queue."
 )
 @click.option(
     "--drop",
@@ -102,7 +102,7 @@ def command(
     crosslayer link fiber -- ping -c 3 '$CROSSLAYER_SERVER'
     crosslayer link 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     crosslayer link dsl --no-server -- bash
-    crosslayer link 4g --loss 1% --queue 10bdp --with bulk -- ping -c 20 '$CROSSLAYER_SERVER'
+    crosslayer link 4g --loss 1% --queue 10bdp --cross-traffic bulk -- ping -c 20 '$CROSSLAYER_SERVER'
     crosslayer link 4g --trace cellular.down,cellular.up -- curl --cacert '$CROSSLAYER_CA' https://www.example.org/
     crosslayer link 4g --drop udp/443 -- curl --cacert '$CROSSLAYER_CA' https://www.example.org/
     crosslayer link --clock virtual 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A

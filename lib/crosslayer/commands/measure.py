@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from crosslayer.commands.common import BACKEND, PATH, TEXT, enter, guest_clock, renamed
+from crosslayer.commands.common import BACKEND, PATH, TEXT, enter, guest_clock
 from crosslayer.errors import CrosslayerError
 from crosslayer.studies import DEFAULT, STUDIES, load_plan, sized
 
@@ -54,7 +54,6 @@ class _Measure(click.Command):
     show_default=True,
     help="smoke takes about a minute, quick a quarter of an hour, paper has the paper's sample size.",
 )
-@click.option("--profile", hidden=True, callback=renamed("--size"), expose_value=False)
 @click.option(
     "--plan",
     "plan_file",
@@ -114,7 +113,11 @@ class _Measure(click.Command):
     " qlog of both ends, netlog of Chromium. `crosslayer show OUT` lists it.",
 )
 @click.option("--capture-rounds", type=click.IntRange(min=1), help="Of so many rounds of each cell.  [default: 1]")
-@click.option("--mixed", is_flag=True, help="Take workers with other commits or versions too; the campaign says so.")
+@click.option(
+    "--allow-mixed-versions",
+    is_flag=True,
+    help="Take workers with other commits or versions too; the campaign says so.",
+)
 @BACKEND
 @click.option("--out", type=PATH, help="Folder of the dataset.  [default: data/local/STUDY-SIZE[-virtual]]")
 def command(
@@ -134,7 +137,7 @@ def command(
     batch: int | None,
     capture: str | None,
     capture_rounds: int | None,
-    mixed: bool,
+    allow_mixed_versions: bool,
     backend: str,
     out: Path | None,
 ) -> None:
@@ -192,8 +195,10 @@ def command(
     on_cluster = bool(scheduler or cluster)
     if scheduler and cluster:
         raise click.UsageError("A campaign has one cluster: leave --scheduler or --cluster out.")
-    if (hosts or batch or mixed) and not on_cluster:
-        raise click.UsageError("--hosts, --batch and --mixed are for a cluster: name one by --scheduler or --cluster.")
+    if (hosts or batch or allow_mixed_versions) and not on_cluster:
+        raise click.UsageError(
+            "--hosts, --batch and --allow-mixed-versions are for a cluster: name one by --scheduler or --cluster."
+        )
     if hosts and cluster != "ssh":
         raise click.UsageError("--hosts is for --cluster ssh.")
     if jobs and plan.clock == "wall" and not on_cluster:
@@ -216,7 +221,7 @@ def command(
             from crosslayer.campaign.cluster import connected, dask_executor
 
             client = around.enter_context(connected(scheduler, cluster, workers=jobs, hosts=hosts, clock=plan.clock))
-            source = dask_executor(client, clock=plan.clock, batch=batch, mixed=mixed)
+            source = dask_executor(client, clock=plan.clock, batch=batch, allow_mixed_versions=allow_mixed_versions)
         try:
             run(
                 plan,

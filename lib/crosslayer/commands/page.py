@@ -34,8 +34,10 @@ def command() -> None:
 
 
 _OUT = click.option("--out", required=True, type=PATH, help="Folder of the page; its name is the page's.")
-_MADE = click.option(
-    "--made", is_flag=True, help="Make documents, style sheets and scripts anew, also where they are there."
+_SYNTHESISE = click.option(
+    "--synthesise",
+    is_flag=True,
+    help="Synthesise documents, style sheets and scripts, also where the recording has them.",
 )
 _CHECK = click.option(
     "--check/--no-check",
@@ -48,10 +50,10 @@ _CHECK = click.option(
 @command.command("from-har")
 @click.argument("har", type=PATH)
 @_OUT
-@_MADE
+@_SYNTHESISE
 @_CHECK
 @click.option("--page", default=1, show_default=True, help="Which page of the recording, by its start.")
-def from_har(har: Path, out: Path, made: bool, checked: bool, page: int) -> None:
+def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -> None:
     """Make a page from HAR, a recording that a browser, a proxy or a test tool exported.
 
     The page asks for the same resources from the same hosts in the same order of discovery with the same bytes. Bodies
@@ -62,15 +64,15 @@ def from_har(har: Path, out: Path, made: bool, checked: bool, page: int) -> None
     """
     from crosslayer import pages
 
-    _make(lambda anew: pages.from_har(har, out, made=anew, page=page), made, checked)
+    _make(lambda all_code: pages.from_har(har, out, synthesise=all_code, page=page), synthesise, checked)
 
 
 @command.command("from-warc")
 @click.argument("warc", type=PATH)
 @_OUT
-@_MADE
+@_SYNTHESISE
 @_CHECK
-def from_warc(warc: Path, out: Path, made: bool, checked: bool) -> None:
+def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
     """Make a page from WARC, a web archive of one page.
 
     As from-har. An archive says what was fetched, from where and on whose account, but not when a browser would have
@@ -78,16 +80,16 @@ def from_warc(warc: Path, out: Path, made: bool, checked: bool) -> None:
     """
     from crosslayer import pages
 
-    _make(lambda anew: pages.from_warc(warc, out, made=anew), made, checked)
+    _make(lambda all_code: pages.from_warc(warc, out, synthesise=all_code), synthesise, checked)
 
 
 @command.command("from-folder")
 @click.argument("saved", type=PATH)
 @_OUT
-@_MADE
+@_SYNTHESISE
 @_CHECK
 @click.option("--host", default="", metavar="NAME", help="The page's host, where the document does not say it.")
-def from_folder(saved: Path, out: Path, made: bool, checked: bool, host: str) -> None:
+def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: str) -> None:
     """Make a page from SAVED, a folder in which a browser saved one with all its files.
 
     As from-har, but all from one host and uncompressed: what was saved does not say what went over the network. Save
@@ -95,26 +97,26 @@ def from_folder(saved: Path, out: Path, made: bool, checked: bool, host: str) ->
     """
     from crosslayer import pages
 
-    _make(lambda anew: pages.from_folder(saved, out, host=host, made=anew), made, checked)
+    _make(lambda all_code: pages.from_folder(saved, out, host=host, synthesise=all_code), synthesise, checked)
 
 
-def _make(make: Callable[[bool], FromHar], made: bool, checked: bool) -> None:
+def _make(make: Callable[[bool], FromHar], synthesise: bool, checked: bool) -> None:
     """Make a page, read it back, and report it; a page that does not load as recorded is not kept.
 
-    Where the recorded code does not load as it did, all code is made anew.
+    Where the recorded code does not load as it did, all code is synthesised.
     """
     from crosslayer.pages import PageError, find_spec_dir, load_pages
     from crosslayer.studies import refusals
 
-    page = make(made)
+    page = make(synthesise)
     try:
         inside = page.folder.resolve().parent == find_spec_dir().resolve()
         spec = load_pages(find_spec_dir(), *(() if inside else (page.folder,)))[page.folder.name]
         status, likeness = _load(page.folder) if checked else (_CANNOT_MEASURE, "not asked for")
-        if status not in (0, _CANNOT_MEASURE) and not page.made:
-            click.echo(f"The recorded code does not load as recorded, so it is made anew:\n{likeness}", err=True)
+        if status not in (0, _CANNOT_MEASURE) and not page.synthesised:
+            click.echo(f"The recorded code does not load as recorded, so it is synthesised:\n{likeness}", err=True)
             shutil.rmtree(page.folder)
-            page = replace(make(True), code="made anew, since the recorded code does not load as recorded")
+            page = replace(make(True), code="synthesised, since the recorded code does not load as recorded")
             status, likeness = _load(page.folder)
         if status not in (0, _CANNOT_MEASURE):
             raise PageError(

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
-from crosslayer.commands.common import BESIDE, DATASET, FIGURES, others, tell
+from crosslayer.commands.common import COMPARE, DATASET, FIGURES, others, tell
 
 
 @click.command("report")
 @DATASET
 @FIGURES
-@BESIDE
+@COMPARE
 @click.option("--pdf", is_flag=True, help="Also print the page to OUT/report.pdf (A4) with the environment's Chromium.")
-def command(folder: Path, out: Path, beside: tuple[Path, ...], pdf: bool) -> None:
+def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> None:
     """Make the report of the dataset in FOLDER: its figures, its claims, and the page that joins them.
 
     What `crosslayer figures` and `crosslayer claims --out` make goes to OUT/STUDY. OUT/index.html has the
@@ -37,7 +37,7 @@ def command(folder: Path, out: Path, beside: tuple[Path, ...], pdf: bool) -> Non
         from crosslayer.report.pdf import write_pdf
 
         find_browser()  # a missing one is told before the figures are drawn
-    written = write_report(dataset, out, beside=others(dataset, beside), processes=cores())
+    written = write_report(dataset, out, others=others(dataset, compare), processes=cores())
     if pdf:
         click.echo(str(write_pdf(dataset, out, out / "report.pdf")))
     tell(written)

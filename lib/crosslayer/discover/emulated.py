@@ -30,7 +30,7 @@ NAME = "www.example.org"
 ADDRESS = "10.53.1.1"
 """The address in their answers."""
 
-_OUTSIDE = "For hosts outside see --outside in `crosslayer discover -h`."
+_OUTSIDE = "For hosts outside see --allow-external in `crosslayer discover -h`."
 
 Socket = tuple[str, int]
 """`tcp` or `udp`, and a port."""

@@ -59,12 +59,14 @@ def request(
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part."""
     targets = list(dict.fromkeys([*parse_targets(arguments), *(read_targets(file) if file else [])]))
     if not targets and (outside or file):
-        raise DiscoverError("there is no target", where=str(file or "--outside"), next_step="List addresses or names.")
+        raise DiscoverError(
+            "there is no target", where=str(file or "--allow-external"), next_step="List addresses or names."
+        )
     if outside and in_testbed():
         raise DiscoverError(
             "hosts outside cannot be reached from a link",
-            where="--outside",
-            next_step="Run it without `crosslayer link`, or without --outside.",
+            where="--allow-external",
+            next_step="Run it without `crosslayer link`, or without --allow-external.",
         )
     Pace(packets_per_s)
     if not (timeout_s > 0 and math.isfinite(timeout_s)):

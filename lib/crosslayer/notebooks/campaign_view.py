@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from crosslayer import claims, report
-from crosslayer.campaign.dataset import Campaign, Dataset, found_beside
+from crosslayer.campaign.dataset import Campaign, Dataset, paired_campaigns
 from crosslayer.campaign.tables import TABLES
 from crosslayer.claims import Verdict
 from crosslayer.figures import Figure, FigureError
@@ -219,7 +219,7 @@ class CampaignView:
     def compared(self) -> Text:
         """The claims whose verdict is another one in a campaign beside this one, and how many, campaign by campaign."""
         verdicts, shown, parts = report.check_claims(self.dataset), [], []
-        for other in found_beside(self.dataset):
+        for other in paired_campaigns(self.dataset):
             both = claims.compared(verdicts, report.check_claims(other))
             changed = both.filter("changed").drop("changed")
             parts.append(changed.with_columns(campaign=pl.lit(other.campaign.campaign)))
@@ -231,7 +231,7 @@ class CampaignView:
 
     @cached_property
     def _drawer(self) -> report.Drawer:
-        return report.Drawer(self.dataset, found_beside(self.dataset))
+        return report.Drawer(self.dataset, paired_campaigns(self.dataset))
 
     def _choose(self, name: str) -> Figure:
         known = self._figures

@@ -25,7 +25,7 @@ def measure(
     client: Client,
     out: str | Path | None = None,
     batch: int | None = None,
-    mixed: bool = False,
+    allow_mixed_versions: bool = False,
 ) -> CampaignView:
     """Measure a campaign on a cluster, or go on with it: `crosslayer.measure(plan, client=client)`.
 
@@ -39,8 +39,8 @@ def measure(
         Any `dask.distributed.Client` whose workers offer a resource `testbed` (docs/howto/cluster.md).
     out
         Folder of the dataset; `data/local/STUDY-cluster` where None.
-    batch, mixed
-        As `crosslayer measure --batch` and `--mixed`.
+    batch, allow_mixed_versions
+        As `crosslayer measure --batch` and `--allow-mixed-versions`.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def measure(
         browsers=study.browsers,
     )
     folder = fresh(out or OWN_CAMPAIGNS / f"{plan.study}-cluster")
-    source = dask_executor(client, clock=plan.clock, batch=batch, mixed=mixed)
+    source = dask_executor(client, clock=plan.clock, batch=batch, allow_mixed_versions=allow_mixed_versions)
     run(plan, folder, study.measurer, profiles, source=source)
     opened = open_campaign(folder)
     notice = metrics.disagreement(opened.tables.page_loads) if plan.clock == "virtual" else ""

@@ -15,7 +15,7 @@ import polars as pl
 from IPython.display import display
 
 from crosslayer import claims, report
-from crosslayer.campaign.dataset import Dataset, found_beside
+from crosslayer.campaign.dataset import Dataset, paired_campaigns
 from crosslayer.claims import Verdict
 from crosslayer.decode import choice
 from crosslayer.notebooks import figure_view, session
@@ -198,7 +198,7 @@ class Run:
         verdicts = report.check_claims(self._dataset)
         report.save_claims(verdicts, self._dataset, self.figures)
         report.save_answer(self._dataset, verdicts, self.figures)
-        report.check_others(self._dataset, found_beside(self._dataset), self.figures)
+        report.check_others(self._dataset, paired_campaigns(self._dataset), self.figures)
         path = report.write_index(self._dataset, self.figures, notice=self.notice)
         where = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         summary = self._summary(verdicts)

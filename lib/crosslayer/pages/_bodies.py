@@ -1,7 +1,7 @@
-"""The bodies of a copied page: as recorded with other references, or made anew with the same weight.
+"""The bodies of a copied page: as recorded with other references, or synthesised with the same size.
 
-Documents, style sheets and scripts are either all as recorded, or all made: made ones request the same and compute
-nothing. They are made where the recording lacks one, where one was compressed better than gzip can, and on request.
+Documents, style sheets and scripts are either all as recorded, or all synthesised: those request the same and compute
+nothing. They are synthesised where the recording lacks one, where gzip compresses worse, and on request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from crosslayer.pages._fetches import CODE, Fetch, Fetches
 from crosslayer.pages._references import References
 from crosslayer.pages._wire import GZIP_PADDING, PADDING_LEAST, PADDING_SHARE, gzip_compress
 
-AS_RECORDED = "the recording's own, URLs rewritten; it may hold what its user saw (--made makes it anew)"
+AS_RECORDED = "the recording's own, URLs rewritten; it may hold what its user saw (--synthesise replaces it)"
 _GIF = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 _LETTERS = string.ascii_letters + string.digits
 _COMMENTS = {"document": ("<!--", "-->"), "style": ("/*", "*/"), "script": ("\n/*", "*/")}
@@ -35,9 +35,9 @@ _NOTED_SHARE = 0.005
 _WORKER = re.compile(rb"serviceWorker[\s\S]{0,200}?\bregister\s*\(")
 
 
-def write_bodies(page: Fetches, load: ColdLoad, *, made: bool) -> str:
+def write_bodies(page: Fetches, load: ColdLoad, *, synthesise: bool) -> str:
     """Give every fetch its body, and its final weight and content type; says where the code comes from."""
-    reason = "made anew, as asked" if made else _keep_code(page, load)
+    reason = "synthesised, as asked" if synthesise else _keep_code(page, load)
     if reason:
         hosts = {fetch.host for fetch in page.fetches if fetch.kind == "document"}
         for fetch in page.fetches:
@@ -68,17 +68,17 @@ def _keep_code(page: Fetches, load: ColdLoad) -> str:
             continue
         entry, shown = fetch.resource.entry, f"{fetch.resource.url.host}{fetch.resource.url.path}"
         if entry.cut:
-            return f"made anew, since the recorder cut the body of {shown}"
+            return f"synthesised, since the recorder cut the body of {shown}"
         if entry.body is None or (fetch.kind == "document" and not entry.body.strip()):
-            return f"made anew, since the recording has no body of {shown}"
+            return f"synthesised, since the recording has no body of {shown}"
         if not "<>\"'=()/".encode(entry.charset, "replace").isascii() or len("<".encode(entry.charset)) != 1:
-            return f"made anew, since {shown} is in {entry.charset}"
+            return f"synthesised, since {shown} is in {entry.charset}"
         if _WORKER.search(entry.body):
-            return f"made anew, since {shown} registers a service worker, which would answer the measured load"
+            return f"synthesised, since {shown} registers a service worker, which would answer the measured load"
         body = references.rewritten(fetch, entry.body)
         body, weight = _fitted(fetch, body)
         if fetch.encoding == "gzip" and weight > fetch.wire_bytes:
-            return f"made anew, since gzip does not bring {shown} to {fetch.wire_bytes} bytes"
+            return f"synthesised, since gzip does not bring {shown} to {fetch.wire_bytes} bytes"
         if body != entry.body:
             references.changed.add(fetch.number)
         bodies[fetch.number] = body, weight

@@ -32,9 +32,9 @@ class FromHar:
     wire_bytes: int
     """Of all bodies."""
     code: str
-    """Whence its documents, style sheets and scripts are, in words."""
-    made: bool
-    """They are made anew."""
+    """Origin of its documents, style sheets and scripts: recorded, or why synthesised."""
+    synthesised: bool
+    """Documents, style sheets and scripts are synthesised."""
     left_out: Mapping[str, int]
     """Requests that the page does not make, by reason."""
     private: Mapping[str, int]
@@ -60,7 +60,7 @@ class FromHar:
         return "\n".join(lines)
 
 
-def from_har(har: Path, folder: Path, *, made: bool = False, page: int = 1) -> FromHar:
+def from_har(har: Path, folder: Path, *, synthesise: bool = False, page: int = 1) -> FromHar:
     """Write the page that a HAR recorded as a folder of `sites/`.
 
     Parameters
@@ -69,8 +69,9 @@ def from_har(har: Path, folder: Path, *, made: bool = False, page: int = 1) -> F
         As browsers, proxies and test tools export it; also compressed by gzip.
     folder
         Of the new page, whose name it gives; must not be there.
-    made
-        Make all code anew, also where the HAR has it: nobody's text is in the page then.
+    synthesise
+        Synthesise all documents, style sheets and scripts, also where the HAR has them: the page then has no recorded
+        text.
     page
         Which page of the recording: those that have a document are counted from 1 in the order of their start.
 
@@ -85,7 +86,7 @@ def from_har(har: Path, folder: Path, *, made: bool = False, page: int = 1) -> F
         For a file that is no HAR, one without such a page, a page that the testbed cannot serve, and a folder that is
         there or cannot be written. No folder is left then.
     """
-    return page_of(read_recording(har), har, folder, made=made, page=page)
+    return page_of(read_recording(har), har, folder, synthesise=synthesise, page=page)
 
 
 def page_of(
@@ -93,7 +94,7 @@ def page_of(
     source: Path,
     folder: Path,
     *,
-    made: bool,
+    synthesise: bool,
     page: int = 1,
     timed: bool = True,
     left_out: Mapping[str, int] | None = None,
@@ -109,7 +110,7 @@ def page_of(
         raise PageError("is no name of a page", where=str(folder), next_step="Let it begin with a letter or a digit.")
     load = cold_load(recording, str(source), page)
     requests = fetches_of(load, str(source))
-    code = write_bodies(requests, load, made=made)
+    code = write_bodies(requests, load, synthesise=synthesise)
     fetches = requests.fetches
     _write(folder, fetches, load, source, timed=timed)
     return FromHar(
@@ -118,7 +119,7 @@ def page_of(
         hosts=len({fetch.host for fetch in fetches}),
         wire_bytes=sum(fetch.wire_bytes for fetch in fetches),
         code=code,
-        made=code.startswith("made"),
+        synthesised=code.startswith("synthesised"),
         left_out={what: n for what, n in {**(left_out or {}), **load.left_out}.items() if n},
         private=_private(fetches),
         others=load.others,

@@ -31,7 +31,7 @@ _SAVED_AGAIN = ".download"
 """What Chromium adds to the names of scripts that it saves."""
 
 
-def from_warc(warc: Path, folder: Path, *, made: bool = False) -> FromHar:
+def from_warc(warc: Path, folder: Path, *, synthesise: bool = False) -> FromHar:
     """Write the page that a web archive has as a folder of `sites/`, as `from_har` does.
 
     What had a resource fetched is its referrer. An archive has no load event, so all that is in it belongs to the page,
@@ -76,7 +76,7 @@ def from_warc(warc: Path, folder: Path, *, made: bool = False) -> FromHar:
         entry["request"] |= asked.get(entry["request"]["url"], {})
         entry["startedDateTime"] = _after(_EPOCH, number)  # archives have seconds at best; their order counts
     recording = recording_of({"log": {"entries": came}}, str(warc))
-    return page_of(recording, warc, folder, made=made, timed=False, left_out=left_out)
+    return page_of(recording, warc, folder, synthesise=synthesise, timed=False, left_out=left_out)
 
 
 def _plain(content: bytes, warc: Path) -> bytes:
@@ -155,7 +155,7 @@ def _after(begin: str, number: int) -> str:
     return (datetime.fromisoformat(begin) + timedelta(milliseconds=number)).isoformat()
 
 
-def from_folder(saved: Path, folder: Path, *, host: str = "", made: bool = False) -> FromHar:
+def from_folder(saved: Path, folder: Path, *, host: str = "", synthesise: bool = False) -> FromHar:
     """Write the page that a browser saved with all its files as a folder of `sites/`, as `from_har` does.
 
     The document is `index.html`, or the only one of the folder. What had a file fetched is the first of document, style
@@ -196,7 +196,7 @@ def from_folder(saved: Path, folder: Path, *, host: str = "", made: bool = False
         ) from error
     left_out = {"files that nothing names": len(files) + 1 - len(named)} if len(named) <= len(files) else {}
     recording = recording_of({"log": {"entries": entries}}, str(saved))
-    return page_of(recording, saved, folder, made=made, timed=False, left_out=left_out)
+    return page_of(recording, saved, folder, synthesise=synthesise, timed=False, left_out=left_out)
 
 
 def _document(saved: Path) -> Path:

@@ -83,7 +83,7 @@ def check_others(dataset: Dataset, others: Sequence[Dataset], folder: Path) -> N
     save_other_verdicts([(other, check_claims(other)) for other in others], dataset, folder)
 
 
-def write_figures(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = (), processes: int = 1) -> Report:
+def write_figures(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] = (), processes: int = 1) -> Report:
     """Draw and save every figure of a dataset's study, and each load whose packets were kept, then renew the page.
 
     Parameters
@@ -92,7 +92,7 @@ def write_figures(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] =
         What to draw.
     folder
         E.g. `figures`; the figures go to a folder of their study in it.
-    beside
+    others
         Other campaigns of the study; with one by the other clock, what both clocks say is drawn too.
     processes
         How many may draw at the same time; more than one only from a program whose main module may be imported again.
@@ -103,12 +103,12 @@ def write_figures(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] =
         Where the folder cannot be written, or there is nothing to show.
     """
     check_folder(dataset, folder)
-    failed = draw_all(dataset, beside, folder, processes)
+    failed = draw_all(dataset, others, folder, processes)
     save_loads(dataset, folder)
     return Report(write_index(dataset, folder), failed)
 
 
-def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = (), processes: int = 1) -> Report:
+def write_report(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] = (), processes: int = 1) -> Report:
     """Check and save the claims, draw and save the figures, and join them on the page.
 
     `ro-crate-metadata.json` beside the figures says which run made them from what. Where the folder is the committed
@@ -116,7 +116,7 @@ def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = 
 
     Parameters
     ----------
-    dataset, folder, beside, processes
+    dataset, folder, others, processes
         As for `write_figures`; the claims of other campaigns are checked too.
 
     Raises
@@ -126,15 +126,15 @@ def write_report(dataset: Dataset, folder: Path, *, beside: Sequence[Dataset] = 
     """
     check_folder(dataset, folder)
     started = datetime.now(UTC)
-    made = Made(dataset, beside, folder)
+    made = Made(dataset, others, folder)
     with ThreadPoolExecutor(1) as pool:
         judged = None if made.has("claims") else pool.submit(check_claims, dataset)  # numbers, while charts are drawn
-        failed = draw_all(dataset, beside, folder, processes)
+        failed = draw_all(dataset, others, folder, processes)
         if judged:
             save_claims(judged.result(), dataset, folder)
     if judged:
         save_answer(dataset, judged.result(), folder)
-        check_others(dataset, beside, folder)
+        check_others(dataset, others, folder)
         made.remember({"claims": VERDICT_FILES})
     save_loads(dataset, folder)
     written = Report(write_index(dataset, folder), failed)

@@ -45,5 +45,5 @@ def check(address: str) -> None:
         raise OutsideError(
             "is outside this machine, and nobody consented to packets to it",
             where=address,
-            next_step="Use a command that asks for consent: `crosslayer compare` or `crosslayer discover --outside`.",
+            next_step="Use `crosslayer compare` or `crosslayer discover --allow-external`, which ask for consent.",
         )

@@ -1,4 +1,4 @@
-"""`crosslayer rounds`: how many rounds a campaign needs, from the variance of a pilot."""
+"""`crosslayer sample-size`: how many rounds a campaign needs, from the variance of a pilot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crosslayer.campaign.dataset import Dataset
 
 
-class RoundsError(CrosslayerError):
+class SampleSizeError(CrosslayerError):
     """A pilot or a precision that gives no plan."""
 
 
@@ -27,24 +27,26 @@ def parse_precision(text: str) -> float:
 
     Raises
     ------
-    RoundsError
+    SampleSizeError
         For anything else, 0 % and 100 % and more included.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
     percent = float(match[1]) if match else math.nan
     if not 0 < percent < 100:
-        raise RoundsError(f"{text!r} is not a precision", where="--precision", next_step="Write a percentage, e.g. 1%.")
+        raise SampleSizeError(
+            f"{text!r} is not a precision", where="--precision", next_step="Write a percentage, e.g. 1%."
+        )
     return percent
 
 
-def rounds_of(dataset: Dataset, precision_percent: float) -> pl.DataFrame:
+def rounds_needed(dataset: Dataset, precision_percent: float) -> pl.DataFrame:
     """Rounds each cell and combination of TNSM24 needs, in the order of the campaign's links and pages.
 
     Columns as `crosslayer.metrics.precision.rounds_needed` gives them.
 
     Raises
     ------
-    RoundsError
+    SampleSizeError
         Where the dataset has no PLTs, or too few rounds for an interval.
     """
     import polars as pl
@@ -57,13 +59,13 @@ def rounds_of(dataset: Dataset, precision_percent: float) -> pl.DataFrame:
     )
     plan = rounds_needed(combinations, precision_percent)
     if plan.is_empty():
-        raise RoundsError(
+        raise SampleSizeError(
             "has no round with both a DNS exchange and a page load",
             where=str(dataset.folder),
             next_step="Use a campaign that has both as the pilot.",
         )
     if plan["rounds_needed"].null_count() == plan.height:
-        raise RoundsError(
+        raise SampleSizeError(
             f"has fewer than {metrics.MIN_ROUNDS} complete rounds in every cell, too few for an interval",
             where=str(dataset.folder),
             next_step="Go on with the pilot: the same `crosslayer measure` command with, say, --rounds 30.",
@@ -98,7 +100,7 @@ def command(folder: Path, precision: str) -> None:
 
     percent = parse_precision(precision)
     dataset = Dataset.open(folder)
-    rounds = rounds_of(dataset, percent)
+    rounds = rounds_needed(dataset, percent)
     click.echo(f"Rounds until the 95 % interval of the median PLT is within ±{percent:g} %, from this pilot:")
     click.echo("")
     click.echo(_line("link", "page", "combination", "pilot", "median", "±", "needed", "enough"))
