@@ -499,7 +499,7 @@ def reproduce(papermill: Papermill, folder: Path) -> Callable[..., Path]:
 def test_reproduce_works_outside_a_checkout(reproduce: Callable[..., Path], folder: Path) -> None:
     here = reproduce("-p", "size", "smoke")
     arguments = (folder / "arguments").read_text(encoding="utf-8").splitlines()
-    assert arguments == [*DEFAULT, "--stdout-file", "/dev/stdout", "-p", "size", "smoke"]
+    assert arguments == [*DEFAULT, "--stdout-file", "-", "-p", "size", "smoke"]
     assert (here / "data/raw/coalescing/campaign.json").read_text(encoding="utf-8") == "from the package"
     assert os.access(here / "notebooks/run_all.ipynb", os.W_OK)
 

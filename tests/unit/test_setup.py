@@ -40,6 +40,13 @@ def test_apt_asks_nothing_also_behind_sudo(tmp_path: Path) -> None:
     assert all(line.startswith("noninteractive ") for line in asked)
 
 
+def test_no_program_opens_the_standard_output_again() -> None:
+    """A user who was switched to by `su` or `sudo` may write to the output of another user, but may not open it."""
+    files = [ROOT / "Makefile", ROOT / "nix" / "reproduce.sh", *SCRIPTS]
+    opened = re.compile("^[^#\n]*/dev/std(out|err)", re.MULTILINE)
+    assert [file.name for file in files if opened.search(file.read_text(encoding="utf-8"))] == []
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_are_bash_that_parses(script: Path) -> None:
     assert os.access(script, os.X_OK)
