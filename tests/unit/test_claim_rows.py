@@ -68,6 +68,7 @@ def test_printed_filters_read_the_rows_that_the_expression_chooses() -> None:
             assert executed(part.code(str(dataset.folder))).equals(whole.filter(part.rows).collect())
 
 
+@pytest.mark.slow
 def test_rows_are_as_many_as_the_claim_counts() -> None:
     view = crosslayer.open(RAW / "coalescing")
     verdicts = {row["claim_id"]: row for row in view.claims().rows.iter_rows(named=True)}

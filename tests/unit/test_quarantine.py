@@ -15,7 +15,12 @@ MARKERS = {"skip", "xfail", "flaky", "repeat", "rerun"}
 RUNNERS = [
     ROOT / "Makefile",
     ROOT / "pyproject.toml",
-    *(path for folder in (".ci", ".github", "nix", "setup") for path in (ROOT / folder).rglob("*") if path.is_file()),
+    *(
+        path
+        for folder in (".ci", ".github", "nix", "setup")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    ),
 ]
 
 

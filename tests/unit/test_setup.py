@@ -15,7 +15,10 @@ from crosslayer.campaign.plan import OWN_CAMPAIGNS
 from crosslayer.commands import figures, report
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = [ROOT / ".ci" / "run", *sorted(path for path in (ROOT / "setup").iterdir() if not path.suffix)]
+SCRIPTS = [
+    ROOT / ".ci" / "run",
+    *sorted(path for path in (ROOT / "setup").iterdir() if path.is_file() and not path.suffix),
+]
 
 
 def test_apt_asks_nothing_also_behind_sudo(tmp_path: Path) -> None:
