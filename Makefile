@@ -72,7 +72,7 @@ reproduce: setup $(if $(filter virtual,$(CLOCK)),guest)
 	@echo "== notebooks/run_all.ipynb, size $(SIZE), $(CLOCK) clock: $(or $(TAKES_$(SIZE)),see docs/howto/measure.md)"
 	@{ $(BIN)/crosslayer doctor || true; } | tail -n 1
 	@PATH="$$PWD/$(BIN):$$PATH" $(BIN)/papermill notebooks/run_all.ipynb build/notebooks/run_all.ipynb \
-	  -p size $(SIZE) -p clock $(CLOCK) --cwd notebooks --stdout-file /dev/stdout --log-level ERROR --no-progress-bar
+	  -p size $(SIZE) -p clock $(CLOCK) --cwd notebooks --stdout-file - --log-level ERROR --no-progress-bar
 
 environments: setup
 	@setup/environments

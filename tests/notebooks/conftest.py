@@ -1,4 +1,4 @@
-"""run_all, executed once for everybody who looks at what it made."""
+"""run_all, executed once for all tests of what it makes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 import papermill
 import pytest
 
-import synthetic
-
-FOLDER = Path(__file__).parents[2] / "notebooks"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "notebooks"
 
 
 @dataclass(frozen=True)
 class WholeRun:
-    """What run_all made of a dataset."""
+    """What run_all makes of the committed campaigns."""
 
     notebook: Path
-    """It, with its outputs."""
+    """The executed run_all."""
+    notebooks: Path
+    """Folder of the executed notebooks that run_all runs."""
     figures: Path
 
 
@@ -39,7 +40,7 @@ def run_all(folder: Path, **parameters: Any) -> Path:
 
 @pytest.fixture(scope="session")
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
-    """Of a synthetic campaign of the coalescing study; every other study's is the committed one."""
+    """Every notebook of a study on its committed campaign, executed once."""
     folder = tmp_path_factory.mktemp("run_all")
-    dataset = synthetic.write(folder / "dataset", rounds=7, failures=0.02)
-    return WholeRun(run_all(folder, campaign=str(dataset), figures=str(folder / "figures")), folder / "figures")
+    executed = run_all(folder, campaign=str(ROOT / "data" / "raw" / "coalescing"), figures=str(folder / "figures"))
+    return WholeRun(executed, ROOT / "build" / "notebooks", folder / "figures")

@@ -129,10 +129,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
     driver.quit()
 
 
+# The current widget of the shell follows the keyboard focus, which a browser without a window may not give.
 OPEN = """
 const done = arguments[arguments.length - 1], app = window.jupyterapp;
 app.restored.then(() => app.commands.execute('docmanager:open', { path: arguments[0], factory: 'Notebook' }))
-  .then(panel => panel.context.ready.then(() => panel.sessionContext.ready))
+  .then(panel => { window.panel = panel; return panel.context.ready.then(() => panel.sessionContext.ready); })
   .then(() => done(''), error => done(String(error)));
 """
 RUN = """
@@ -141,14 +142,13 @@ const ran = text => { window.ran = String(text); };
 window.jupyterapp.commands.execute('notebook:run-all-cells').then(ran, ran);
 """
 SHOWN = """
-const panel = window.jupyterapp.shell.currentWidget;
-return panel.content.widgets.filter(cell => cell.model.type === 'code').map(cell => ({
+return window.panel.content.widgets.filter(cell => cell.model.type === 'code').map(cell => ({
   source: cell.model.sharedModel.getSource(),
   outputs: cell.model.outputs.toJSON(),
 }));
 """
 SEEN = """
-const done = arguments[arguments.length - 1], panel = window.jupyterapp.shell.currentWidget;
+const done = arguments[arguments.length - 1], panel = window.panel;
 const cell = panel.content.widgets.filter(cell => cell.model.type === 'code')[arguments[0]];
 (async () => {
   await panel.content.scrollToItem(panel.content.widgets.indexOf(cell));

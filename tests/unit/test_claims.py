@@ -200,6 +200,7 @@ def test_intervals_are_those_of_the_figures(as_published: Dataset, verdicts: pl.
 # Verdicts
 
 
+@pytest.mark.slow
 def test_another_truth_is_not_reproduced(as_published: Dataset) -> None:
     """DoH and DoQ exchanged, 0-RTT and 1-RTT exchanged: what was claimed of them must fall."""
     swapped = as_published.table("dns_exchanges").with_columns(pl.col("protocol").replace({"DoH": "DoQ", "DoQ": "DoH"}))
@@ -425,6 +426,7 @@ def test_a_link_whose_rtt_is_not_known_gives_no_multiples_of_it(as_published: Da
     assert row(found, "T093")["verdict"] == "reproduced"
 
 
+@pytest.mark.slow
 def test_links_measured_unequally_are_not_pooled(as_published: Dataset) -> None:
     fewer = as_published.table("dns_exchanges").filter((pl.col("link") != "dsl") | (pl.col("round") < 20))
     found = check(as_published, dns_exchanges=fewer)
@@ -450,6 +452,7 @@ def test_extremes_have_an_interval_beyond_them(verdicts: pl.DataFrame) -> None:
     ).interval == pytest.approx((-8.5, 1))
 
 
+@pytest.mark.slow
 def test_failed_exchanges_are_counted(tmp_path: Path) -> None:
     found = row(small(tmp_path, rounds=30, failures=0.1), "T076")
     assert found["verdict"] == "not reproduced"
@@ -694,6 +697,7 @@ def test_chance_gets_few_verdicts_wrong(verdicts: pl.DataFrame) -> None:
 COMMITTED = sorted(path.name for path in Path("data/raw").iterdir() if path.is_dir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("campaign", COMMITTED)
 def test_every_verdict_but_reproduced_has_a_reason_by_either_clock(campaign: str) -> None:
     dataset = Dataset.open(Path("data/raw") / campaign)

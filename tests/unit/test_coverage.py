@@ -19,6 +19,7 @@ def test_every_kind_of_interval_holds_what_it_promises() -> None:
     assert {kind: percent for kind, percent in found.items() if not lowest <= percent <= highest} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", interval_coverage.KINDS)
 def test_coverage_is_what_the_documentation_says(kind: str) -> None:
     documented = interval_coverage.documented()[kind]

@@ -102,6 +102,7 @@ _PLAIN = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from([*Whole.__dataclass_fields__, "other"]), _PLAIN))
 def test_hostile_values_give_the_rooms_error_or_a_whole(values: dict[str, Any]) -> None:
     try:

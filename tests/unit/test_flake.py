@@ -120,6 +120,7 @@ OUT_OF_REACH = re.compile(
 )
 
 
+@pytest.mark.slow
 def test_vendor_hash_is_that_of_go_mod_vendor(tmp_path: Path) -> None:
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go") or shutil.which(ROOT / ".venv" / "bin" / "go")
     if go is None:
@@ -213,7 +214,8 @@ def test_every_tool_of_the_shell_is_called_somewhere() -> None:
     assert commands_of("measuring") - called_programs() == set()
     told = "".join(path.read_text(encoding="utf-8") for path in LIBRARY)
     scripts = "".join(
-        p.read_text(encoding="utf-8") for p in [*(ROOT / "setup").iterdir(), NIX / "checks.nix", NIX / "go.nix"]
+        p.read_text(encoding="utf-8")
+        for p in [*filter(Path.is_file, (ROOT / "setup").iterdir()), NIX / "checks.nix", NIX / "go.nix"]
     )
     for command in commands_of("looking"):
         assert re.search(rf"\b{command}\b", told), f"nothing tells the user of {command}"
@@ -499,7 +501,7 @@ def reproduce(papermill: Papermill, folder: Path) -> Callable[..., Path]:
 def test_reproduce_works_outside_a_checkout(reproduce: Callable[..., Path], folder: Path) -> None:
     here = reproduce("-p", "size", "smoke")
     arguments = (folder / "arguments").read_text(encoding="utf-8").splitlines()
-    assert arguments == [*DEFAULT, "--stdout-file", "/dev/stdout", "-p", "size", "smoke"]
+    assert arguments == [*DEFAULT, "--stdout-file", "-", "-p", "size", "smoke"]
     assert (here / "data/raw/coalescing/campaign.json").read_text(encoding="utf-8") == "from the package"
     assert os.access(here / "notebooks/run_all.ipynb", os.W_OK)
 

@@ -143,6 +143,7 @@ def rows_of(name: str, of: Inputs) -> pl.DataFrame:
     return drawing.rows
 
 
+@pytest.mark.slow
 def test_the_ladder_has_every_mode_with_its_round_trips() -> None:
     rows = rows_of("ladder", made())
     assert rows["mode"].unique(maintain_order=True).to_list() == list(MODES)

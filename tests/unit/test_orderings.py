@@ -51,6 +51,7 @@ def as_margins(means: np.ndarray, resampled: np.ndarray) -> dict[str, Measure]:
     return {str(number): measure(number) for number in range(len(means))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", SHARED.values(), ids=SHARED)
 @pytest.mark.parametrize("margins", [1, 5, 30])
 def test_equal_things_are_refuted_in_at_most_5_percent(margins: int, shared: float) -> None:
@@ -66,6 +67,7 @@ def test_most_of_equal_things_prove_nothing(shared: float) -> None:
     assert found["reproduced"] <= 5
 
 
+@pytest.mark.slow
 def test_one_margin_of_30_that_is_wrong_is_found() -> None:
     found = verdicts(30, 6.0, 0.0, wrong=1)
     assert found["not reproduced"] >= 95

@@ -58,12 +58,14 @@ def test_a_large_pilot_finds_the_rounds_that_theory_asks_for(distribution: str) 
     assert plan["rounds_needed"].quantile(0.9) < truth * 2  # type: ignore[operator]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [10, 30])
 def test_rounds_enough_are_enough_as_often_as_they_say(rounds: int) -> None:
     plan = rounds_needed(pilots(rounds, 300, 2), 0.5)
     assert 0.84 <= (plan["rounds_enough"] >= true_rounds(0.5)).mean() <= 0.96  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_the_rounds_planned_give_the_precision_asked_for() -> None:
     planned = int(rounds_needed(pilots(300, 40, 3), 1.0)["rounds_needed"].median())  # type: ignore[arg-type]
     found = rounds_needed(pilots(planned, 100, 4), 1.0)

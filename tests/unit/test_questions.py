@@ -289,6 +289,7 @@ def lookups(late_early_data: int) -> Inputs:
     return inputs(["4g-loss-0", "4g-loss-5"], dns_exchanges=rows)
 
 
+@pytest.mark.slow
 def test_a_lost_first_flight_is_what_early_data_costs() -> None:
     frame = FIGURES["loss-lookups"].data(lookups(late_early_data=0))
     saved = frame.filter(source="early data", series="DoQ", measure="P95", loss_percent=5.0).row(0, named=True)
@@ -351,6 +352,7 @@ def shared_queries(blocked: int) -> Inputs:
     return inputs(["4g-loss-0", "4g-loss-5"], paced_queries=rows)
 
 
+@pytest.mark.slow
 def test_head_of_line_blocking_is_what_those_behind_wait_for() -> None:
     frame = FIGURES["path-shared"].data(shared_queries(8))
     late = {

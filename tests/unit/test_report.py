@@ -397,6 +397,7 @@ def test_a_figure_that_fails_is_a_box_and_all_others_are_drawn(
     assert "broken" in study_page(report.write_index(dataset, tmp_path))  # whoever renews the page
 
 
+@pytest.mark.slow
 def test_the_exit_status_says_that_a_figure_failed(
     tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -552,6 +553,7 @@ def test_the_answer_says_what_one_connection_saves_and_costs_at_most(tmp_path: P
     assert f"on a returning visit {-over['returning visit', 'over DoUDP, then H3 0-RTT'].min():.2f} RTT" in sentence
 
 
+@pytest.mark.slow
 def test_the_answer_names_rounds_machine_and_revision_of_its_numbers(tmp_path: Path) -> None:
     for name in ("coalescing", "one-connection", "combinations"):
         dataset = of_committed(name)

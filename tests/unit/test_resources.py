@@ -117,6 +117,7 @@ def test_a_tool_that_is_missing_is_named_with_its_package(nowhere: Path, monkeyp
         namespaces.command_in("client", ["true"])
 
 
+@pytest.mark.slow
 def test_no_other_part_of_the_library_searches_or_expects_programs_on_the_path() -> None:
     """By its name alone a program is found only where PATH has its folder."""
     bare = {*namespaces._PACKAGES, "git"}

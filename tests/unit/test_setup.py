@@ -15,7 +15,10 @@ from crosslayer.campaign.plan import OWN_CAMPAIGNS
 from crosslayer.commands import figures, report
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = [ROOT / ".ci" / "run", *sorted(path for path in (ROOT / "setup").iterdir() if not path.suffix)]
+SCRIPTS = [
+    ROOT / ".ci" / "run",
+    *sorted(path for path in (ROOT / "setup").iterdir() if path.is_file() and not path.suffix),
+]
 
 
 def test_apt_asks_nothing_also_behind_sudo(tmp_path: Path) -> None:
@@ -38,6 +41,13 @@ def test_apt_asks_nothing_also_behind_sudo(tmp_path: Path) -> None:
     asked = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
     assert len(asked) == 2
     assert all(line.startswith("noninteractive ") for line in asked)
+
+
+def test_no_program_opens_the_standard_output_again() -> None:
+    """A user who was switched to by `su` or `sudo` may write to the output of another user, but may not open it."""
+    files = [ROOT / "Makefile", ROOT / "nix" / "reproduce.sh", *SCRIPTS]
+    opened = re.compile("^[^#\n]*/dev/std(out|err)", re.MULTILINE)
+    assert [file.name for file in files if opened.search(file.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

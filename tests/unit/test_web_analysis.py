@@ -126,6 +126,7 @@ def test_fig3_has_the_printed_values_of_its_claims() -> None:
     assert at["(b) PLT", "DoH", 15.0] == pytest.approx(1 - values["I119"] / 100)
 
 
+@pytest.mark.slow
 def test_the_cost_in_round_trips_does_not_depend_on_the_lookups() -> None:
     frame = web.amortisation_data(WHOLE).filter(measure="round-trips")
     for row in frame.iter_rows(named=True):
@@ -203,6 +204,7 @@ def test_what_a_campaign_lacks_is_not_measured(rows: list[dict[str, Any]]) -> No
     assert found["I126"]["verdict"] == "not measured"
 
 
+@pytest.mark.slow
 def test_second_connections_are_those_of_a_stub_that_has_more_than_one() -> None:
     several = sum(count > 1 for count in LOOKUPS.values())
     assert check(loads())["I122"]["ours"] == pytest.approx(100 * several / len(LOOKUPS))
@@ -219,6 +221,7 @@ def elsewhere(rows: list[dict[str, Any]], link: str, page: str, **faster: float)
     ]
 
 
+@pytest.mark.slow
 def test_the_vantage_point_in_asia_is_the_link_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RTT_MS, "asia", 173.0)
     rows = [row for row in loads() if row["link"] != "asia"]
@@ -228,6 +231,7 @@ def test_the_vantage_point_in_asia_is_the_link_of_that_name(monkeypatch: pytest.
         assert found["I127"]["verdict"] == verdict, gain_ms
 
 
+@pytest.mark.slow
 def test_links_with_loss_decide_how_often_udp_is_slower_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     before = check(loads())
     monkeypatch.setitem(RTT_MS, "fiber-loss", RTT_MS["fiber"])

@@ -20,6 +20,7 @@ from crosslayer.claims.table import (
     interval,
     ours,
     rows_behind,
+    rows_behind_each,
     to_markdown,
 )
 
@@ -39,5 +40,6 @@ __all__ = [
     "interval",
     "ours",
     "rows_behind",
+    "rows_behind_each",
     "to_markdown",
 ]

@@ -81,14 +81,19 @@ class Observed:
         self.weights: Counts | None = np.concatenate(drawings) if drawings else None
         self._with_rows = {link for _, link, _ in self._cells.cells}
         self._links = tuple(links or (link for link in rtts_ms if link in self._with_rows))
-        self._asked: dict[Series, tuple[str, ...]] = {}
+        self._pooled_links: dict[Series, tuple[str, ...]] = {}
+        self._asked: dict[Series, None] = {}
         self._samples: dict[Series, Sample] = {}
         self._estimates: dict[tuple[Series, Statistic], Estimate] = {}
 
     @property
     def asked(self) -> list[tuple[Series, tuple[str, ...]]]:
-        """Every series that an estimate was made of, and the links that were pooled."""
-        return list(self._asked.items())
+        """Every series that was asked for since `forget_asked`, and the links that were pooled."""
+        return [(series, self._pooled_links[series]) for series in self._asked if series in self._pooled_links]
+
+    def forget_asked(self) -> None:
+        """Forget which series were asked for; samples and estimates are kept."""
+        self._asked.clear()
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -114,6 +119,7 @@ class Observed:
 
     def sample(self, series: Series) -> Sample:
         """The observations of a series."""
+        self._asked[series] = None
         if series not in self._samples:
             sample = self._pooled(series)
             while self._samples and sample.size + sum(one.size for one in self._samples.values()) > _KEPT_IN_MEMORY:
@@ -123,6 +129,7 @@ class Observed:
 
     def estimate(self, series: Series, statistic: Statistic) -> Estimate:
         """A statistic of a series, with its resamples where there are rounds enough."""
+        self._asked[series] = None
         key = (series, statistic)
         if key not in self._estimates:
             sample = self.sample(series)
@@ -141,7 +148,7 @@ class Observed:
         first = next(iter(factors))
         values, clusters, sizes = [], [], []
         links = tuple(series.links(self) if callable(series.links) else series.links or self.links)
-        self._asked[series] = links
+        self._pooled_links[series] = links
         for link in links:
             unit = self.rtt_ms(link) if series.in_rtts else 1.0
             parts = [self._cell(factors, link, page) for page in series.pages or self.pages(first, link)]

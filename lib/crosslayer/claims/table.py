@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -142,12 +142,25 @@ def rows_behind(dataset: Tables, claims: Claims, claim: str) -> list[RowsOfClaim
     NotMeasured
         Where the campaign lacks what the claim needs, or the claim is not about series of rows.
     """
-    chosen = claims.checks[claim]
-    observed = claims.observed(**{name: dataset.table(name) for name in claims.tables})
-    chosen.run(observed, 1.0)  # the value plays no part in what is asked
-    if not (rows := rows_of(observed.asked, claims.sources)):
-        raise NotMeasured("this claim is not judged by single rows")
+    [(_, rows)] = rows_behind_each(dataset, claims, [claim])
     return rows
+
+
+def rows_behind_each(dataset: Tables, claims: Claims, names: Iterable[str]) -> Iterator[tuple[str, list[RowsOfClaim]]]:
+    """Yield the name of each claim and its rows, as `rows_behind`; the dataset is read once.
+
+    Raises
+    ------
+    NotMeasured
+        As `rows_behind`.
+    """
+    observed = claims.observed(**{name: dataset.table(name) for name in claims.tables})
+    for name in names:
+        observed.forget_asked()
+        claims.checks[name].run(observed, 1.0)  # the value plays no part in what is asked
+        if not (rows := rows_of(observed.asked, claims.sources)):
+            raise NotMeasured("this claim is not judged by single rows")
+        yield name, rows
 
 
 FOLLOWING = Verdict.FOLLOWS.value

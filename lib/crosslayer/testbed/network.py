@@ -39,6 +39,7 @@ _CLIENT_ADDRESSES = ("10.53.0.129", "10.53.0.130")
 _MAIN_TABLE = 254
 _CONNECT_S = 10.0
 _CARRIER_POLL_S = 0.005
+_CARRIER_RETURN_S = 0.1
 _IFF_UP = 1
 _OPERATIONAL = ("UP", "UNKNOWN")
 """Operational states in which a device carries packets; loopback is "UNKNOWN"."""
@@ -191,7 +192,8 @@ def wait_for_carrier(names: Iterable[str]) -> None:
     """Wait until every device of these namespaces that is set up is operational.
 
     The kernel enables a device's queue and a bridge's port only after its deferred work has noticed the carrier (RFC
-    2863, `ifOperStatus`), up to a second after the device was set up. Packets sent before are lost.
+    2863, `ifOperStatus`), up to a second after the device was set up. Packets sent before are lost. It returns at a
+    multiple of 0.1 s of the clock: in virtual time, what follows must not depend on how often it had to look.
 
     Raises
     ------
@@ -213,6 +215,7 @@ def wait_for_carrier(names: Iterable[str]) -> None:
                         next_step="Run it again; if it happens each time, report it with `crosslayer doctor`.",
                     )
                 time.sleep(_CARRIER_POLL_S)
+    time.sleep(-time.time() % _CARRIER_RETURN_S)
 
 
 def bridge(ip: IPRoute, name: str) -> None:
