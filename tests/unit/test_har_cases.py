@@ -6,6 +6,7 @@ import json
 import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -179,6 +180,34 @@ def test_recorded_code_requests_nothing_that_the_load_did_not(tmp_path: Path) ->
         '<link rel="icon" href="data:,"><link rel="canonical" href="/c"><a href="/d"><script src="data:,"></script>'
         '<img srcset="/a%20b.png 1x, /a%20b.png 2x"><img data-src="/lazy.png" src="#"><img src="/a%20b.png">'
     )
+
+
+def with_pictures(text: str, *paths: str) -> dict[str, Any]:
+    """A recording of a document and of pictures of its host."""
+    har: dict[str, Any] = json.loads(contents("pct_one.har"))
+    document, picture = har["log"]["entries"]
+    document["response"]["content"] |= {"text": text, "size": len(text)}
+    document["response"]["bodySize"] = len(text)
+    har["log"]["entries"] = [document]
+    for path in paths:
+        request = picture["request"] | {"url": f"https://www.syn.test{path}"}
+        har["log"]["entries"].append(picture | {"request": request})
+    return har
+
+
+def test_icons_are_left_out_unless_the_page_shows_them(tmp_path: Path) -> None:
+    text = (
+        '<!DOCTYPE html><link rel="shortcut icon" href="/i.ico"><link href=/t.png rel=apple-touch-icon>'
+        '<link rel=icon href="/logo.png"><img src="/logo.png">'
+    )
+    har = with_pictures(text, "/i.ico", "/logo.png", "/t.png", "/favicon.ico")
+    done = from_har(written(tmp_path, har), tmp_path / "sites" / "page")
+    page = pages.load_pages(tmp_path / "sites")["page"]
+    assert [resource.key for resource in page.resources] == ["/", "/logo.png"]
+    assert done.left_out == {"icons": 3}
+    body = (tmp_path / "sites" / "page" / "0.html").read_text()
+    assert '<link rel="shortcut icon" href="data:,"><link href="data:," rel=apple-touch-icon>' in body
+    assert '<link rel=icon href="data:,"><img src="/logo.png">' in body
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._recording import Entry, RecordedPage, Recording
+from crosslayer.pages._references import icons_of
 from crosslayer.pages._urls import Url, parse
 
 KINDS = (
@@ -36,6 +37,7 @@ _BY_ENDING = {
 }
 _BY_SCRIPT = ("xhr", "fetch", "xmlhttprequest", "empty")
 """Types of requests whose response a script reads, whatever its media type."""
+_ICON_TYPES = ("image/x-icon", "image/vnd.microsoft.icon")
 _AGAIN = "Record the load of a page from its start, with an empty cache."
 
 
@@ -114,6 +116,7 @@ def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
     if empty := len(navigations) - len(documents):
         left_out["pages without a document"] += empty
     until = _load_event(navigation, document)
+    icons = _icons(document, navigation.entries)
     resources: dict[str, Resource] = {}
     absent = {str(url) for text in recording.unreadable_urls if (url := parse(text)) is not None}
     redirections: dict[str, Url] = {}
@@ -131,6 +134,9 @@ def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
             continue
         elif not resources and entry is not document:
             left_out["before the document"] += 1
+            absent.add(str(url))
+        elif str(url) in icons:
+            left_out["icons"] += 1
             absent.add(str(url))
         elif str(url) in resources:
             left_out["asked for again"] += 1
@@ -223,6 +229,17 @@ def _causes_others(document: Entry, entries: list[Entry]) -> bool:
         if parse(entry.initiator) == url or (len(other.path) > 1 and other.path.encode() in body):
             return True
     return False
+
+
+def _icons(document: Entry, entries: list[Entry]) -> set[str]:
+    """URLs of a page's icons: each browser requests them at its own time, most of them after the load event."""
+    url = parse(document.url)
+    if url is None:
+        return set()
+    if document.body is None:
+        of_type = {str(parse(entry.url)) for entry in entries if entry.mime in _ICON_TYPES}
+        return of_type | icons_of("", url)
+    return icons_of(document.body.decode(document.charset, "replace"), url)
 
 
 def _load_event(navigation: _Navigation, document: Entry) -> float | None:
