@@ -40,8 +40,10 @@ _LINKED = re.compile(
     r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*\b(?:stylesheet|icon|preload|modulepreload|manifest|prefetch)\b""",
     re.IGNORECASE,
 )
-_ICON = re.compile(r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*(?<![\w-])(?:icon|apple-touch-icon)\b""", re.IGNORECASE)
-"""A tag that names an icon, which browsers request by themselves and at their own time."""
+_OUTSIDE = re.compile(
+    r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*(?<![\w-])(?:icon|apple-touch-icon|manifest)\b""", re.IGNORECASE
+)
+"""A tag that names an icon or an app manifest, which browsers request at their own time or never."""
 _CONNECTED = re.compile(r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*\b(?:preconnect|dns-prefetch)\b""", re.IGNORECASE)
 """A tag for which a browser looks a host up."""
 _DESCRIPTOR = re.compile(r"\d+(\.\d+)?[wxh]")
@@ -143,7 +145,7 @@ class References:
 
         def attribute(match: re.Match[str]) -> str:
             name, value = match["name"].lower(), _value(match)
-            if name == "href" and _ICON.match(tag):
+            if name == "href" and _OUTSIDE.match(tag):
                 new = _NOTHING
             elif name == "href" and _CONNECTED.match(tag):
                 new = value if self._is_known_host(value, bases, fetch) else _NOTHING
@@ -200,14 +202,14 @@ def named_in(text: str, *, style: bool = False) -> Iterator[str]:
             yield value.strip() if style else html.unescape(value).strip()
 
 
-def icons_of(text: str, document: Url) -> set[str]:
-    """URLs of a document's icons: those that its tags name, and the default one; without those that it also shows."""
+def outside_load(text: str, document: Url) -> set[str]:
+    """URLs of a document's icons and app manifests, the default icon among them; without those that it also uses."""
     base = parse(base_of(text), document) or document
-    tags = [match[0] for match in _TAG.finditer(text) if _ICON.match(match[0])]
+    tags = [match[0] for match in _TAG.finditer(text) if _OUTSIDE.match(match[0])]
     hrefs = (_value(match) for tag in tags for match in _LOADED.finditer(tag) if match["name"].lower() == "href")
-    rest = _TAG.sub(lambda match: "" if _ICON.match(match[0]) else match[0], text)
-    shown = {str(parse(reference, base)) for reference in named_in(rest)}
-    return {str(parse(html.unescape(href), base)) for href in (*hrefs, "/favicon.ico")} - shown
+    rest = _TAG.sub(lambda match: "" if _OUTSIDE.match(match[0]) else match[0], text)
+    used = {str(parse(reference, base)) for reference in named_in(rest)}
+    return {str(parse(html.unescape(href), base)) for href in (*hrefs, "/favicon.ico")} - used
 
 
 def _value(attribute: re.Match[str]) -> str:
