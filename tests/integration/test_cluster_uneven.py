@@ -73,6 +73,7 @@ def test_a_worker_that_is_frozen_before_the_start_is_left_behind(tmp_path: Path)
         start = time.monotonic()
         of.starter()
         of.said("starter", "No answer within 10 s, so it goes on without: tcp://127.0.0.1:", within_s=40)
+        of.said("starter", "Measuring on a cluster of 1 testbed: 10 tasks of up to 2 rounds of a cell. ")
         assert of.running["starter"].wait(60) == 0, of.log("starter").read_text(encoding="utf-8")
         assert time.monotonic() - start < 60
         loads = check_whole(of.dataset, ROUNDS)

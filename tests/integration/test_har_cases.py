@@ -87,11 +87,13 @@ def test_a_load_with_a_missing_resource_is_a_failed_row(browser_machine: None, t
     names = "--study", "browsers", "--links", "local", "--rounds", "1", "--pages", str(page)
     command = [*CROSSLAYER, "measure", *names, "--out", str(tmp_path / "data")]
     subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    rows = Dataset.open(tmp_path / "data", every_round=True).table("page_loads").collect()
-    errors = set(rows["error"])
-    assert None not in errors
-    # On a busy machine a load can fail with another error (no request over HTTP/3; cause unknown).
-    assert "1 resource failed, the first is https://www.syn.test/a%20c.png (404)" in errors
+    dataset = Dataset.open(tmp_path / "data", every_round=True)
+    rows = dataset.table("page_loads").collect()
+    assert rows.height == 4
+    assert set(rows["error"]) == {"1 resource failed, the first is https://www.syn.test/a%20c.png (404)"}
+    # A browser that requests an icon by itself may take the ticket of the measured load with it, or go over TCP.
+    icons = dataset.table("resources").collect().filter(browser="firefox")
+    assert set(icons["url"]) == {"https://www.syn.test/a%20c.png"}
 
 
 def test_a_page_with_the_name_of_another_is_not_kept(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -18,8 +19,10 @@ import dns.message
 import pytest
 
 from crosslayer import resources
+from crosslayer.dns import Protocol
 from crosslayer.errors import CrosslayerError
 from crosslayer.testbed.server import QueryEvent, Server
+from tests.integration.conftest import CROSSLAYER
 from tests.integration.test_server import ADDRESSES, DOCUMENT, Namespace, ask, namespace, pages_dir, server
 
 pytestmark = pytest.mark.alone
@@ -144,6 +147,62 @@ def test_curl(namespace: Namespace, server: Server, tmp_path: Path) -> None:
     over_doh = ["--doh-url", f"https://{SERVER}/dns-query", "--ipv4", "--output", str(tmp_path / "page")]
     namespace.run(*curl, *over_doh, f"https://{NAME}/")
     assert (tmp_path / "page").read_bytes() == DOCUMENT
+
+
+RTT_MS = 200
+QUERY = "/dns-query?dns=AAABAAABAAAAAAAAA3d3dwdleGFtcGxlA29yZwAAAQAB"
+PYCURL = f"""
+import json, os, pycurl
+ca, server = os.environ["CROSSLAYER_CA"], os.environ["CROSSLAYER_SERVER"]
+for version in (31, pycurl.CURL_HTTP_VERSION_2):  # 31: HTTP/3 alone, without another connection
+    for path in ("/", "{QUERY}"):
+        curl, body = pycurl.Curl(), bytearray()
+        for option, value in {{
+            "URL": "https://{NAME}" + path, "CAINFO": ca, "RESOLVE": ["{NAME}:443:" + server], "TIMEOUT": 20,
+            "WRITEFUNCTION": body.extend, "HTTP_VERSION": version,
+        }}.items():
+            curl.setopt(getattr(pycurl, option), value)
+        curl.perform()
+        print(json.dumps([curl.getinfo(pycurl.RESPONSE_CODE), curl.getinfo(pycurl.TOTAL_TIME), body.hex()]))
+"""
+"""libcurl with ngtcp2: a page and a query, each on a new connection, over HTTP/3 and then over HTTP/2."""
+
+
+def in_virtual_time(*command: str) -> str:
+    """Output of a command in a link of `RTT_MS`, in virtual time: times are those of the link alone."""
+    words = [*CROSSLAYER, "link", "--clock", "virtual", f"rtt-{RTT_MS}", "--", *command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_pycurl_takes_the_round_trips_of_each_transport(virtual_clock: list[str]) -> None:
+    pycurl = pytest.importorskip("pycurl")
+    if not pycurl.version_info()[4] & 1 << 25:
+        pytest.skip("this libcurl has no HTTP/3")
+    rows = [json.loads(line) for line in in_virtual_time(sys.executable, "-c", PYCURL).splitlines()]
+    trips = [trips for protocol in (Protocol.DOH3, Protocol.DOH) for trips in [protocol.transport.round_trips] * 2]
+    assert [row[0] for row in rows] == [200] * 4
+    assert [round(1e3 * row[1] / RTT_MS, 2) for row in rows] == trips
+    assert rows[0][2] == rows[2][2]
+    assert len(rows[0][2]) > 1000
+    for row in rows[1::2]:
+        answer = dns.message.from_wire(bytes.fromhex(row[2]))
+        assert [rdata.to_text().rpartition(".")[0] for rrset in answer.answer for rdata in rrset] == ["10.53.1"]
+
+
+def test_kdig_takes_the_round_trips_of_each_transport(virtual_clock: list[str]) -> None:
+    """Over DoQ it waits one more: it sends the query after the server has confirmed the handshake."""
+    plain = f"{program('kdig')} @$CROSSLAYER_SERVER {NAME} A +retry=0"
+    trust = f"+tls-ca=$CROSSLAYER_CA +tls-hostname={NAME}"
+    asked = [f"{plain} {option}" for option in ("+notcp", "+tcp", f"{trust} +tls", f"{trust} +https", f"{trust} +quic")]
+    output = in_virtual_time("sh", "-c", " && ".join(asked))
+    assert output.count(f"{NAME}.") == 2 * len(asked)  # question and answer
+    trips = [float(ms) / RTT_MS for ms in re.findall(r" in ([\d.]+) ms", output)]
+    *others, doq = trips
+    protocols = (Protocol.DOUDP, Protocol.DOTCP, Protocol.DOT, Protocol.DOH)
+    assert others == [protocol.transport.round_trips for protocol in protocols]
+    assert Protocol.DOQ.transport.round_trips + 1 <= doq < Protocol.DOQ.transport.round_trips + 1.2
 
 
 @pytest.mark.parametrize("kind", ["doq", "doh3", "h3"])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import tempfile
+import zipfile
 from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from hypothesis import given, settings
@@ -179,6 +183,137 @@ def test_recorded_code_requests_nothing_that_the_load_did_not(tmp_path: Path) ->
         '<link rel="icon" href="data:,"><link rel="canonical" href="/c"><a href="/d"><script src="data:,"></script>'
         '<img srcset="/a%20b.png 1x, /a%20b.png 2x"><img data-src="/lazy.png" src="#"><img src="/a%20b.png">'
     )
+
+
+def with_pictures(text: str, *paths: str) -> dict[str, Any]:
+    """A recording of a document and of pictures of its host."""
+    har: dict[str, Any] = json.loads(contents("pct_one.har"))
+    document, picture = har["log"]["entries"]
+    document["response"]["content"] |= {"text": text, "size": len(text)}
+    document["response"]["bodySize"] = len(text)
+    har["log"]["entries"] = [document]
+    for path in paths:
+        request = picture["request"] | {"url": f"https://www.syn.test{path}"}
+        har["log"]["entries"].append(picture | {"request": request})
+    return har
+
+
+def test_icons_and_app_manifests_are_left_out_unless_the_page_uses_them(tmp_path: Path) -> None:
+    text = (
+        '<!DOCTYPE html><link rel="shortcut icon" href="/i.ico"><link href=/t.png rel=apple-touch-icon>'
+        '<link rel=icon href="/logo.png"><img src="/logo.png"><link rel="manifest" href="/app.json">'
+    )
+    har = with_pictures(text, "/i.ico", "/logo.png", "/t.png", "/favicon.ico", "/app.json")
+    done = from_har(written(tmp_path, har), tmp_path / "sites" / "page")
+    page = pages.load_pages(tmp_path / "sites")["page"]
+    assert [resource.key for resource in page.resources] == ["/", "/logo.png"]
+    assert done.left_out == {"icons and app manifests": 4}
+    body = (tmp_path / "sites" / "page" / "0.html").read_text()
+    assert '<link rel="shortcut icon" href="data:,"><link href="data:," rel=apple-touch-icon>' in body
+    assert '<link rel=icon href="data:,"><img src="/logo.png">' in body
+
+
+def test_bodies_in_files_of_their_own_are_read(tmp_path: Path) -> None:
+    """As Playwright records with `recordHar: {content: 'attach'}`: in a ZIP, or in the folder of the HAR."""
+    har = json.loads(contents("time_null.har"))
+    texts = {}
+    for number, entry in enumerate(har["log"]["entries"]):
+        content = entry["response"]["content"]
+        texts[f"{number}.bin"] = content.pop("text").encode()
+        content["_file"] = f"{number}.bin"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).write_bytes(text)
+    with zipfile.ZipFile(tmp_path / "site.zip", "w") as archive:
+        archive.writestr("har.har", json.dumps(har))
+        for name, text in texts.items():
+            archive.writestr(name, text)
+    from_har(HARS / "time_null.har", tmp_path / "whole")
+    for number, file in enumerate((written(folder, har), tmp_path / "site.zip")):
+        done = from_har(file, tmp_path / f"page-{number}")
+        assert not done.made
+        for name in ("0.html", "1.js"):
+            assert (tmp_path / f"page-{number}" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["../0.bin", "/etc/hostname", "", ".", "link.bin", "none.bin"])
+def test_no_other_file_is_read_for_a_recording(tmp_path: Path, name: str) -> None:
+    (tmp_path / "0.bin").write_text("<p>outside")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "link.bin").symlink_to(tmp_path / "0.bin")
+    har = json.loads(contents("time_null.har"))
+    content = har["log"]["entries"][0]["response"]["content"]
+    del content["text"]
+    content["_file"] = name
+    assert from_har(written(folder, har), tmp_path / "page").made
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "is no ZIP that can be read"),
+        ({"a.txt": ""}, "is a ZIP with 0 HAR files"),
+        ({"a.har": "", "b.har": ""}, "is a ZIP with 2 HAR files"),
+        ({"a.har": "{"}, "is not JSON"),
+    ],
+)
+def test_a_zip_without_one_recording_is_refused(tmp_path: Path, files: dict[str, str], reason: str) -> None:
+    file = tmp_path / "site.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    if not files:
+        file.write_bytes(b"PK\x03\x04 and noise")
+    with pytest.raises(PageError, match=reason):
+        from_har(file, tmp_path / "page")
+
+
+@pytest.mark.parametrize(
+    ("url", "keys"),
+    [
+        ("https://www.syn.test//a.js", ["/", "//a.js"]),
+        ("https:\\\\www.syn.test\\a.js", ["/", "/a.js"]),
+        ("https://www.syn.test/a.js?x=1&y=\\", ["/", "/a.js"]),
+        ("https://me:p%40ss@www.syn.test/a.js", ["/", "/a.js"]),
+        ("https://WWW.SYN.TEST.:443/a.js#top", ["/", "/a.js"]),
+    ],
+)
+def test_forms_of_urls_are_those_of_browsers(tmp_path: Path, url: str, keys: list[str]) -> None:
+    har = with_pictures("<!DOCTYPE html><script src='x'></script>")
+    document = har["log"]["entries"][0]
+    text = f'<!DOCTYPE html><script src="{html.escape(url)}"></script>'
+    document["response"]["content"] |= {"text": text, "size": len(text)}
+    content = {"mimeType": "text/javascript", "text": "1", "size": 1}
+    har["log"]["entries"].append(
+        {
+            "startedDateTime": document["startedDateTime"],
+            "request": {"url": url},
+            "response": {"status": 200, "content": content},
+        }
+    )
+    from_har(written(tmp_path, har), tmp_path / "sites" / "page")
+    page = pages.load_pages(tmp_path / "sites")["page"]
+    assert [resource.key for resource in page.resources] == keys
+    body = (tmp_path / "sites" / "page" / "0.html").read_text()
+    named = re.search(r'src="([^"]*)"', body)
+    assert named is not None
+    assert urljoin("https://www.syn.test/", named[1]) == f"https://www.syn.test{keys[1]}"
+
+
+def test_a_document_of_unknown_type_is_recognised_by_its_body(tmp_path: Path) -> None:
+    """Chromium calls it x-unknown."""
+    har = with_pictures("<!DOCTYPE html><p>Hello")
+    har["log"]["entries"][0]["response"]["content"]["mimeType"] = "x-unknown"
+    assert from_har(written(tmp_path, har), tmp_path / "page").resources == 1
+
+
+def test_a_recorded_error_page_is_named_by_its_status(tmp_path: Path) -> None:
+    har = with_pictures("<!DOCTYPE html><p>Gone")
+    har["log"]["entries"][0]["response"]["status"] = 404
+    with pytest.raises(PageError, match=r"its requests are: 1 that failed \(status 404\)"):
+        from_har(written(tmp_path, har), tmp_path / "page")
 
 
 @pytest.mark.parametrize(

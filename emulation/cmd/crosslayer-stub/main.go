@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"log"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,11 +15,11 @@ import (
 )
 
 func main() {
-	log.SetFlags(0)
-	log.SetPrefix("crosslayer-stub: ")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := stub.Run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
-		log.Fatal(err)
+		fmt.Fprintln(os.Stderr, "crosslayer-stub:", err)
+		stop()
+		os.Exit(1)
 	}
 }

@@ -61,7 +61,7 @@ func startGateway(t *testing.T, connection pageConnection, page http.HandlerFunc
 	}
 	g.upstream = s.start()
 	g.running = startStub(t, "h3://"+s.address, c, "--resumption", "none", "--gateway", "127.0.0.2:0",
-		"--certificate", c.ca, "--key", keyFile, "--page-connection", string(connection))
+		"--certificate", c.certificate, "--key", keyFile, "--page-connection", string(connection))
 	roots := x509.NewCertPool()
 	trusted, err := os.ReadFile(c.ca)
 	if err != nil || !roots.AppendCertsFromPEM(trusted) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -39,8 +40,9 @@ const serverName = "dns.test"
 
 // credentials are one CA and one certificate for all upstreams of a test.
 type credentials struct {
-	ca     string // PEM file
-	config *tls.Config
+	ca          string // PEM file
+	certificate string // PEM file, of the upstreams
+	config      *tls.Config
 }
 
 func newCredentials(t *testing.T) credentials {
@@ -49,23 +51,43 @@ func newCredentials(t *testing.T) credentials {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "stub test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		DNSNames: []string{serverName}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	return credentialsOf(t, key, false)
+}
+
+// credentialsOf has this key in the upstreams' certificate, which may be that of a CA.
+func credentialsOf(t *testing.T, key crypto.Signer, isCA bool) credentials {
+	t.Helper()
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "stub test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: serverName}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
+		IsCA: isCA, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
+		DNSNames: []string{serverName}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	folder := t.TempDir()
+	issue := func(name string, template *x509.Certificate, public crypto.PublicKey) (string, []byte) {
+		der, err := x509.CreateCertificate(rand.Reader, template, ca, public, caKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(folder, name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file, der
+	}
+	caFile, _ := issue("ca.pem", ca, caKey.Public())
+	file, der := issue("certificate.pem", leaf, key.Public())
 	config := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	config.SetSessionTicketKeys([][32]byte{{1}}) // the same after a restart
-	return credentials{file, config}
+	return credentials{caFile, file, config}
 }
 
 // server is an upstream on one transport, as good or bad as its functions.

@@ -1,7 +1,6 @@
 package stub
 
 import (
-	"log"
 	"os"
 	"sync/atomic"
 	"time"
@@ -56,7 +55,7 @@ func openMetrics(path string) (*metrics, error) {
 	return &metrics{lines: lines}, err
 }
 
-func complain(format string, values ...any) { log.Printf("metrics: "+format, values...) }
+func complain(format string, values ...any) { logger.Printf("metrics: "+format, values...) }
 
 func (m *metrics) write(r row) {
 	m.queries.Add(1)

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,36 +74,67 @@ func TestWedgedConnectionOfQUIC(t *testing.T) {
 	}
 }
 
-// firstIsOdd passes its first connection to a function and the others on.
-type firstIsOdd struct {
+// sometimesOdd passes some of its connections to a function and the others on.
+type sometimesOdd struct {
 	net.Listener
-	odd  func(net.Conn)
-	once sync.Once
+	isOdd func() bool
+	odd   func(net.Conn)
 }
 
-func (l *firstIsOdd) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err == nil {
-		first := false
-		l.once.Do(func() { first = true })
-		if first {
-			go l.odd(conn)
-			return l.Accept()
+func (l *sometimesOdd) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil || !l.isOdd() {
+			return conn, err
 		}
+		go l.odd(conn)
 	}
-	return conn, err
 }
+
+// Frames of HTTP/2 (RFC 9113, section 6).
+const (
+	h2Data         = 0
+	h2Headers      = 1
+	h2Reset        = 3
+	h2Settings     = 4
+	h2PushPromise  = 5
+	h2Ping         = 6
+	h2GoAway       = 7
+	h2WindowUpdate = 8
+	h2Continuation = 9
+)
 
 // frame is one of HTTP/2 (RFC 9113, section 4.1).
-func frame(kind byte, stream uint32, payload ...byte) []byte {
-	head := []byte{0, 0, byte(len(payload)), kind, 0}
+func frame(kind, flags byte, stream uint32, payload ...byte) []byte {
+	head := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
 	return append(binary.BigEndian.AppendUint32(head, stream), payload...)
+}
+
+// serveFrames is a server of HTTP/2 that answers each request by the frames of a function; an error ends the connection.
+func serveFrames(socket net.Conn, config *tls.Config, settings []byte, answer func(conn net.Conn, stream uint32) error) {
+	config = config.Clone()
+	config.NextProtos = []string{"h2"}
+	conn := tls.Server(socket, config)
+	defer conn.Close()
+	_, _ = io.CopyN(io.Discard, conn, 24) // the preface
+	_, _ = conn.Write(frame(h2Settings, 0, 0, settings...))
+	for {
+		head := make([]byte, 9)
+		if _, err := io.ReadFull(conn, head); err != nil {
+			return
+		}
+		_, _ = io.CopyN(io.Discard, conn, int64(head[0])<<16|int64(head[1])<<8|int64(head[2]))
+		if head[3] == h2Headers {
+			if err := answer(conn, binary.BigEndian.Uint32(head[5:])); err != nil {
+				return
+			}
+		}
+	}
 }
 
 // A window that overflows makes Go's HTTP/2 client lock itself. The query still ends in time, the next one has a new connection,
 // and the stub can be closed.
 func TestHTTPClientThatLocksItself(t *testing.T) {
-	const headers, settings, windowUpdate = 1, 4, 8
 	largest := []byte{0x7f, 0xff, 0xff, 0xff}
 	for name, c := range map[string]struct{ settings, update []byte }{
 		"WINDOW_UPDATE": {nil, largest},
@@ -117,26 +147,16 @@ func TestHTTPClientThatLocksItself(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config := secrets.config.Clone()
-			config.NextProtos = []string{"h2"}
 			odd := func(socket net.Conn) {
-				conn := tls.Server(socket, config)
-				defer conn.Close()
-				_, _ = io.CopyN(io.Discard, conn, 24) // the preface
-				_, _ = conn.Write(frame(settings, 0, c.settings...))
-				for {
-					head := make([]byte, 9)
-					if _, err := io.ReadFull(conn, head); err != nil {
-						return
-					}
-					_, _ = io.CopyN(io.Discard, conn, int64(head[0])<<16|int64(head[1])<<8|int64(head[2]))
-					if head[3] == headers {
-						_, _ = conn.Write(frame(windowUpdate, binary.BigEndian.Uint32(head[5:]), c.update...))
-					}
-				}
+				serveFrames(socket, secrets.config, c.settings, func(conn net.Conn, stream uint32) error {
+					_, err := conn.Write(frame(h2WindowUpdate, 0, stream, c.update...))
+					return err
+				})
 			}
-			web := &http.Server{Handler: http.HandlerFunc(s.serveHTTP), TLSConfig: config, ErrorLog: quiet}
-			go func() { _ = web.ServeTLS(&firstIsOdd{Listener: plain, odd: odd}, "", "") }()
+			var accepted atomic.Int32
+			listener := &sometimesOdd{plain, func() bool { return accepted.Add(1) == 1 }, odd}
+			web := &http.Server{Handler: http.HandlerFunc(s.serveHTTP), TLSConfig: secrets.config.Clone(), ErrorLog: quiet}
+			go func() { _ = web.ServeTLS(listener, "", "") }()
 			defer web.Close()
 
 			r := startStub(t, "https://"+plain.Addr().String(), secrets, "--timeout", "1s")

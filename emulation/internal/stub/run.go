@@ -3,6 +3,7 @@ package stub
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"path"
@@ -12,6 +13,10 @@ import (
 
 	"crosslayer.example/emulation/internal/control"
 )
+
+// logger prints the stub's own messages. The standard logger is that of libraries: Go's HTTP/2 client reports there what an
+// upstream does wrong, which is in the rows. Run discards it.
+var logger = log.New(os.Stderr, "crosslayer-stub: ", 0)
 
 // Run forwards queries as the arguments say until the context ends.
 func Run(ctx context.Context, arguments []string) error {
@@ -23,6 +28,7 @@ func Run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
+	log.SetOutput(io.Discard)
 	st, err := open(ctx, s)
 	if err != nil {
 		return err
@@ -37,7 +43,7 @@ func Run(ctx context.Context, arguments []string) error {
 		defer socket.Close()
 		go socket.Serve(st.commands())
 	}
-	log.Printf("answering on %s, asking %s", st.udp.LocalAddr(), s.url)
+	logger.Printf("answering on %s, asking %s", st.udp.LocalAddr(), s.url)
 	<-ctx.Done()
 	return nil
 }

@@ -2,6 +2,7 @@ package stub
 
 import (
 	"context"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -260,11 +261,40 @@ func (s *settings) setGateway(listen string, pages pageConnection) (err error) {
 
 func alphanumeric(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
+// minRSABits is the smallest RSA key in a chain, as for the Python clients (crosslayer.dns.certificates).
+const minRSABits = 2048
+
+// checkChain applies the policy of the Python clients to a connection whose chain crypto/tls has verified: the leaf is no CA, and
+// no RSA key is too small. crypto/tls accepts both.
+func checkChain(state tls.ConnectionState) error {
+	refusal := errors.New("no chain was verified")
+	for _, chain := range state.VerifiedChains {
+		if refusal = refused(chain); refusal == nil {
+			return nil
+		}
+	}
+	return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: refusal}
+}
+
+// refused says why the policy refuses a chain, leaf first; nil where it accepts it.
+func refused(chain []*x509.Certificate) error {
+	if chain[0].IsCA {
+		return errors.New("the server's certificate is that of a CA")
+	}
+	for _, certificate := range chain {
+		if key, ok := certificate.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSABits {
+			return fmt.Errorf("an RSA key of %d bits, less than %d", key.N.BitLen(), minRSABits)
+		}
+	}
+	return nil
+}
+
 // tlsConfig is what all connections have in common; certificates are always verified.
 func (s settings) tlsConfig() (*tls.Config, error) {
 	config := &tls.Config{
-		ServerName: s.serverName,
-		MinVersion: tls.VersionTLS12,
+		ServerName:       s.serverName,
+		MinVersion:       tls.VersionTLS12,
+		VerifyConnection: checkChain,
 		// Without a post-quantum share the hello stays in one packet.
 		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256},
 	}

@@ -1,13 +1,21 @@
 package stub
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
+	"log"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/miekg/dns"
 )
 
 func TestUpstreams(t *testing.T) {
@@ -107,6 +115,77 @@ func TestWrongOptionsAreOneClearLine(t *testing.T) {
 			t.Errorf("%s: %v", arguments, err)
 		}
 	}
+}
+
+// What an upstream does wrong is in the rows: no library prints it.
+func TestLibrariesPrintNothing(t *testing.T) {
+	var printed lockedBuffer
+	log.SetOutput(&printed)
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	c := newCredentials(t)
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	var asked atomic.Int32
+	odd := &sometimesOdd{plain, func() bool { return true }, func(socket net.Conn) {
+		serveFrames(socket, c.config, nil, func(conn net.Conn, stream uint32) error {
+			asked.Add(1)
+			_, err := conn.Write(frame(h2Data, 0, stream, 1, 2, 3)) // before any header
+			return err
+		})
+	}}
+	go func() { _, _ = odd.Accept() }()
+	folder := t.TempDir()
+	socket, metrics := filepath.Join(folder, "control"), filepath.Join(folder, "metrics")
+	arguments := []string{"--upstream", "https://" + plain.Addr().String(), "--ca", c.ca, "--server-name", serverName,
+		"--listen", "127.0.0.1:0", "--control", socket, "--metrics", metrics, "--timeout", "1s"}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- Run(ctx, arguments) }()
+	until(t, "it is ready", func() bool { _, err := os.Stat(socket); return err == nil })
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var ready struct{ Listen string }
+	if _, err := conn.Write([]byte(`{"command": "ready"}` + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(conn).Decode(&ready); err != nil {
+		t.Fatal(err)
+	}
+	answer, _, err := new(dns.Client).Exchange(question("www.example.org", dns.TypeA), ready.Listen)
+	if err != nil || answer.Rcode != dns.RcodeServerFailure || asked.Load() == 0 {
+		t.Errorf("%v, %v, asked %d times", answer, err, asked.Load())
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if text := printed.String(); text != "" {
+		t.Errorf("printed: %s", text)
+	}
+}
+
+// lockedBuffer is a buffer that goroutines share.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(text)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {

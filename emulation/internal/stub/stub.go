@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/netip"
 	"sync"
@@ -141,7 +140,7 @@ func (s *stub) serveTCP() {
 			return
 		}
 		if err != nil {
-			log.Printf("a client's connection was not accepted: %v", err)
+			logger.Printf("a client's connection was not accepted: %v", err)
 			time.Sleep(acceptPause) // out of descriptors: others must end first
 			continue
 		}

@@ -2,6 +2,9 @@ package stub
 
 import (
 	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -797,6 +800,40 @@ func TestCertificatesAreVerified(t *testing.T) {
 		}
 		startStub(t, s.url(), newCredentials(t)).bad("www.example.org", "certificate: x509:")
 	})
+}
+
+// The policy for certificates is that of the Python clients (tests/integration/test_dns_policy.py).
+func TestOnePolicyForCertificates(t *testing.T) {
+	rsaKey := func(bits int) crypto.Signer {
+		key, err := rsa.GenerateKey(rand.Reader, bits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	for name, certificate := range map[string]struct {
+		credentials
+		fault string
+	}{
+		"RSA 2048":     {credentialsOf(t, rsaKey(2048), false), ""},
+		"RSA 1024":     {credentialsOf(t, rsaKey(1024), false), "certificate: an RSA key of 1024 bits, less than 2048"},
+		"a CA as leaf": {credentialsOf(t, rsaKey(2048), true), "certificate: the server's certificate is that of a CA"},
+	} {
+		for _, scheme := range tlsSchemes {
+			t.Run(name+" "+scheme, func(t *testing.T) {
+				r := startStub(t, newServer(t, scheme, certificate.credentials).start().url(), certificate.credentials)
+				if certificate.fault != "" {
+					r.bad("www.example.org", certificate.fault)
+					return
+				}
+				r.good("www.example.org")
+				r.commandReset("reset-sessions", 1)
+				if again := r.good("www.example.org"); again.Resumed == nil || !*again.Resumed {
+					t.Errorf("the policy keeps sessions from being resumed: %+v", again)
+				}
+			})
+		}
+	}
 }
 
 func TestResetCutsWhatHangs(t *testing.T) {

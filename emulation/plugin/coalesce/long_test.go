@@ -5,12 +5,15 @@ package coalesce
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,9 +22,11 @@ import (
 	"time"
 
 	"crosslayer.example/emulation/internal/servertest"
+	"crosslayer.example/emulation/plugin/early"
 
 	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 )
 
 const (
@@ -45,6 +50,10 @@ type attacker struct {
 	packet *quic.Transport
 	dot    string
 	random *rand.Rand
+	// query asks over DoQ, with its length.
+	query []byte
+	// returning keeps its tickets.
+	returning servertest.Client
 }
 
 var patience = 5 * time.Second
@@ -105,15 +114,183 @@ func (a *attacker) noise(n int) []byte {
 	return wire
 }
 
+// early opens a QUIC connection whose first flight has early data. The attacker has a ticket from a connection before.
+func (a *attacker) early(listener, alpn string, wire []byte) func() {
+	server, err := net.ResolveUDPAddr("udp", a.addresses[listener+"/udp"])
+	if err != nil {
+		return func() {}
+	}
+	config := a.returning.Config(alpn)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, known := config.ClientSessionCache.Get(testHost); !known {
+		if conn, err := a.packet.Dial(ctx, server, config, nil); err == nil {
+			time.Sleep(20 * time.Millisecond) // the ticket comes behind the handshake
+			_ = conn.CloseWithError(0, "")
+		}
+		return func() {}
+	}
+	conn, err := a.packet.DialEarly(ctx, server, config, nil)
+	if err != nil {
+		return func() {}
+	}
+	for range 5 {
+		if stream, err := conn.OpenStream(); err == nil {
+			_, _ = stream.Write(wire)
+			_ = stream.Close()
+		}
+	}
+	return func() { _ = conn.CloseWithError(0, "") }
+}
+
+// abandoned sends early data and never ends its handshake: nobody reads what comes back.
+func (a *attacker) abandoned(wire []byte) func() {
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: a.from})
+	if err != nil {
+		return func() {}
+	}
+	own := *a
+	own.packet = &quic.Transport{Conn: socket}
+	own.early(listenerDoQ, "doq", wire)
+	socket.Close()
+	return func() { own.packet.Close() }
+}
+
+// stopped opens a QUIC connection, sends complete requests and stops every answer.
+func (a *attacker) stopped(listener, alpn string, request func(*quic.Conn) (stop func(), err error)) func() {
+	server, err := net.ResolveUDPAddr("udp", a.addresses[listener+"/udp"])
+	if err != nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := a.packet.Dial(ctx, server, a.Client().Config(alpn), nil)
+	if err != nil {
+		return func() {}
+	}
+	for range 20 {
+		if stop, err := request(conn); err == nil {
+			stop()
+		}
+	}
+	return func() { _ = conn.CloseWithError(0, "") }
+}
+
+// stoppedQueries stops the answers of DoQ, half of them before the query has ended.
+func (a *attacker) stoppedQueries() func() {
+	return a.stopped(listenerDoQ, "doq", func(conn *quic.Conn) (func(), error) {
+		stream, err := conn.OpenStream()
+		if err != nil {
+			return nil, err
+		}
+		_, _ = stream.Write(a.query)
+		if a.random.IntN(2) == 0 {
+			return func() { stream.CancelWrite(early.DoQRequestCancelled); stream.CancelRead(early.DoQRequestCancelled) }, nil
+		}
+		_ = stream.Close()
+		return func() { stream.CancelRead(early.DoQRequestCancelled) }, nil
+	})
+}
+
+// stoppedRequests stops the responses of HTTP/3.
+func (a *attacker) stoppedRequests() func() {
+	var requests *http3.ClientConn
+	return a.stopped(listenerH3, http3.NextProtoH3, func(conn *quic.Conn) (func(), error) {
+		if requests == nil {
+			requests = new(http3.Transport).NewClientConn(conn)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		stream, err := requests.OpenRequestStream(ctx)
+		if err != nil {
+			return nil, err
+		}
+		request, err := http.NewRequest(http.MethodGet, "https://"+testHost+"/", nil)
+		if err == nil {
+			err = stream.SendRequestHeader(request)
+		}
+		return func() { stream.CancelRead(0x10c); stream.CancelWrite(0x10c) }, err // H3_REQUEST_CANCELLED
+	})
+}
+
+// Frames of HTTP/2 (RFC 9113, section 6).
+const (
+	h2Data         = 0
+	h2Headers      = 1
+	h2Reset        = 3
+	h2Settings     = 4
+	h2Ping         = 6
+	h2WindowUpdate = 8
+	h2Continuation = 9
+)
+
+const h2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// h2Request has the fields of GET https://www.example.org/, from HPACK's static table as far as they are there.
+var h2Request = append([]byte{0x82, 0x87, 0x84, 0x41, byte(len(testHost))}, testHost...)
+
+// h2Frames is the preface, empty settings, and what the function adds.
+func h2Frames(more func(frame func(kind, flags byte, stream uint32, payload ...byte))) []byte {
+	wire := []byte(h2Preface)
+	frame := func(kind, flags byte, stream uint32, payload ...byte) {
+		wire = append(wire, byte(len(payload)>>16), byte(len(payload)>>8), byte(len(payload)), kind, flags)
+		wire = append(binary.BigEndian.AppendUint32(wire, stream), payload...)
+	}
+	frame(h2Settings, 0, 0)
+	more(frame)
+	return wire
+}
+
+type h2Frame = func(kind, flags byte, stream uint32, payload ...byte)
+
+// h2Attacks are what a connection of HTTP/2 sends at once.
+var h2Attacks = [][]byte{
+	h2Frames(func(frame h2Frame) { // requests that are reset at once (CVE-2023-44487)
+		for n := uint32(1); n < 200; n += 2 {
+			frame(h2Headers, 5, n, h2Request...)
+			frame(h2Reset, 0, n, 0, 0, 0, 8)
+		}
+	}),
+	h2Frames(func(frame h2Frame) { // header fields without end (CVE-2024-27316)
+		frame(h2Headers, 1, 1, h2Request...)
+		for range 200 {
+			frame(h2Continuation, 0, 1, 0x40, 1, 'a', 1, 'b')
+		}
+	}),
+	h2Frames(func(frame h2Frame) { // questions that have to be acknowledged (CVE-2019-9512, CVE-2019-9515)
+		for range 500 {
+			frame(h2Ping, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+			frame(h2Settings, 0, 0)
+		}
+	}),
+	h2Frames(func(frame h2Frame) { // a window that overflows, of the stream or of the connection
+		frame(h2Headers, 5, 1, h2Request...)
+		frame(h2WindowUpdate, 0, 1, 0x7f, 0xff, 0xff, 0xff)
+		frame(h2WindowUpdate, 0, 0, 0x7f, 0xff, 0xff, 0xff)
+	}),
+	h2Frames(func(frame h2Frame) { // a window of which nothing may be sent: 100 responses wait (CVE-2019-9517)
+		frame(h2Settings, 0, 0, 0, 4, 0, 0, 0, 0)
+		for n := uint32(1); n < 200; n += 2 {
+			frame(h2Headers, 5, n, h2Request...)
+		}
+	}),
+	h2Frames(func(frame h2Frame) { // bodies without content, of a request that never ends (CVE-2019-9518)
+		frame(h2Headers, 4, 1, h2Request...)
+		for range 500 {
+			frame(h2Data, 0, 1)
+		}
+	}),
+}
+
 var hello = []byte{22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 3} // of 16 kB, so to speak
 
 var hostiles = []hostile{
-	{"https, nothing", 14, func(a *attacker) func() { return a.stream(a.addresses["https/tcp"], nil) }},
-	{"https, noise", 14, func(a *attacker) func() { return a.stream(a.addresses["https/tcp"], a.noise(500)) }},
-	{"https, half a hello", 14, func(a *attacker) func() { return a.stream(a.addresses["https/tcp"], hello) }},
-	{"dot, half a hello", 14, func(a *attacker) func() { return a.stream(a.dot, hello) }},
-	{"tcp, a length and nothing", 14, func(a *attacker) func() { return a.stream(a.addresses["dns/tcp"], []byte{0xff, 0xff, 0}) }},
-	{"doq, noise for an Initial", 14, func(a *attacker) func() {
+	{"https, nothing", 11, func(a *attacker) func() { return a.stream(a.addresses["https/tcp"], nil) }},
+	{"https, noise", 11, func(a *attacker) func() { return a.stream(a.addresses["https/tcp"], a.noise(500)) }},
+	{"https, half a hello", 11, func(a *attacker) func() { return a.stream(a.addresses["https/tcp"], hello) }},
+	{"dot, half a hello", 11, func(a *attacker) func() { return a.stream(a.dot, hello) }},
+	{"tcp, a length and nothing", 11, func(a *attacker) func() { return a.stream(a.addresses["dns/tcp"], []byte{0xff, 0xff, 0}) }},
+	{"doq, noise for an Initial", 11, func(a *attacker) func() {
 		wire := append([]byte{0xc3, 0, 0, 0, 1, 8}, a.noise(1194)...)
 		if conn, err := net.Dial("udp", a.addresses["doq/udp"]); err == nil {
 			_, _ = conn.Write(wire)
@@ -125,11 +302,22 @@ var hostiles = []hostile{
 		return a.secured(a.addresses["https/tcp"], "http/1.1", []byte("POST /dns-query HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"))
 	}},
 	{"h2, noise for frames", 3, func(a *attacker) func() {
-		return a.secured(a.addresses["https/tcp"], "h2", append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), a.noise(300)...))
+		return a.secured(a.addresses["https/tcp"], "h2", append([]byte(h2Preface), a.noise(300)...))
 	}},
 	{"dot, a length and nothing", 3, func(a *attacker) func() { return a.secured(a.dot, "dot", []byte{0xff, 0xff}) }},
-	{"doq, streams without end", 4, func(a *attacker) func() { return a.packets(listenerDoQ, "doq", []byte{0xff}) }},
+	{"doq, streams without end", 3, func(a *attacker) func() { return a.packets(listenerDoQ, "doq", []byte{0xff}) }},
 	{"h3, headers without end", 3, func(a *attacker) func() { return a.packets(listenerH3, "h3", []byte{0x01, 0x7f}) }},
+	{"h2, frames that cost", 6, func(a *attacker) func() {
+		return a.secured(a.addresses["https/tcp"], "h2", h2Attacks[a.random.IntN(len(h2Attacks))])
+	}},
+	{"doq, answers that are stopped", 3, (*attacker).stoppedQueries},
+	{"h3, responses that are stopped", 3, (*attacker).stoppedRequests},
+	{"doq, early data of two queries", 2, func(a *attacker) func() {
+		return a.early(listenerDoQ, "doq", append(slices.Clone(a.query), a.query...))
+	}},
+	{"doq, early data of half a query", 1, func(a *attacker) func() { return a.early(listenerDoQ, "doq", a.query[:9]) }},
+	{"h3, noise for early data", 2, func(a *attacker) func() { return a.early(listenerH3, "h3", a.noise(200)) }},
+	{"doq, early data and then silence", 2, func(a *attacker) func() { return a.abandoned(a.query) }},
 }
 
 // pick is one of them, by weight.
@@ -182,6 +370,7 @@ func attack(s *running, connections int) (kinds map[string]int, goroutines int) 
 	for worker := range hostileWorkers {
 		workers.Go(func() {
 			a := &attacker{running: s, from: net.IPv4(127, 1, 0, byte(worker+1)), dot: dot, random: rand.New(rand.NewPCG(1, uint64(worker)))}
+			a.query, a.returning = servertest.Framed(s.t, servertest.Question(testHost, dns.TypeA)), s.Client()
 			socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: a.from})
 			if err != nil {
 				return

@@ -199,6 +199,28 @@ func TestProtocolErrorsOfEarlyData(t *testing.T) {
 	}
 }
 
+// An opcode that is not implemented is answered with NOTIMP also as early data, after the handshake, and the connection goes on.
+func TestOtherOpcodesAsEarlyData(t *testing.T) {
+	s := start(t, "")
+	for _, opcode := range []int{dns.OpcodeStatus, dns.OpcodeUpdate, dns.OpcodeStateful} {
+		client := s.Client()
+		client.Warm(t, s.doq, DoQ)
+		relay := servertest.NewRelay(t, s.doq, true)
+		conn := client.Dial(t, relay.Address(), DoQ)
+		stream := servertest.Send(t, conn, withOpcode(opcode))
+		relay.RequestSent()
+		servertest.Eventually(t, "early data from the client", func() bool { return relay.Saw(servertest.EarlyPacket) })
+		time.Sleep(soon) // the server has read it
+		relay.Release()
+		if answer := servertest.Receive(t, stream); answer.Rcode != dns.RcodeNotImplemented || answer.Opcode != opcode {
+			t.Errorf("opcode %d: %v", opcode, answer)
+		}
+		if answer := servertest.Receive(t, servertest.Send(t, conn, servertest.Question(testHost, dns.TypeA))); len(answer.Answer) != 1 {
+			t.Errorf("after opcode %d: %v", opcode, answer)
+		}
+	}
+}
+
 // wantClosed makes sure that the server closes a connection with this code of DNS over QUIC.
 func wantClosed(t *testing.T, conn *quic.Conn, code quic.ApplicationErrorCode) {
 	t.Helper()

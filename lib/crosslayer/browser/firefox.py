@@ -34,6 +34,9 @@ _PREFERENCES: Mapping[str, object] = {
     "network.dns.disablePrefetch": True,
     "network.http.speculative-parallel-limit": 0,
     "privacy.reduceTimerPrecision": False,
+    # No icons: Firefox repeats an icon's request that the server's close interrupts. The measured load then uses that
+    # connection, over TCP, or lacks the ticket that it took.
+    "browser.chrome.site_icons": False,
     # The far end has no IPv6, and its certificate is from a private CA.
     "network.dns.disableIPv6": True,
     "network.http.http3.disable_when_third_party_roots_found": False,

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from crosslayer.pages._errors import PageError
 from crosslayer.pages._recording import Entry, RecordedPage, Recording
+from crosslayer.pages._references import outside_load
 from crosslayer.pages._urls import Url, parse
 
 KINDS = (
@@ -22,7 +23,7 @@ KINDS = (
     ("font", "font"),
 )
 """Kinds of resource by a part of the media type; the first that matches counts."""
-_VAGUE = ("", "text/plain", "application/octet-stream", "binary/octet-stream")
+_VAGUE = ("", "text/plain", "application/octet-stream", "binary/octet-stream", "x-unknown")
 _BY_TYPE = {"document": "document", "stylesheet": "style", "style": "style", "script": "script", "font": "font"}
 _BY_ENDING = {
     ".html": "document",
@@ -36,6 +37,7 @@ _BY_ENDING = {
 }
 _BY_SCRIPT = ("xhr", "fetch", "xmlhttprequest", "empty")
 """Types of requests whose response a script reads, whatever its media type."""
+_OUTSIDE_TYPES = ("image/x-icon", "image/vnd.microsoft.icon", "application/manifest+json")
 _AGAIN = "Record the load of a page from its start, with an empty cache."
 
 
@@ -114,6 +116,7 @@ def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
     if empty := len(navigations) - len(documents):
         left_out["pages without a document"] += empty
     until = _load_event(navigation, document)
+    outside = _outside_load(document, navigation.entries)
     resources: dict[str, Resource] = {}
     absent = {str(url) for text in recording.unreadable_urls if (url := parse(text)) is not None}
     redirections: dict[str, Url] = {}
@@ -131,6 +134,9 @@ def cold_load(recording: Recording, where: str, number: int = 1) -> ColdLoad:
             continue
         elif not resources and entry is not document:
             left_out["before the document"] += 1
+            absent.add(str(url))
+        elif str(url) in outside:
+            left_out["icons and app manifests"] += 1
             absent.add(str(url))
         elif str(url) in resources:
             left_out["asked for again"] += 1
@@ -225,6 +231,17 @@ def _causes_others(document: Entry, entries: list[Entry]) -> bool:
     return False
 
 
+def _outside_load(document: Entry, entries: list[Entry]) -> set[str]:
+    """URLs of a page's icons and app manifests: each browser requests them at its own time, or never."""
+    url = parse(document.url)
+    if url is None:
+        return set()
+    if document.body is None:
+        of_type = {str(parse(entry.url)) for entry in entries if entry.mime in _OUTSIDE_TYPES}
+        return of_type | outside_load("", url)
+    return outside_load(document.body.decode(document.charset, "replace"), url)
+
+
 def _load_event(navigation: _Navigation, document: Entry) -> float | None:
     """Since the Unix epoch; None where the recording does not say, or says a time before the document."""
     if navigation.page.load_ms is None:
@@ -279,6 +296,8 @@ def _without_document(recording: Recording, where: str) -> PageError:
     reasons = Counter(recording.unreadable)
     for entry in recording.entries:
         why = _unfit(entry, parse(entry.url), None)
+        if why == "that failed" and entry.status:
+            why += f" (status {entry.status})"
         reasons[why or f"of type {entry.mime or 'unknown'}"] += 1
     if not reasons:
         return PageError("has no entries, so it has no document", where=where, next_step=_AGAIN)

@@ -59,8 +59,11 @@ class Fetch:
         return f"https://{self.host}{self.path}"
 
     def reference(self, base_host: str | None) -> str:
-        """How a file refers to it: by its path where the base URL of the file has its host, else by its URL."""
-        return self.path if self.host == base_host else self.url
+        """How a file refers to it: by its path where the base URL of the file has its host, else by its URL.
+
+        A path that begins with two slashes would be the name of a host.
+        """
+        return self.path if self.host == base_host and not self.path.startswith("//") else self.url
 
 
 @dataclass(slots=True)

@@ -12,12 +12,14 @@ import base64
 import binascii
 import codecs
 import contextlib
+import io
 import json
 import math
 import re
+import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
@@ -31,6 +33,8 @@ _MS = timedelta(milliseconds=1)
 _MOST_BYTES = 1 << 30
 """Of a recording that is compressed: more than any browser exports."""
 _MOST_MS = 1e9
+_Attached = Callable[[str], bytes | None]
+"""Returns a file of a recording by its name; None where there is none."""
 _CUT_SHARE, _CUT_LEAST = 0.02, 16
 """A body that lacks more than this of its stated size was cut by the recorder."""
 _HEADER_MOST = 1000
@@ -109,7 +113,9 @@ class Recording:
 
 
 def read_recording(file: Path) -> Recording:
-    """The recording of a HAR file: UTF-8 with or without a byte order mark, UTF-16 or UTF-32, also compressed by gzip.
+    """The recording of a HAR file: UTF-8 with or without a byte order mark, UTF-16 or UTF-32, also in gzip or ZIP.
+
+    Playwright writes bodies into files of their own, in the ZIP or in the folder of the HAR.
 
     Raises
     ------
@@ -122,8 +128,11 @@ def read_recording(file: Path) -> Recording:
         raise PageError(
             f"cannot be read ({error.strerror})", where=str(file), next_step="Name a file that can be read."
         ) from error
+    attached = _beside(file)
     if content[:2] == b"\x1f\x8b":
         content = _gunzipped(content, file)
+    elif content[:4] == b"PK\x03\x04":
+        content, attached = _unzipped(content, file)
     if not content.strip():
         raise PageError("is empty", where=str(file), next_step=_EXPORT_AGAIN)
     try:
@@ -131,7 +140,40 @@ def read_recording(file: Path) -> Recording:
     except (ValueError, RecursionError) as error:
         what = "is HTML or XML, not HAR" if content.lstrip()[:1] == b"<" else f"is not JSON ({error})"
         raise PageError(what, where=str(file), next_step=_EXPORT_AGAIN) from error
-    return recording_of(value, str(file))
+    return recording_of(value, str(file), attached)
+
+
+def _beside(har: Path) -> _Attached:
+    """Files in the folder of a HAR, by names without a folder."""
+
+    def read(name: str) -> bytes | None:
+        file = har.parent / name
+        if Path(name).name != name or file.is_symlink() or not file.is_file():
+            return None
+        with contextlib.suppress(OSError):
+            return file.read_bytes()
+        return None
+
+    return read
+
+
+def _unzipped(content: bytes, file: Path) -> tuple[bytes, _Attached]:
+    """The HAR in a ZIP, and the other files in it."""
+    files: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(member.file_size for member in archive.infolist()) > _MOST_BYTES:
+                raise PageError("is too large", where=str(file), next_step=_EXPORT_AGAIN)
+            files = {member.filename: archive.read(member) for member in archive.infolist() if not member.is_dir()}
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error) as error:
+        raise PageError(f"is no ZIP that can be read ({error})", where=str(file), next_step=_EXPORT_AGAIN) from error
+    hars = [name for name in files if name.lower().endswith(".har")]
+    if len(hars) != 1:
+        raise PageError(
+            f"is a ZIP with {len(hars)} HAR files", where=str(file), next_step="Unpack it, and name one HAR."
+        )
+    folder = hars[0].rpartition("/")[0]
+    return files[hars[0]], lambda name: files.get(f"{folder}/{name}" if folder else name)
 
 
 def _gunzipped(content: bytes, file: Path) -> bytes:
@@ -146,8 +188,8 @@ def _gunzipped(content: bytes, file: Path) -> bytes:
     return plain
 
 
-def recording_of(value: Any, where: str) -> Recording:
-    """The recording of a HAR as a value of JSON; raises as `read_recording` does."""
+def recording_of(value: Any, where: str, attached: _Attached = lambda _name: None) -> Recording:
+    """The recording of a HAR as a value of JSON, with the files that it names; raises as `read_recording` does."""
     log = _required(value, "log", dict, where)
     entries = _required(log, "entries", list, where, "log.")
     zone = _zone(log)
@@ -168,7 +210,7 @@ def recording_of(value: Any, where: str) -> Recording:
             unreadable["without a response"] += 1
             urls.append(request["url"])
         else:
-            read.append(_entry(entry, request, response, zone))
+            read.append(_entry(entry, request, response, zone, attached))
     pages = [_page(_object(page), zone) for page in _list(log.get("pages"))]
     read.sort(key=lambda entry: entry.started_ms)
     pages.sort(key=lambda page: math.inf if page.started_ms is None else page.started_ms)
@@ -186,7 +228,9 @@ def _required(value: Any, key: str, kind: type, where: str, above: str = "") -> 
     return value[key]
 
 
-def _entry(entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any], zone: tzinfo) -> Entry:
+def _entry(
+    entry: dict[str, Any], request: dict[str, Any], response: dict[str, Any], zone: tzinfo, attached: _Attached
+) -> Entry:
     content = _object(response.get("content"))
     received = _fields(response.get("headers"))
     content_type, full = _text(content.get("mimeType")), received.get("content-type", "")
@@ -194,7 +238,7 @@ def _entry(entry: dict[str, Any], request: dict[str, Any], response: dict[str, A
         content_type = full  # Chromium leaves the charset out of `mimeType`
     mime = content_type.partition(";")[0].strip().lower()
     size = _whole(content.get("size")) or 0
-    raw, charset, cut = _body(content, content_type, mime, size)
+    raw, charset, cut = _body(content, content_type, mime, size, attached)
     transfer = _whole(response.get("_transferSize", entry.get("_transferSize")))
     body_bytes = _whole(response.get("bodySize"))
     if body_bytes is not None and (body_bytes < 0 or (body_bytes == 0 and (transfer or 0) > _HEADER_MOST)):
@@ -227,9 +271,13 @@ def _entry(entry: dict[str, Any], request: dict[str, Any], response: dict[str, A
     )
 
 
-def _body(content: dict[str, Any], content_type: str, mime: str, size: int) -> tuple[bytes | None, str, bool]:
+def _body(
+    content: dict[str, Any], content_type: str, mime: str, size: int, attached: _Attached
+) -> tuple[bytes | None, str, bool]:
     """Of a body: its bytes, None where there are none that can be read; its charset; whether it was cut."""
     text = content.get("text")
+    if text is None and (body := attached(_text(content.get("_file")))) is not None:
+        return body, _charset(content_type, body[:1024].decode("latin-1"), mime), False
     if not isinstance(text, str) or (not text and size > 0):
         return None, "utf-8", False
     if _text(content.get("encoding")).lower() == "base64":

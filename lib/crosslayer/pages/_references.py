@@ -10,9 +10,12 @@ import html
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from crosslayer.pages._fetches import Fetch
 from crosslayer.pages._urls import Url, parse
+
+if TYPE_CHECKING:
+    from crosslayer.pages._fetches import Fetch
 
 _NOTHING = "data:,"
 _WORD = r"""[^"'()<>\s=,](?:[^"'()<>\s]*[^"'()<>\s,])?"""
@@ -37,6 +40,10 @@ _LINKED = re.compile(
     r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*\b(?:stylesheet|icon|preload|modulepreload|manifest|prefetch)\b""",
     re.IGNORECASE,
 )
+_OUTSIDE = re.compile(
+    r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*(?<![\w-])(?:icon|apple-touch-icon|manifest)\b""", re.IGNORECASE
+)
+"""A tag that names an icon or an app manifest, which browsers request at their own time or never."""
 _CONNECTED = re.compile(r"""<link\b[^>]*\brel\s*=\s*["']?[^"'>]*\b(?:preconnect|dns-prefetch)\b""", re.IGNORECASE)
 """A tag for which a browser looks a host up."""
 _DESCRIPTOR = re.compile(r"\d+(\.\d+)?[wxh]")
@@ -137,8 +144,10 @@ class References:
         tag = self._without_integrity(tag, bases, fetch)
 
         def attribute(match: re.Match[str]) -> str:
-            name, value = match["name"].lower(), match["double"] or match["single"] or match["bare"] or ""
-            if name == "href" and _CONNECTED.match(tag):
+            name, value = match["name"].lower(), _value(match)
+            if name == "href" and _OUTSIDE.match(tag):
+                new = _NOTHING
+            elif name == "href" and _CONNECTED.match(tag):
                 new = value if self._is_known_host(value, bases, fetch) else _NOTHING
             elif name == "href" and not _LINKED.match(tag):
                 return match[0]
@@ -191,6 +200,21 @@ def named_in(text: str, *, style: bool = False) -> Iterator[str]:
             yield from (html.unescape(one[0]) for one in _CANDIDATE.finditer(value))
         elif value:
             yield value.strip() if style else html.unescape(value).strip()
+
+
+def outside_load(text: str, document: Url) -> set[str]:
+    """URLs of a document's icons and app manifests, the default icon among them; without those that it also uses."""
+    base = parse(base_of(text), document) or document
+    tags = [match[0] for match in _TAG.finditer(text) if _OUTSIDE.match(match[0])]
+    hrefs = (_value(match) for tag in tags for match in _LOADED.finditer(tag) if match["name"].lower() == "href")
+    rest = _TAG.sub(lambda match: "" if _OUTSIDE.match(match[0]) else match[0], text)
+    used = {str(parse(reference, base)) for reference in named_in(rest)}
+    return {str(parse(html.unescape(href), base)) for href in (*hrefs, "/favicon.ico")} - used
+
+
+def _value(attribute: re.Match[str]) -> str:
+    """Value of an attribute that `_LOADED` matched, without quotes."""
+    return attribute["double"] or attribute["single"] or attribute["bare"] or ""
 
 
 def base_of(text: str) -> str:

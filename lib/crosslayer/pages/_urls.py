@@ -1,9 +1,10 @@
 """The normal form of a URL, the same for recordings, page specifications, the server and a browser's events.
 
 RFC 3986, section 6.2.2, with what browsers do before a request (WHATWG URL): scheme and host in lower case, host names
-in ASCII (IDNA) and without a final dot, no default port, no user name, no fragment, no dot segments. An escape of an
-unreserved character is decoded, every other escape is in upper case, and every character that a path cannot hold is
-escaped; so are quotes, parentheses and &, which mean something in documents, style sheets and scripts.
+in ASCII (IDNA) and without a final dot, slashes for backslashes before the query, no default port, no user name, no
+fragment, no dot segments. An escape of an unreserved character is decoded, every other escape is in upper case, and
+every character that a path cannot hold is escaped; so are quotes, parentheses and &, which mean something in documents,
+style sheets and scripts.
 The server applies the same rule to the path of a request (`emulation/plugin/coalesce/pages.go`, `normalPath`).
 """
 
@@ -18,6 +19,8 @@ from urllib.parse import urljoin, urlsplit
 _UNRESERVED = frozenset((string.ascii_letters + string.digits + "-._~").encode())
 _IN_PATH = _UNRESERVED | frozenset(b"!$*+,;=:@/")
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_OF_THE_WEB = re.compile(r"(https?|wss?):", re.IGNORECASE)
+_BEFORE_QUERY = re.compile(r"[^?#]*")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})|(.)", re.DOTALL)
 
 
@@ -48,6 +51,8 @@ def parse(text: str, base: Url | None = None) -> Url | None:
     """The normal form of a URL, or of a reference relative to `base`; None where it is neither."""
     try:
         text = re.sub(r"[\t\n\r]", "", text).strip()
+        if base is not None or _OF_THE_WEB.match(text):
+            text = _BEFORE_QUERY.sub(lambda match: match[0].replace("\\", "/"), text, count=1)
         parts = urlsplit(urljoin(str(base), text) if base else text)
         host, port = parts.hostname or "", parts.port
     except ValueError:
