@@ -71,7 +71,7 @@ REFUSED = {
 """Recordings of no page, and what the error says."""
 
 MADE_ONLY = ("secret_in_path_and_body.har",)
-"""Recordings whose code names another URL than was requested: their page loads only with code made anew."""
+"""Recordings whose code names another URL than was requested: their page loads only with synthesised code."""
 
 _VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1e308, 2**70, "", "null", "\ud800", "https://[", "http://x.test:99999/", "//", "%", "data:,",

@@ -232,7 +232,7 @@ def test_bodies_in_files_of_their_own_are_read(tmp_path: Path) -> None:
     from_har(HARS / "time_null.har", tmp_path / "whole")
     for number, file in enumerate((written(folder, har), tmp_path / "site.zip")):
         done = from_har(file, tmp_path / f"page-{number}")
-        assert not done.made
+        assert not done.synthesised
         for name in ("0.html", "1.js"):
             assert (tmp_path / f"page-{number}" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
@@ -247,7 +247,7 @@ def test_no_other_file_is_read_for_a_recording(tmp_path: Path, name: str) -> Non
     content = har["log"]["entries"][0]["response"]["content"]
     del content["text"]
     content["_file"] = name
-    assert from_har(written(folder, har), tmp_path / "page").made
+    assert from_har(written(folder, har), tmp_path / "page").synthesised
 
 
 @pytest.mark.parametrize(
