@@ -124,15 +124,15 @@ class Cluster:
 def check_whole(dataset: Path, rounds: int) -> pl.DataFrame:
     """Every load of every round once, in the order of the plan; returns them."""
     loads = pl.read_parquet(dataset / "page_loads/**/*.parquet", hive_partitioning=False)
-    key = ["link", "page", "round", "variant"]
+    key = ["link", "page", "round", "condition"]
     assert loads.select(key).is_unique().all()
     conditions = [str(number) for number in range(2)]
     plan = sleeping.a_plan(rounds)
     expected = {
-        (cell.link, cell.page, number, variant, position)
+        (cell.link, cell.page, number, condition, position)
         for number in range(rounds)
         for cell in plan.cells
-        for position, variant in enumerate(plan.shuffled(number, cell, conditions))
+        for position, condition in enumerate(plan.shuffled(number, cell, conditions))
     }
     assert set(loads.select(*key, "position").iter_rows()) == expected
     return loads

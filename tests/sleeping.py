@@ -74,8 +74,8 @@ def measured(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, N
     for number, cell in job.todo:
         time.sleep(float(os.environ.get(ROUND_S, "0.01")))
         loads = [
-            _load(job, cell.link, cell.page, number, position, variant)
-            for position, variant in enumerate(job.plan.shuffled(number, cell, conditions))
+            _load(job, cell.link, cell.page, number, position, condition)
+            for position, condition in enumerate(job.plan.shuffled(number, cell, conditions))
         ]
         rows = {"link_checks": [_check(job, cell.link, number, cell.page)], "page_loads": loads}
         yield FinishedRound(cell, number, rows, 0, *told)
@@ -96,7 +96,7 @@ def _check(job: Job, link: str, number: int, page: str | None) -> dict[str, Any]
     }
 
 
-def _load(job: Job, link: str, page: str, number: int, position: int, variant: str) -> dict[str, Any]:
+def _load(job: Job, link: str, page: str, number: int, position: int, condition: str) -> dict[str, Any]:
     times = ("plt_ms", "connect_start_ms", "connect_ms", "request_start_ms", "response_start_ms")
     return {
         "campaign": job.campaign,
@@ -106,7 +106,8 @@ def _load(job: Job, link: str, page: str, number: int, position: int, variant: s
         "page": page,
         "h3": "1-rtt",
         "coupling": "decoupled",
-        "variant": variant,
+        "condition": condition,
+        "role": "measured",
         "position": position,
         "started_s": 1.0,
         "navigation": _NAVIGATION,

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crosslayer.campaign.tables import SCHEMA_VERSION, TABLES
+from crosslayer.vocabulary import Role
 
 REFERENCE = Path(__file__).parents[1] / "data" / "published"
 LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
@@ -107,11 +108,11 @@ def write(
             tables = {
                 "dns_exchanges": [_exchange(cell, published, protocol) for protocol in protocols],
                 "tcp_rtts": [_tcp_rtt(cell)],
-                "page_loads": [_load(cell, published, kind, "main") for kind in h3],
+                "page_loads": [_load(cell, published, kind, Role.MEASURED) for kind in h3],
                 "link_checks": [_link_check(cell)],
             }
             if aa and (link, page) == (links[0], pages[0]):
-                tables["page_loads"].append(_load(cell, published, "1-rtt", "aa"))
+                tables["page_loads"].append(_load(cell, published, "1-rtt", Role.SELF_CHECK))
             for name, parts in tables.items():
                 for columns in parts:
                     table = _table(name, columns)
@@ -184,7 +185,7 @@ def _exchange(cell: _Cell, published: _Published, protocol: str) -> dict[str, An
     columns = {"handshake_ms": total - query, "query_ms": query, "total_ms": total, "cpu_ms": 0.5 + cell.uniform()}
     return (
         cell.identity({"DoUDP": 0, "DoQ": 1, "DoH": 2}.get(protocol, 3))
-        | {"protocol": protocol, "resumption": "none", "warming": False}
+        | {"protocol": protocol, "resumption": "none", "condition": "main", "role": "measured"}
         | cell.with_failures(columns, "no answer within 5 s")
     )
 
@@ -194,7 +195,7 @@ def _tcp_rtt(cell: _Cell) -> dict[str, Any]:
     return cell.identity(4) | cell.with_failures({"rtt_ms": rtt}, "connection refused")
 
 
-def _load(cell: _Cell, published: _Published, h3: str, variant: str) -> dict[str, Any]:
+def _load(cell: _Cell, published: _Published, h3: str, role: Role) -> dict[str, Any]:
     single = published.load(cell.link, cell.page)
     baseline_ms, doq_ms = published.baseline_ms(cell.link, cell.page), published.exchange_ms(cell.link, "DoQ")
     series = "DoQ + H3 0-RTT" if h3 == "0-rtt" else "DoQ + H3 1-RTT"
@@ -211,11 +212,12 @@ def _load(cell: _Cell, published: _Published, h3: str, variant: str) -> dict[str
         "response_start_ms": request + cell.rtt_ms * 1.02 + cell.uniform(),
     }
     return (
-        cell.identity({"main": 5, "aa": 7}[variant] + early)
+        cell.identity((7 if role == Role.SELF_CHECK else 5) + early)
         | {
             "h3": h3,
             "coupling": "decoupled",
-            "variant": variant,
+            "condition": "main",
+            "role": role.value,
             "early_data_accepted": early,
             "session_resumed": early,
         }

@@ -20,7 +20,7 @@ class Usage:
     """Seconds since the Unix epoch."""
     duration_ms: float
     cores: int
-    ours_ms: float
+    own_cpu_ms: float
     """CPU time of the processes in this PID namespace, ended ones included, ms."""
     others_ms: float
     """CPU time of all other processes of the host, ms. Interrupts are excluded because they may be ours."""
@@ -51,7 +51,7 @@ class Meter:
             started_s=self._started_s,
             duration_ms=(time.monotonic() - self._started) * 1e3,
             cores=os.cpu_count() or 1,
-            ours_ms=own,
+            own_cpu_ms=own,
             others_ms=max(0.0, busy - own),
             steal_ms=max(0.0, steal),  # the steal counter of some hypervisors decreases
             pressure_ms=pressure,

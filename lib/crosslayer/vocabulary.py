@@ -126,7 +126,20 @@ class Http3(StrEnum):
     ZERO_RTT = "0-rtt"
 
 
-class Way(StrEnum):
+class Role(StrEnum):
+    """Why an observation was made."""
+
+    MEASURED = "measured"
+    """It is a result of the study."""
+    PRIMING = "priming"
+    """It only fetched the ticket and token of the next observation, or set up its connection; never analysed."""
+    SELF_CHECK = "self-check"
+    """The measured observation of the condition once more in the same round (A/A)."""
+    CONTROL = "control"
+    """A negative control."""
+
+
+class Direction(StrEnum):
     """Direction in which packets cross the link."""
 
     UP = "up"

@@ -75,19 +75,20 @@ def with_pandas(dataset: Dataset) -> list[Any]:
     cell = ["link", "page"]
     round_ = ["campaign", "round", *cell]
     chosen = ["study", "error"]
-    exchanges = table("dns_exchanges", [*round_, *chosen, "protocol", "resumption", "warming", "total_ms"])
+    exchanges = table("dns_exchanges", [*round_, *chosen, "protocol", "resumption", "role", "total_ms"])
     exchanges = exchanges[
         (exchanges["study"] == "coalescing")
         & (exchanges["resumption"] == "none")
-        & ~exchanges["warming"].fillna(False).astype(bool)
+        & ~exchanges["role"].fillna(False).astype(bool)
         & exchanges["error"].isna()
     ]
     evidence = ["early_data_accepted", "session_resumed"]
-    loads = table("page_loads", [*round_, *chosen, "variant", "h3", *evidence, "plt_ms"])
+    loads = table("page_loads", [*round_, *chosen, "condition", "role", "h3", *evidence, "plt_ms"])
     proven = loads["early_data_accepted"].fillna(loads["session_resumed"].isna()).astype(bool)
     loads = loads[
         (loads["study"] == "coalescing")
-        & (loads["variant"] == "main")
+        & (loads["condition"] == "main")
+        & (loads["role"] == "measured")
         & loads["error"].isna()
         & ((loads["h3"] != "0-rtt") | proven)
     ]

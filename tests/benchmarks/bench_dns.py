@@ -50,7 +50,7 @@ def main() -> None:
                 for number in range(rounds + 1):
                     for protocol, resumption in conditions:
                         if resumption is not dns.Resumption.NONE:
-                            dns.exchange(resolver, question, protocol, sessions=sessions, capture=capture, warming=True)
+                            dns.exchange(resolver, question, protocol, sessions=sessions, capture=capture, priming=True)
                         row = dns.exchange(resolver, question, protocol, resumption, sessions=sessions, capture=capture)
                         if number:  # the first warms imports and caches
                             rows.setdefault(f"{protocol} {resumption}", []).append(row)

@@ -69,7 +69,7 @@ def measure(rounds: int) -> dict[tuple[Protocol, Resumption], list[Exchange]]:
             for protocol, resumption in CONDITIONS:
                 sessions = SessionStore()
                 if resumption is not Resumption.NONE:
-                    exchange(server, Question(NAME), protocol, sessions=sessions, warming=True, capture=capture)
+                    exchange(server, Question(NAME), protocol, sessions=sessions, priming=True, capture=capture)
                 row = exchange(server, Question(NAME), protocol, resumption, sessions=sessions, capture=capture)
                 assert row.error is None, row.error
                 if number:

@@ -56,7 +56,10 @@ def main() -> None:
     rounds = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else 45
     links = sys.argv[sys.argv.index("--links") + 1].split(",") if "--links" in sys.argv else ["fiber", "4g", "dsl"]
     profiles = load_profiles()
-    main_1, main_0 = ((pl.col("variant") == "main") & (pl.col("h3") == name) for name in ("1-rtt", "0-rtt"))
+    main_1, main_0 = (
+        (pl.col("condition") == "main") & (pl.col("role") == "measured") & (pl.col("h3") == name)
+        for name in ("1-rtt", "0-rtt")
+    )
     result: dict[str, Any] = {"rounds": rounds, "links": {}}
     with tempfile.TemporaryDirectory() as folder:
         for link in links:

@@ -95,7 +95,7 @@ def step(pid: int, askers: list[dns.Asker], rate: int, queries: int) -> dict[str
     due = [dns.Due(1e3 * number / rate, number % len(askers)) for number in range(queries)]
     asked = dns.ask_at_pace(askers, due, wire, timeout_s=3)
     spent = cpu_s(pid) - before
-    late_ms = statistics.median(query.late_ms for query in asked)
+    late_ms = statistics.median(query.send_delay_ms for query in asked)
     lost = sum(query.answered_ns is None for query in asked)
     answered = [query.response_ms for query in asked if query.response_ms is not None]
     return {

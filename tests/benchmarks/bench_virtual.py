@@ -94,8 +94,7 @@ def exchanges(folder: Path) -> list[dict[str, Any]]:
 
 def loads(idle: Path, busy: Path) -> list[dict[str, Any]]:
     """Each cell and kind of load: its spread on the busy machine, and how far it is from the idle one."""
-    main = pl.col("variant") == "main"
-    ours, theirs = (frame(folder, "page_loads").filter(main) for folder in (busy, idle))
+    ours, theirs = (frame(folder, "page_loads").filter(condition="main", role="measured") for folder in (busy, idle))
     found = []
     for (link, page, h3), rows in ours.group_by(*CELL, "h3", maintain_order=True):
         other = theirs.filter(link=link, page=page, h3=h3)
@@ -116,7 +115,7 @@ def loads(idle: Path, busy: Path) -> list[dict[str, Any]]:
 def saved(folder: Path) -> list[dict[str, Any]]:
     """What 0-RTT saves of the start of the response, in RTT: the median of a cell's rounds."""
     profiles = load_profiles()
-    rows = frame(folder, "page_loads").filter(variant="main")
+    rows = frame(folder, "page_loads").filter(condition="main", role="measured")
     pairs = rows.filter(h3="1-rtt").join(rows.filter(h3="0-rtt"), on=[*CELL, "round"], suffix="_early")
     found = []
     for (link, page), some in pairs.group_by(*CELL, maintain_order=True):

@@ -14,6 +14,7 @@ from crosslayer.campaign.dataset import Dataset
 from crosslayer.studies.authoritative.measure import ORIGIN, STREAMS, ZONE
 from crosslayer.testbed.bind import LOCAL, Bind, BindError, find_named
 from crosslayer.testbed.dnsproxy import DnsproxyError, find_dnsproxy
+from crosslayer.vocabulary import Role
 from tests.integration.conftest import CROSSLAYER, Run
 
 STUDY = ["measure", "--study", "authoritative", "--size", "smoke", "--rounds", "1"]
@@ -41,31 +42,31 @@ def campaign(virtual_clock: list[str], tmp_path_factory: pytest.TempPathFactory)
 def test_every_query_is_answered_over_its_transport_and_connection(campaign: Dataset) -> None:
     rows = campaign.table("paced_queries").collect()
     assert rows["error"].null_count() == rows.height
-    measured = rows.filter(~pl.col("warming"))
-    counts = {key: part.height for key, part in measured.group_by("link", "protocol", "connection")}
+    measured = rows.filter(pl.col("role") == Role.MEASURED)
+    counts = {key: part.height for key, part in measured.group_by("link", "protocol", "connection_mode")}
     for link in NOMINAL_MS:
         for stream in STREAMS:
             expected = 2 * (4 if stream.connection == "kept" else 1)
             assert counts[link, stream.protocol.value, stream.connection] == expected
-    kept = measured.filter(pl.col("connection") == "kept")
+    kept = measured.filter(pl.col("connection_mode") == "kept")
     assert not kept["new_connection"].any()
-    assert measured.filter(pl.col("connection") != "kept")["new_connection"].all()
+    assert measured.filter(pl.col("connection_mode") != "kept")["new_connection"].all()
     # A handshake may be over before the server has come to the query that arrived before it: without a path, or where
     # the machine stalls for a round-trip. That is a round of two, not all, and the response takes that round-trip more.
-    early = measured.filter(pl.col("connection") == "0-rtt", pl.col("link") != "twente-local")
+    early = measured.filter(pl.col("connection_mode") == "0-rtt", pl.col("link") != "twente-local")
     assert early.group_by("protocol").agg(pl.col("early_data_accepted").any())["early_data_accepted"].all()
     for row in early.filter(~pl.col("early_data_accepted")).iter_rows(named=True):
         assert row["response_ms"] > 1.9 * NOMINAL_MS[row["link"]]
-    assert (rows["late_ms"] >= 0).all()
+    assert (rows["send_delay_ms"] >= 0).all()
     assert (rows["authority_ms"] > 0).all()
     assert campaign.campaign.versions["bind"].startswith("BIND 9")
 
 
 def test_no_response_beats_its_round_trips(campaign: Dataset) -> None:
-    rows = campaign.table("paced_queries").filter(~pl.col("warming")).collect()
+    rows = campaign.table("paced_queries").filter(pl.col("role") == Role.MEASURED).collect()
     trips = {("DoTCP", "new"): 2, ("DoT", "new"): 3, ("DoH", "new"): 3, ("DoQ", "new"): 2, ("DoH3", "new"): 2}
     for row in rows.iter_rows(named=True):
-        least = trips.get((row["protocol"], row["connection"]), 1) * NOMINAL_MS[row["link"]]
+        least = trips.get((row["protocol"], row["connection_mode"]), 1) * NOMINAL_MS[row["link"]]
         assert row["response_ms"] > 0.95 * least
         assert row["response_ms"] >= row["query_ms"]
 
@@ -142,9 +143,9 @@ def test_dnsproxy_at_both_ends(virtual_clock: list[str], tmp_path: Path) -> None
     done = subprocess.run([*CROSSLAYER, *words], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     campaign = Dataset.open(tmp_path / "dataset", every_round=True)
-    rows = campaign.table("paced_queries").filter(~pl.col("warming")).collect()
+    rows = campaign.table("paced_queries").filter(pl.col("role") == Role.MEASURED).collect()
     assert set(rows["protocol"]) == {stream.protocol.value for stream in STREAMS}
-    assert set(rows["connection"]) == {"kept"}
+    assert set(rows["connection_mode"]) == {"kept"}
     assert rows["error"].null_count() == rows.height
     assert not rows.filter(pl.col("protocol").is_in(["DoUDP", "DoT", "DoH", "DoH3", "DoQ"]))["new_connection"].any()
     assert (rows["response_ms"] > 0.95 * NOMINAL_MS["twente-eu"]).all()

@@ -100,9 +100,9 @@ def test_a_watch_sees_what_a_campaign_may_not_do(tmp_path: Path) -> None:
 
 def test_every_round_is_there_once(campaign: Path) -> None:
     loads = pl.read_parquet(campaign / "page_loads/**/*.parquet")
-    keys = ["link", "page", "round", "h3", "variant"]
+    keys = ["link", "page", "round", "h3", "condition"]
     assert loads.height == loads.unique(keys).height
-    main = loads.filter(pl.col("variant") == "main")
+    main = loads.filter(condition="main", role="measured")
     assert main.group_by("link", "round", "h3").len()["len"].to_list() == [1] * 8
     exchanges = pl.read_parquet(campaign / "dns_exchanges/**/*.parquet")
     assert exchanges.group_by("link", "round", "protocol").len()["len"].to_list() == [1] * 12
@@ -149,7 +149,7 @@ def test_zero_rtt_is_what_the_server_saw(campaign: Path) -> None:
 
 def test_zero_rtt_is_measured_with_the_token_and_without_it(campaign: Path) -> None:
     loads = pl.read_parquet(campaign / "page_loads/**/*.parquet").filter(pl.col("error").is_null())
-    with_token, without = (loads.filter(h3="0-rtt", variant=variant) for variant in ("main", "no-token"))
+    with_token, without = (loads.filter(h3="0-rtt", condition=condition) for condition in ("main", "no-token"))
     assert min(with_token.height, without.height) >= 3
     assert with_token["address_validated"].all()
     assert not loads.filter(pl.col("h3") == "1-rtt")["address_validated"].any()
@@ -173,7 +173,7 @@ def test_times_are_in_the_order_of_the_protocols(campaign: Path) -> None:
 
 
 def test_the_order_of_conditions_is_shuffled(campaign: Path) -> None:
-    loads = pl.read_parquet(campaign / "page_loads/**/*.parquet").filter(pl.col("variant") == "main")
+    loads = pl.read_parquet(campaign / "page_loads/**/*.parquet").filter(condition="main", role="measured")
     exchanges = pl.read_parquet(campaign / "dns_exchanges/**/*.parquet")
     keys = ["link", "page", "round"]
     positions = pl.concat([loads.select(*keys, "position"), exchanges.select(*keys, "position")])

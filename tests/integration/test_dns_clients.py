@@ -93,8 +93,8 @@ def measure(folder: Path) -> dict[str, Any]:
             for protocol, resumption in CONDITIONS:
                 store = SessionStore()
                 if resumption is not Resumption.NONE:
-                    warming = exchange(server, question, protocol, sessions=store, warming=True, capture=capture)
-                    results[f"{protocol} warming"] = row_of(warming, running)
+                    priming = exchange(server, question, protocol, sessions=store, priming=True, capture=capture)
+                    results[f"{protocol} priming"] = row_of(priming, running)
                 result = exchange(server, question, protocol, resumption, sessions=store, capture=capture)
                 results[f"{protocol} {resumption}"] = row_of(result, running)
             for protocol in Protocol:
@@ -108,21 +108,21 @@ def measure(folder: Path) -> dict[str, Any]:
                 results[f"{protocol} POST"] = row_of(post, running)
             for protocol, resumption in RESUMED:
                 store = SessionStore()
-                exchange(server, question, protocol, sessions=store, warming=True)
+                exchange(server, question, protocol, sessions=store, priming=True)
                 running.rotate_ticket_keys()
                 refused = exchange(server, question, protocol, resumption, sessions=store)
                 results[f"{protocol} {resumption} after rotation"] = row_of(refused, running)
             running.set_certificate(LARGE_BYTES)
             for protocol in (Protocol.DOT, Protocol.DOH, *QUIC):
                 store = SessionStore()
-                large = exchange(server, question, protocol, sessions=store, warming=True, capture=capture)
+                large = exchange(server, question, protocol, sessions=store, priming=True, capture=capture)
                 results[f"{protocol} large"] = row_of(large, running)
                 resumed = exchange(server, question, protocol, Resumption.TICKET, sessions=store)
                 results[f"{protocol} large, resumed"] = row_of(resumed, running)
             for protocol in QUIC:
                 for name, resumption, token in (("token", Resumption.NONE, True), ("ticket", Resumption.TICKET, False)):
                     store = SessionStore()
-                    exchange(server, question, protocol, sessions=store, warming=True)
+                    exchange(server, question, protocol, sessions=store, priming=True)
                     alone = exchange(server, question, protocol, resumption, sessions=store, token=token)
                     results[f"{protocol} {name} alone"] = row_of(alone, running)
             missing = exchange(server, question, Protocol.DOQ, sessions=SessionStore(), token=True)
@@ -134,14 +134,14 @@ def measure(folder: Path) -> dict[str, Any]:
             for protocol in QUIC:
                 for resumption in protocol.transport.resumptions:
                     store = SessionStore()
-                    exchange(server, question, protocol, sessions=store, warming=True)
+                    exchange(server, question, protocol, sessions=store, priming=True)
                     result = exchange(server, question, protocol, resumption, sessions=store, capture=capture)
                     results[f"{protocol} {resumption} with retry"] = row_of(result, running)
         with running_server(folder / "late", early_data=False) as running:
             server = Resolver(SERVER_ADDRESS, NAME, running.ca_file)
             for protocol in QUIC:
                 store = SessionStore()
-                exchange(server, question, protocol, sessions=store, warming=True)
+                exchange(server, question, protocol, sessions=store, priming=True)
                 result = exchange(server, question, protocol, Resumption.EARLY_DATA, sessions=store)
                 results[f"{protocol} without early data"] = row_of(result, running)
     return results
@@ -204,12 +204,12 @@ def test_every_condition_is_answered_and_the_server_agrees(
 
 
 @pytest.mark.parametrize("protocol", [Protocol.DOT, Protocol.DOH, *QUIC])
-def test_warming_exchanges_are_full_and_marked(rows: dict[str, Any], protocol: Protocol) -> None:
-    row = rows[f"{protocol} warming"]
+def test_priming_exchanges_are_full_and_marked(rows: dict[str, Any], protocol: Protocol) -> None:
+    row = rows[f"{protocol} priming"]
     assert_good(row)
-    assert row["warming"] is True
+    assert row["priming"] is True
     assert row["session_resumed"] is False
-    assert rows[f"{protocol} none"]["warming"] is False
+    assert rows[f"{protocol} none"]["priming"] is False
 
 
 def sizes(row: Row, what: str) -> tuple[int, int, int, int]:
@@ -340,7 +340,7 @@ def test_ticket_and_token_are_brought_one_without_the_other(rows: dict[str, Any]
 
 
 def test_without_a_token_there_is_no_exchange_with_one(rows: dict[str, Any]) -> None:
-    assert rows["no token"]["error"] == "no address-validation token: a warming exchange must come first"
+    assert rows["no token"]["error"] == "no address-validation token: a priming exchange must come first"
 
 
 def test_tcp_rtt(rows: dict[str, Any]) -> None:

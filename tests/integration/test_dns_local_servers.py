@@ -335,13 +335,13 @@ def test_dot_full_and_resumed(folder: Path) -> None:
     with tcp_server(answer_messages, tls_context(folder)) as port:
         server = at(port, folder)
         rows = [
-            exchange(server, QUESTION, Protocol.DOT, sessions=store, warming=True),
+            exchange(server, QUESTION, Protocol.DOT, sessions=store, priming=True),
             exchange(server, QUESTION, Protocol.DOT, Resumption.TICKET, sessions=store),
         ]
     for row in rows:
         assert_good(row)
         assert row.tls_version == "TLSv1.3"
-    assert [row.warming for row in rows] == [True, False]
+    assert [row.priming for row in rows] == [True, False]
     assert [row.session_resumed for row in rows] == [False, True]
 
 
@@ -350,7 +350,7 @@ def test_dot_with_tls_1_2_is_measured_and_resumed_as_such(folder: Path) -> None:
     with tcp_server(answer_messages, tls_context(folder, version=ssl.TLSVersion.TLSv1_2)) as port:
         server = at(port, folder)
         rows = [
-            exchange(server, QUESTION, Protocol.DOT, sessions=store, warming=True),
+            exchange(server, QUESTION, Protocol.DOT, sessions=store, priming=True),
             exchange(server, QUESTION, Protocol.DOT, Resumption.TICKET, sessions=store),
         ]
     assert [(row.error, row.tls_version, row.session_resumed) for row in rows] == [
@@ -372,7 +372,7 @@ def test_the_size_of_the_certificate_message_is_what_was_sent(folder: Path, vers
     with tcp_server(answer_messages, context) as port:
         server = at(port, folder)
         rows = [
-            exchange(server, QUESTION, Protocol.DOT, sessions=store, warming=True),
+            exchange(server, QUESTION, Protocol.DOT, sessions=store, priming=True),
             exchange(server, QUESTION, Protocol.DOT, Resumption.TICKET, sessions=store),
         ]
     assert [row.certificate_bytes for row in rows] == [*sent, 0]
@@ -381,7 +381,7 @@ def test_the_size_of_the_certificate_message_is_what_was_sent(folder: Path, vers
 def test_a_ticket_the_server_does_not_know_is_a_failed_observation(folder: Path) -> None:
     store = SessionStore()
     with tcp_server(answer_messages, tls_context(folder)) as port:
-        exchange(at(port, folder), QUESTION, Protocol.DOT, sessions=store, warming=True)
+        exchange(at(port, folder), QUESTION, Protocol.DOT, sessions=store, priming=True)
         session = store.take(at(port, folder), Protocol.DOT)
     with tcp_server(answer_messages, tls_context(folder)) as port:
         store.put(at(port, folder), Protocol.DOT, session)
@@ -392,7 +392,7 @@ def test_a_ticket_the_server_does_not_know_is_a_failed_observation(folder: Path)
 
 def test_without_a_ticket_nothing_is_sent(folder: Path) -> None:
     row = exchange(at(1, folder), QUESTION, Protocol.DOT, Resumption.TICKET, sessions=SessionStore())
-    assert row.error == "no session ticket: a warming exchange must come first"
+    assert row.error == "no session ticket: a priming exchange must come first"
     assert (row.handshake_ms, row.local_port) == (None, None)
 
 
@@ -408,7 +408,7 @@ def test_a_server_without_tickets_cannot_be_warmed(folder: Path) -> None:
             Protocol.DOT,
             sessions=store,
             settings=ClientSettings(ticket_wait_s=0.1),
-            warming=True,
+            priming=True,
         )
         elapsed_s = time.monotonic() - begin
     assert 0.1 <= elapsed_s < 2
@@ -521,7 +521,7 @@ def test_doh_full_and_resumed(folder: Path, method: str) -> None:
     with tcp_server(http2_server(respond), tls_context(folder, alpn="h2")) as port:
         server = at(port, folder)
         rows = [
-            exchange(server, QUESTION, Protocol.DOH, sessions=store, settings=settings, warming=True),
+            exchange(server, QUESTION, Protocol.DOH, sessions=store, settings=settings, priming=True),
             exchange(server, QUESTION, Protocol.DOH, Resumption.TICKET, sessions=store, settings=settings),
         ]
     for row in rows:
@@ -687,7 +687,7 @@ def test_doq(folder: Path, resumption: Resumption) -> None:
     store = SessionStore()
     with doq_server(folder) as port:
         server = at(port, folder)
-        rows = [exchange(server, QUESTION, Protocol.DOQ, sessions=store, warming=True)]
+        rows = [exchange(server, QUESTION, Protocol.DOQ, sessions=store, priming=True)]
         if resumption is not Resumption.NONE:
             rows.append(exchange(server, QUESTION, Protocol.DOQ, resumption, sessions=store))
     for row in rows:
@@ -698,11 +698,11 @@ def test_doq(folder: Path, resumption: Resumption) -> None:
     assert (rows[-1].handshake_ms == 0) is (resumption is Resumption.EARLY_DATA)
 
 
-def test_a_warming_exchange_waits_for_a_ticket_that_was_lost(folder: Path) -> None:
+def test_a_priming_exchange_waits_for_a_ticket_that_was_lost(folder: Path) -> None:
     # The server's first datagram is its handshake; its second, sent after the client's Finished, has the ticket.
     store = SessionStore()
     with doq_server(folder, lose=lambda number: number == 2) as port:
-        row = exchange(at(port, folder), QUESTION, Protocol.DOQ, sessions=store, warming=True)
+        row = exchange(at(port, folder), QUESTION, Protocol.DOQ, sessions=store, priming=True)
         assert_good(row)
         assert_good(exchange(at(port, folder), QUESTION, Protocol.DOQ, Resumption.EARLY_DATA, sessions=store))
 
@@ -713,7 +713,7 @@ def test_early_data_needs_not_know_its_query_before(folder: Path, told_before: b
     first, second = (build_query(Question(name), Protocol.DOQ, ClientSettings()) for name in ("a.example", "b.example"))
     with doq_server(folder) as port:
         server = at(port, folder)
-        exchange(server, QUESTION, Protocol.DOQ, sessions=store, warming=True)
+        exchange(server, QUESTION, Protocol.DOQ, sessions=store, priming=True)
         session = store.take(server, Protocol.DOQ)
         with client_for(Protocol.DOQ, server, session=session, early_data=True) as client:
             client.connect(first if told_before else None)

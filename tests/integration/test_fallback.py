@@ -33,17 +33,17 @@ def campaign(browser_machine: None, virtual_clock: list[str], tmp_path_factory: 
 
 
 def load(campaign: Dataset, case: str) -> dict[str, Any]:
-    return campaign.table("page_loads").filter(variant=case).collect().row(0, named=True)
+    return campaign.table("page_loads").filter(condition=case).collect().row(0, named=True)
 
 
 def attempts(campaign: Dataset, case: str, kind: str) -> list[dict[str, Any]]:
-    return campaign.table("attempts").filter(variant=case, kind=kind).sort("number").collect().to_dicts()
+    return campaign.table("attempts").filter(condition=case, kind=kind).sort("number").collect().to_dicts()
 
 
 def test_every_case_is_a_row_and_those_that_never_end_are_ended(campaign: Dataset) -> None:
     loads = campaign.table("page_loads").collect()
-    assert sorted(loads["variant"]) == sorted(CASES)
-    assert set(loads.filter(pl.col("error").is_not_null())["variant"]) == NEVER
+    assert sorted(loads["condition"]) == sorted(CASES)
+    assert set(loads.filter(pl.col("error").is_not_null())["condition"]) == NEVER
     assert "did not load in time" in load(campaign, "first-both-dropped")["error"]
 
 

@@ -30,7 +30,7 @@ MEASURE = ["measure", "--browser", "firefox", "--links", "4g", "--pages", "examp
 def loads(folder: Path) -> pl.DataFrame:
     """The main loads of a campaign."""
     rows = Dataset.open(folder, every_round=True).table("page_loads").collect()
-    return rows.filter(variant="main").sort("round", "h3")
+    return rows.filter(condition="main", role="measured").sort("round", "h3")
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_a_firefox_killed_in_a_campaign_is_a_failed_row_and_the_next_load_has_a_
     failed = rows.filter(pl.col("error").is_not_null())
     assert failed.height == 1
     assert "failed in Firefox" in failed["error"][0]
-    assert rows.filter(round=2, variant="main")["error"].to_list() == [None, None]
+    assert rows.filter(round=2, condition="main", role="measured")["error"].to_list() == [None, None]
 
 
 def test_it_resolves_by_itself_over_every_transport(firefox_machine: None, tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_it_is_told_of_a_key_for_its_hello_by_https_records(firefox_machine: Non
     subprocess.run(command, check=True, capture_output=True, timeout=600)
     rows = Dataset.open(tmp_path / "records", every_round=True).table("page_loads").collect()
     assert rows["error"].to_list() == [None] * 6
-    assert set(rows.filter(variant="none")["document_protocol"]) == {"h2"}
+    assert set(rows.filter(condition="none")["document_protocol"]) == {"h2"}
     assert set(rows["document_protocol"]) <= {"h2", "h3"}
-    assert (rows["ech_accepted"] == (rows["variant"] == "ech")).all()
+    assert (rows["ech_accepted"] == (rows["condition"] == "ech")).all()
 
 
 def _firefoxes(above: int) -> list[int]:

@@ -291,7 +291,7 @@ def _rows(folder: Path, table: str) -> pl.DataFrame:
 
 
 def test_guests_share_a_campaign_and_one_that_dies_costs_its_round_in_flight(campaign: Path) -> None:
-    rows = _rows(campaign, "page_loads").filter(variant="main")
+    rows = _rows(campaign, "page_loads").filter(condition="main", role="measured")
     assert rows["error"].is_null().all()
     each = rows.group_by("link", "page", "round", "h3").len()
     assert (each.height, each["len"].max()) == (8, 1)
@@ -317,7 +317,7 @@ def test_an_exchange_takes_its_round_trips(campaign: Path) -> None:
 
 
 def test_early_data_saves_a_round_trip_of_the_response(campaign: Path) -> None:
-    rows = _rows(campaign, "page_loads").filter(variant="main")
+    rows = _rows(campaign, "page_loads").filter(condition="main", role="measured")
     full, early = (rows.filter(h3=kind).sort("link", "round") for kind in ("1-rtt", "0-rtt"))
     saved = full["response_start_ms"] - early["response_start_ms"]
     for link, some in zip(full["link"], saved, strict=True):
@@ -347,7 +347,7 @@ def test_the_same_plan_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
             loop.kill()
             loop.wait()
     assert done.returncode == 0, done.stderr
-    loads = [_rows(folder, "page_loads").filter(variant="main") for folder in (quiet, busy)]
+    loads = [_rows(folder, "page_loads").filter(condition="main", role="measured") for folder in (quiet, busy)]
     for some in loads:
         assert sorted(some.select("link", "h3").rows()) == list(product(("4g", "fiber"), ("0-rtt", "1-rtt")))
     for name, most in (("response_start_ms", {"abs": 0.2}), ("plt_ms", {"rel": 0.01, "abs": 1.0})):
@@ -355,7 +355,7 @@ def test_the_same_plan_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
         assert other_ms == pytest.approx(one_ms, **most), name
     if not find_kernel().patch_sha256:
         pytest.skip("the guest's kernel is built without the patch: it draws other random numbers each time")
-    for table in ("dns_exchanges", "page_loads", "link_checks", "tcp_rtts", "machine"):
+    for table in ("dns_exchanges", "page_loads", "link_checks", "tcp_rtts", "host_load"):
         one, other = (_rows(folder, table).drop("campaign", "host") for folder in (quiet, busy))
         assert one.height
         assert_frame_equal(one, other, check_exact=True)

@@ -30,11 +30,11 @@ def loads(browser_machine: None, virtual_clock: list[str], tmp_path_factory: pyt
 
 
 def of(loads: pl.DataFrame, kind: str) -> dict[str, object]:
-    return loads.filter(variant=kind).row(0, named=True)
+    return loads.filter(condition=kind).row(0, named=True)
 
 
 def test_every_kind_is_there_once(loads: pl.DataFrame) -> None:
-    assert sorted(loads["variant"]) == sorted(KINDS)
+    assert sorted(loads["condition"]) == sorted(KINDS)
 
 
 def test_only_a_good_record_tells_of_http3(loads: pl.DataFrame) -> None:

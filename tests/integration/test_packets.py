@@ -62,10 +62,10 @@ def test_capturing_moves_nothing_by_the_virtual_clock(virtual_clock: list[str], 
         assert done.returncode == 0, done.stderr
         loads[name] = pl.read_parquet(tmp_path / name / "resolved_loads/**/*.parquet")
     assert not (tmp_path / "without" / "captures").exists()
-    key = ["protocol", "resumption", "connections", "h3", "variant"]
+    key = ["protocol", "resumption", "connections", "h3", "condition"]
     both = loads["with"].join(loads["without"], on=key, suffix="_without")
     assert both.height == loads["with"].height > 20
-    for time in ("name_ms", "document_ms", "page_ms"):
+    for time in ("resolved_ms", "document_ms", "load_complete_ms"):
         moved = both.select((pl.col(time) / pl.col(f"{time}_without") - 1).abs().max()).item()
         assert moved < 0.01, time
     captures = sorted((tmp_path / "with").glob("captures/*/*/0/*.pcapng"))

@@ -38,7 +38,15 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def index(tmp_path_factory: pytest.TempPathFactory, dataset: Dataset) -> Path:
     folder = tmp_path_factory.mktemp("report")
     for (link, h3), plt_ms in CAPTURED.items():
-        row = {"link": link, "page": "example.org", "round": 0, "h3": h3, "variant": "main", "plt_ms": plt_ms}
+        row = {
+            "link": link,
+            "page": "example.org",
+            "round": 0,
+            "h3": h3,
+            "condition": "main",
+            "role": "measured",
+            "plt_ms": plt_ms,
+        }
         about = About(condition=h3, profile={"rtt_ms": 14.8}, table="page_loads", rows={"page_loads": [row]})
         place = dataset.folder / "captures" / link / "example.org" / "0"
         place.mkdir(parents=True, exist_ok=True)

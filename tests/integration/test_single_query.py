@@ -10,6 +10,7 @@ import pytest
 
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.studies.single_query.measure import CONDITIONS, LARGE_CERTIFICATE_BYTES
+from crosslayer.vocabulary import Role
 from tests.integration.conftest import CROSSLAYER
 
 RTT_MS = {"rtt-20": 20.0, "rtt-60": 60.0}
@@ -32,38 +33,38 @@ def rows(campaign: Path) -> pl.DataFrame:
     """The measured exchanges; every one of them succeeded."""
     table = Dataset.open(campaign, every_round=True).table("dns_exchanges").collect()
     assert table["error"].drop_nulls().to_list() == []
-    assert table.filter("warming").filter(pl.col("resumption") != "none").is_empty()
-    return table.filter(~pl.col("warming"))
+    assert table.filter("role").filter(pl.col("resumption") != "none").is_empty()
+    return table.filter(pl.col("role") == Role.MEASURED)
 
 
-def kind(rows: pl.DataFrame, variant: str, resumption: str, *protocols: str) -> pl.DataFrame:
-    found = rows.filter(pl.col("protocol").is_in(protocols), variant=variant, resumption=resumption)
+def kind(rows: pl.DataFrame, condition: str, resumption: str, *protocols: str) -> pl.DataFrame:
+    found = rows.filter(pl.col("protocol").is_in(protocols), condition=condition, resumption=resumption)
     assert found.height == len(protocols) * len(RTT_MS) * ROUNDS
     return found
 
 
 def test_every_condition_is_there_once_in_each_round(rows: pl.DataFrame) -> None:
-    counts = rows.group_by("protocol", "resumption", "variant").len()
+    counts = rows.group_by("protocol", "resumption", "condition").len()
     assert counts.height == len(CONDITIONS)
     assert set(counts["len"]) == {len(RTT_MS) * ROUNDS}
 
 
 def test_every_condition_is_what_it_says(rows: pl.DataFrame) -> None:
-    for (protocol, resumption, variant), found in rows.group_by("protocol", "resumption", "variant"):
+    for (protocol, resumption, condition), found in rows.group_by("protocol", "resumption", "condition"):
         if protocol not in ("DoUDP", "DoTCP"):
             assert (found["session_resumed"] == (resumption != "none")).all()
-            assert set(found["tls_version"]) == {"TLSv1.2" if variant == "tls-1.2" else "TLSv1.3"}
+            assert set(found["tls_version"]) == {"TLSv1.2" if condition == "tls-1.2" else "TLSv1.3"}
         if protocol in ("DoQ", "DoH3"):
             assert (found["early_data_accepted"] == (resumption == "early-data")).all()
-            assert (found["address_validated"] == (resumption != "none" or variant == "retry")).all()
-            # A token from the warming connection makes another Retry unnecessary.
-            assert (found["retry_received"] == (variant == "retry" and resumption == "none")).all()
+            assert (found["address_validated"] == (resumption != "none" or condition == "retry")).all()
+            # A token from the priming connection makes another Retry unnecessary.
+            assert (found["retry_received"] == (condition == "retry" and resumption == "none")).all()
 
 
 def test_no_handshake_beats_its_round_trips(rows: pl.DataFrame) -> None:
     for row in rows.iter_rows(named=True):
         trips, full = ROUND_TRIPS[row["protocol"]], row["resumption"] == "none"
-        trips += full and row["variant"] in ("tls-1.2", "retry", "large-certificate")
+        trips += full and row["condition"] in ("tls-1.2", "retry", "large-certificate")
         rtt = RTT_MS[row["link"]]
         if trips == 0 or row["resumption"] == "early-data":
             assert row["handshake_ms"] == 0

@@ -39,7 +39,7 @@ def test_the_round_that_others_hogged_is_left_out(testbed_machine: None, tmp_pat
     disturbed = set(dataset.busy["round"])
     assert 1 in disturbed
     if dataset.campaign.backend == "uml":
-        wire = dataset.table("wire").group_by("round").agg(pl.col("packets").sum()).collect()
+        wire = dataset.table("forwarding_delay").group_by("round").agg(pl.col("packets").sum()).collect()
         assert set(wire["round"]) == {0, 1, 2}
         assert wire.filter(pl.col("packets") == 0).is_empty()
     # On a shared machine the other rounds may be told as well; where they are most of all, none is left out.

@@ -12,7 +12,7 @@ from tests.integration.conftest import CROSSLAYER
 
 
 @pytest.mark.parametrize(
-    ("study", "links", "variants"),
+    ("study", "links", "conditions"),
     [
         ("serialisation", "dsl,dsl-uplink-x4", {"main", "datagram-1400-padding-128", "datagram-1200-padding-512"}),
         ("early-data", "fiber", {"main", "resumed", "late"}),
@@ -26,7 +26,7 @@ from tests.integration.conftest import CROSSLAYER
     ],
 )
 def test_a_question_is_measured_with_the_evidence_it_needs(
-    request: pytest.FixtureRequest, tmp_path: Path, study: str, links: str, variants: set[str]
+    request: pytest.FixtureRequest, tmp_path: Path, study: str, links: str, conditions: set[str]
 ) -> None:
     exact = study != "browsers"
     options = request.getfixturevalue("virtual_clock") if exact else []
@@ -39,4 +39,4 @@ def test_a_question_is_measured_with_the_evidence_it_needs(
     loads["one-connection"] = "resolved_loads"
     rows = dataset.table(loads.get(study, "dns_exchanges")).collect()
     assert rows["error"].null_count() == rows.height
-    assert variants <= set(rows["variant"])
+    assert conditions <= set(rows["condition"])

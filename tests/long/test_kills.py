@@ -224,7 +224,7 @@ def _same_rows(killed: Path, plain: Path) -> None:
         if table.table != "tcp_rtts":  # those of a round are told apart by their time alone
             assert rows.height == rows.unique().height, table.table
         if table.table == "paced_queries":  # where the link's check failed, one row tells it of each connection
-            rows, expected = (some.drop("client", "number", "warming").unique() for some in (rows, expected))
+            rows, expected = (some.drop("client", "number", "role").unique() for some in (rows, expected))
             known = rows.columns
         assert rows.sort(known).equals(expected.sort(known)), table.table
 
@@ -360,10 +360,10 @@ def test_a_disk_that_fills_up_keeps_what_was_measured(testbed_machine: None, tmp
         assert done.returncode == 0, done.stderr
         read = [*there, "cat", str(folder / "dns_exchanges/link=dsl/part-0.parquet")]
         file = io.BytesIO(subprocess.run(read, capture_output=True, check=True).stdout)
-    keys = ["protocol", "variant", "round"]
+    keys = ["protocol", "condition", "round"]
     rows = pl.read_parquet(file).select(keys)
     assert rows.height == rows.unique().height
-    assert set(rows.group_by("protocol", "variant").len()["len"]) == {ROUNDS}
+    assert set(rows.group_by("protocol", "condition").len()["len"]) == {ROUNDS}
     print(f"\nfull disk: 3 times, with {counted[1:]} of {ROUNDS} rounds safe; none lost, none twice")
 
 
@@ -395,7 +395,7 @@ def test_a_clock_that_is_set_costs_rounds_in_flight_alone(tmp_path: Path) -> Non
     sizes = ["query_sent_bytes", "handshake_sent_bytes"]  # packets are told apart by their times
     plain, other = (_table(tmp_path / name, "dns_exchanges") for name in ("plain", "set"))
     assert other["error"].null_count() == other.height
-    keys = ["protocol", "variant"]
+    keys = ["protocol", "condition"]
     ranges = [rows.group_by(keys).agg(pl.col(sizes).median()).sort(keys) for rows in (plain, other)]
     assert ranges[0].equals(ranges[1])
     assert other.select(sizes).null_count().sum_horizontal().item() == 0

@@ -142,7 +142,7 @@ def test_a_slow_answer_does_not_delay_the_next_query(slow: Echo) -> None:
     for query in asked:
         assert query.response_ms is not None
         assert query.response_ms >= 300
-        assert query.late_ms >= 0
+        assert query.send_delay_ms >= 0
     assert len({query.answer[:2] for query in asked}) == 10
 
 
@@ -165,7 +165,7 @@ def test_the_pace_is_that_of_a_clock_nobody_sets(monkeypatch: pytest.MonkeyPatch
     asked = dns.ask_at_pace([asker], [dns.Due(10.0 * number, 0) for number in range(5)], bytes(12), timeout_s=5)
     asker.close()
     server.close()
-    assert all(query.answer and query.late_ms < 3600e3 / 2 for query in asked)
+    assert all(query.answer and query.send_delay_ms < 3600e3 / 2 for query in asked)
 
 
 def test_the_name_has_the_length_that_makes_the_papers_sizes() -> None:
@@ -203,8 +203,13 @@ def queries(*, authority_ms: float = 0.3, noise_ms: float = 0.1) -> pl.LazyFrame
                 took = trips * rtt + PROCESSING_MS[protocol] + authority_ms + random.normal(0, noise_ms)
                 rows.append(
                     {"campaign": "c", "round": number // 16, "link": link, "study": "authoritative"}
-                    | {"protocol": protocol, "connection": stream.connection, "client": 0, "number": number % 16}
-                    | {"warming": number % 16 == 0, "position": 0, "started_s": 1.0, "late_ms": 0.1}
+                    | {"protocol": protocol, "connection_mode": stream.connection, "client": 0, "number": number % 16}
+                    | {
+                        "role": "priming" if number % 16 == 0 else "measured",
+                        "position": 0,
+                        "started_s": 1.0,
+                        "send_delay_ms": 0.1,
+                    }
                     | {"response_ms": 1e3 if number % 16 == 0 else took, "authority_ms": authority_ms}
                     | {"query_ms": took, "handshake_ms": 0.0, "new_connection": stream.connection != "kept"}
                     | {"early_data_accepted": stream.connection == "0-rtt"}
@@ -254,8 +259,8 @@ def test_only_queries_that_were_what_they_were_meant_to_be_count() -> None:
     for connection, lost in (("kept", {2}), ("new", {0, 2}), ("0-rtt", {1, 2})):
         found = metrics.paced(spoilt, connection).collect()
         assert set(found["round"]) == set(range(ROUNDS)) - lost
-        assert not found["warming"].any()
-        assert set(found["connection"]) == {connection}
+        assert set(found["role"]) == {"measured"}
+        assert set(found["connection_mode"]) == {connection}
 
 
 def test_every_figure_draws_and_the_deviation_from_rtt_and_processing_is_nothing() -> None:

@@ -13,6 +13,7 @@ from crosslayer.campaign.tables import TABLES
 from crosslayer.dns import Protocol
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES
+from crosslayer.studies.certificates.conditions import CERTIFICATE, CERTIFICATE_AND_TOKEN, SEARCH
 from crosslayer.studies.certificates.measure import SIZES, Brought, Certificates, Kind
 from crosslayer.studies.certificates.metrics import steps
 from crosslayer.studies.certificates.visits import Visit
@@ -39,7 +40,7 @@ class Searching(Certificates):
 @pytest.mark.parametrize("step_at", [737, 1500, 3310, 14100, 22000])
 def test_a_search_ends_between_the_sizes_around_the_step(step_at: int) -> None:
     found = list(Searching(step_at)._search(DOQ, "example.org", rtt_ms=100))
-    asked = [int(row["variant"].removeprefix("search-")) for row in found]
+    asked = [row["server_certificate_bytes"] for row in found]
     assert len(set(asked)) == len(asked) <= 14
     below, above = (max(s for s in asked if s < step_at), min(s for s in asked if s >= step_at))
     assert above - below <= 16
@@ -51,11 +52,12 @@ def test_a_search_without_a_step_or_with_a_fault_ends_at_once() -> None:
     assert [row["error"] for row in failed] == [None, "timeout"]
 
 
-def exchange(link: str, number: int, protocol: str, variant: str, size: int, *, overshoot: int = 0) -> dict[str, Any]:
+def exchange(
+    link: str, number: int, protocol: str, condition: str, size: int, *, ticket: bool = False, overshoot: int = 0
+) -> dict[str, Any]:
     """One that takes its round-trips, with a flight that is the certificate and what is around it."""
-    quic, resumed = protocol in ("DoQ", "DoH3"), variant.endswith("-ticket")
-    token = variant.endswith("-token")
-    late = size >= STEP_AT[protocol] and not (resumed or (token and quic))
+    quic = protocol in ("DoQ", "DoH3")
+    late = size >= STEP_AT[protocol] and not (ticket or condition == CERTIFICATE_AND_TOKEN)
     base = (2 if quic else 3) + late + 1e-6 * size + 1e-5 * number
     limit = 3600 if quic else 14480
     flight = limit + overshoot - (STEP_AT[protocol] - size)
@@ -69,9 +71,10 @@ def exchange(link: str, number: int, protocol: str, variant: str, size: int, *, 
         "study": "certificates",
         "page": "p",
         "protocol": protocol,
-        "resumption": "ticket" if resumed else "none",
-        "warming": False,
-        "variant": variant.removesuffix("-ticket"),
+        "resumption": "ticket" if ticket else "none",
+        "role": "measured",
+        "condition": condition,
+        "server_certificate_bytes": size,
         "total_ms": base * RTT_MS[link],
         "handshake_received_bytes": flight + headers,
         "handshake_received_packets": packets if quic else packets + 1,
@@ -86,13 +89,13 @@ def campaign(overshoot: int = 0) -> dict[str, pl.LazyFrame]:
         for number in range(ROUNDS):
             for protocol, step in STEP_AT.items():
                 for size in SIZES:
-                    endings = {"", "-token" if protocol in ("DoQ", "DoH3") else ""}
-                    endings |= {"-ticket"} if size in (736, 14724, 22000) else set()
-                    for ending in endings:
-                        asked.append(exchange(link, number, protocol, f"certificate-{size}{ending}", size))
+                    kinds = {(CERTIFICATE, False)}
+                    kinds |= {(CERTIFICATE_AND_TOKEN, False)} if protocol in ("DoQ", "DoH3") else set()
+                    kinds |= {(CERTIFICATE, True)} if size in (736, 14724, 22000) else set()
+                    for condition, ticket in sorted(kinds):
+                        asked.append(exchange(link, number, protocol, condition, size, ticket=ticket))
                 for size in (736, step - 10, step + 2, 22000):
-                    variant = f"search-{size}"
-                    asked.append(exchange(link, number, protocol, variant, size, overshoot=overshoot))
+                    asked.append(exchange(link, number, protocol, SEARCH, size, overshoot=overshoot))
             for size in SIZES:
                 for sharing in Sharing:
                     for ticket in (False, True):
@@ -100,7 +103,7 @@ def campaign(overshoot: int = 0) -> dict[str, pl.LazyFrame]:
                             kind = Visit(sharing, ticket, token)
                             late = (size > 3300 and not ticket and not token) * (1 + (sharing is Sharing.SEPARATE))
                             at = (4 - (sharing is Sharing.SHARED) - ticket + late) * RTT_MS[link] + number * 1e-3
-                            moments = ("name_ms", "response_start_ms", "document_ms", "page_ms")
+                            moments = ("resolved_ms", "response_start_ms", "document_ms", "load_complete_ms")
                             times = {name: at + 0.1 * place * RTT_MS[link] for place, name in enumerate(moments)}
                             row = {
                                 "campaign": "c",
@@ -110,7 +113,7 @@ def campaign(overshoot: int = 0) -> dict[str, pl.LazyFrame]:
                                 "study": "certificates",
                                 "page": "p",
                             }
-                            visited.append(row | kind.columns(f"certificate-{size}") | times)
+                            visited.append(row | {"role": "measured"} | kind.columns(size) | times)
     checks = [
         {"campaign": "c", "round": 0, "link": link, "nominal_rtt_ms": rtt, "nominal_down_mbit": 1e3}
         for link, rtt in RTT_MS.items()
@@ -149,7 +152,7 @@ def test_a_search_that_failed_or_found_no_step_has_none() -> None:
     frames = campaign()
     checks = frames["link_checks"]
     failing = frames["dns_exchanges"].with_columns(
-        error=pl.when(pl.col("variant") == "search-22000").then(pl.lit("timeout"))
+        error=pl.when(condition=SEARCH, server_certificate_bytes=22000).then(pl.lit("timeout"))
     )
     assert steps(failing, checks).collect().is_empty()
     flat = frames["dns_exchanges"].with_columns(total_ms=pl.lit(200.0))

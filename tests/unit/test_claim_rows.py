@@ -16,6 +16,7 @@ from crosslayer.claims import RowsOfClaim, Verdict, rows_behind, rows_behind_eac
 from crosslayer.cli import cli
 from crosslayer.notebooks.errors import NotebookError
 from crosslayer.studies import STUDIES
+from crosslayer.vocabulary import Role
 
 RAW = Path("data/raw")
 NOT_ROWS = {"T076"}
@@ -99,7 +100,7 @@ def test_the_command_prints_filter_and_rows() -> None:
 
 
 def test_a_filter_is_python() -> None:
-    rows = (pl.col("error").is_null() & ~pl.col("warming").fill_null(False)) & (pl.col("rest_s") <= 2.0)
+    rows = (pl.col("error").is_null() & (pl.col("role") == Role.MEASURED)) & (pl.col("rest_s") <= 2.0)
     code = RowsOfClaim("rests", rows & pl.col("link").is_in(["4g", "fiber"]), ()).code("here")
     assert "[[" not in code
     assert 'pl.col("link").is_in(["4g", "fiber"])' in code

@@ -45,26 +45,27 @@ def nominal_rtts_ms() -> dict[str, float]:
 def exchanges(protocol: str, column: str) -> Observations:
     """A column of the exchanges on new connections that succeeded."""
     key = ("link", "page", "round")
-    asked = ("study", "protocol", "resumption", "warming", "error")
+    asked = ("study", "protocol", "resumption", "role", "error")
     return {
         (row["link"], row["page"], row["round"]): row[column]
         for row in rows("dns_exchanges", *key, *asked, column)
         if row["study"] == "coalescing"
         and row["protocol"] == protocol
         and row["resumption"] == "none"
-        and not row["warming"]
+        and row["role"] == "measured"
         and row["error"] is None
     }
 
 
 def loads(h3: str, *columns: str) -> list[dict[str, Any]]:
     """The study's own loads that succeeded; 0-RTT only where the server saw early data."""
-    needed = ("link", "page", "round", "study", "variant", "h3", "early_data_accepted", "error")
+    needed = ("link", "page", "round", "study", "condition", "role", "h3", "early_data_accepted", "error")
     return [
         row
         for row in rows("page_loads", *needed, *columns)
         if row["study"] == "coalescing"
-        and row["variant"] == "main"
+        and row["condition"] == "main"
+        and row["role"] == "measured"
         and row["h3"] == h3
         and row["error"] is None
         and (h3 == "1-rtt" or row["early_data_accepted"])

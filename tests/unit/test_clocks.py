@@ -30,13 +30,18 @@ def exchanges(clock_ms: float, doq_ms: float = 0.0) -> pl.LazyFrame:
     """Exchanges of one RTT over DoUDP and of two over DoQ, on two links and two pages, plus what computing adds."""
     rows = [
         {"campaign": str(clock_ms), "round": number, "host": "", "link": link, "page": page, "protocol": protocol}
-        | {"resumption": "none", "warming": False, "variant": variant, "cpu_ms": 1.0 if protocol == "DoUDP" else 4.0}
+        | {
+            "resumption": "none",
+            "role": "measured",
+            "condition": condition,
+            "cpu_ms": 1.0 if protocol == "DoUDP" else 4.0,
+        }
         | {"total_ms": rtts * rtt + clock_ms + (doq_ms if protocol == "DoQ" else 0) + number * 0.01}
         | {"handshake_sent_packets": rtts, "query_sent_packets": 1}
         for number in range(ROUNDS)
         for link, rtt in (("fiber", 15.0), ("4g", 92.0))
         for page in ("example.org", "wikipedia.org")
-        for protocol, rtts, variant in (("DoUDP", 1, None), ("DoQ", 2, None), ("DoQ", 3, "retry"))
+        for protocol, rtts, condition in (("DoUDP", 1, "main"), ("DoQ", 2, "main"), ("DoQ", 3, "retry"))
     ]
     return pl.LazyFrame(rows, schema=TABLES["dns_exchanges"].polars_schema())
 
@@ -59,7 +64,7 @@ def test_steps_change_one_word_and_begin_at_the_first_that_is_listed() -> None:
     known = [one for one in clocks.conditions(durations(exchanges(0))) if one.measure == clocks.EXCHANGE]
     assert [one.name for one in known] == ["DoUDP", "DoQ", "DoQ retry"]
     said = [(step.condition.name, step.reference.name, step.word) for step in clocks.steps(known)]
-    assert said == [("DoQ", "DoUDP", "transport"), ("DoQ retry", "DoQ", "variant")]
+    assert said == [("DoQ", "DoUDP", "transport"), ("DoQ retry", "DoQ", "condition")]
 
 
 def test_computing_is_what_the_wall_clock_has_beyond_the_virtual_one_and_cancels_in_differences() -> None:

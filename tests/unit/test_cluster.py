@@ -53,7 +53,7 @@ def campaign(folder: Path, client: Any, plan: Plan = PLAN, **more: Any) -> list[
 
 
 def loads(folder: Path) -> pl.DataFrame:
-    columns = ["link", "page", "round", "variant", "position"]
+    columns = ["link", "page", "round", "condition", "position"]
     return pl.read_parquet(folder / "page_loads/**/*.parquet", hive_partitioning=False).select(columns).sort(columns)
 
 

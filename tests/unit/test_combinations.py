@@ -38,25 +38,25 @@ def measured(rounds: int = ROUNDS) -> Inputs:
                     for resumption in protocol.transport.resumptions:
                         early = resumption is Resumption.EARLY_DATA
                         total = (ROUND_TRIPS[protocol] - early) * rtt + noise.normal(0, 0.2)
-                        shared = {"protocol": protocol.value, "variant": "main"}
+                        shared = {"protocol": protocol.value, "condition": "main"}
                         own = {
                             "handshake_ms": total - rtt,
                             "resumption": resumption.value,
-                            "warming": False,
+                            "role": "measured",
                             "total_ms": total,
                         }
                         exchanges.append(at | shared | own)
                         if resumption is not Resumption.NONE:  # its ticket costs an exchange that counts nowhere
-                            exchanges.append(at | shared | {"resumption": "none", "warming": True, "total_ms": 1e6})
-                by_stub = {"protocol": "DoQ", "variant": "quic-go", "resumption": "none", "warming": False}
+                            exchanges.append(at | shared | {"resumption": "none", "role": "priming", "total_ms": 1e6})
+                by_stub = {"protocol": "DoQ", "condition": "quic-go", "resumption": "none", "role": "measured"}
                 exchanges.append(at | by_stub | {"total_ms": 2 * rtt - 1.4, "handshake_ms": rtt - 1})
-                as_browser = by_stub | {"variant": "quic-go-x25519mlkem768"}
+                as_browser = by_stub | {"condition": "quic-go-x25519mlkem768"}
                 exchanges.append(at | as_browser | {"total_ms": 2 * rtt - 1.1, "handshake_ms": rtt - 0.7})
-                for (h3, variant), rtts in LOAD_RTTS.items():
-                    stall = page == "wikipedia.org" and variant == "no-token"
+                for (h3, condition), rtts in LOAD_RTTS.items():
+                    stall = page == "wikipedia.org" and condition == "no-token"
                     plt = constant + (rtts + stall) * rtt + noise.normal(0, 0.2)
                     proof = {"early_data_accepted": h3 == "0-rtt", "session_resumed": h3 == "0-rtt"}
-                    loads.append(at | proof | {"h3": h3, "variant": variant, "plt_ms": plt})
+                    loads.append(at | proof | {"h3": h3, "condition": condition, "role": "measured", "plt_ms": plt})
     checks = [{"campaign": "c", "round": 0, "link": link, "nominal_rtt_ms": rtt} for link, rtt in RTT_MS.items()]
 
     def table(name: str, rows: list[dict[str, Any]]) -> pl.LazyFrame:
@@ -85,13 +85,13 @@ def test_every_state_that_a_transport_has_is_there_with_every_load(inputs: Input
     assert set(found["combination"]) == set(COMBINATIONS)
     assert len(COMBINATIONS) == 12 * 3
     counts = found.group_by("link", "page", "combination").len()
-    assert counts["len"].unique().to_list() == [ROUNDS]  # no warming exchange, no round twice
+    assert counts["len"].unique().to_list() == [ROUNDS]  # no priming exchange, no round twice
 
 
 def test_a_combination_is_the_sum_within_its_round(inputs: Inputs) -> None:
     found = rows_of(inputs).collect()
     assert (found["plt_ms"] - found["exchange_ms"] - found["browser_plt_ms"]).abs().max() < 1e-9  # type: ignore[operator]
-    few = inputs.page_loads.filter(pl.col("round") != 3, pl.col("variant") == "main")
+    few = inputs.page_loads.filter(pl.col("round") != 3, condition="main", role="measured")
     assert 3 not in combined(inputs.dns_exchanges, few).collect()["round"].to_list()
 
 

@@ -26,14 +26,22 @@ def inputs() -> Inputs:
     rows: dict[str, list[dict[str, Any]]] = {"dns_exchanges": [], "page_loads": []}
     for link, rtt in RTT_MS.items():
         for number in range(8):
-            at = {"campaign": "c", "host": "", "round": number, "link": link, "page": "example.org", "variant": "main"}
+            at = {
+                "campaign": "c",
+                "host": "",
+                "round": number,
+                "link": link,
+                "page": "example.org",
+                "condition": "main",
+                "role": "measured",
+            }
             alone = {"h3": "1-rtt", "response_start_ms": 2 * rtt, "plt_ms": 3 * rtt, "early_data_accepted": False}
             rows["page_loads"].append(at | alone | {"coupling": "decoupled"})
             for of_study in _EXCHANGES.values():
                 name = of_study.protocol.value
                 took = (1 + PROTOCOLS.index(name)) * rtt
                 exchange = of_study.columns | {"total_ms": took}
-                rows["dns_exchanges"] += [at | exchange, at | exchange | {"resumption": "none", "warming": True}]
+                rows["dns_exchanges"] += [at | exchange, at | exchange | {"resumption": "none", "role": "priming"}]
                 until = {key: alone[key] + took + LONGER_MS[name] for key in ("response_start_ms", "plt_ms")}
                 rows["page_loads"].append(at | alone | until | {"coupling": "coupled", "dns_protocol": name})
     checks = [{"campaign": "c", "round": 0, "link": link, "nominal_rtt_ms": rtt} for link, rtt in RTT_MS.items()]

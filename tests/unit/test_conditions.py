@@ -22,6 +22,7 @@ from crosslayer.campaign.tables import TABLES, Resources
 from crosslayer.pages import PageSpec, find_spec_dir, load_pages
 from crosslayer.studies import STUDIES, sized
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, TokenEvent
+from crosslayer.vocabulary import Role
 
 PAGE = load_pages(find_spec_dir())["wikipedia.org"]
 HOST = PAGE.host
@@ -48,7 +49,7 @@ def test_a_load_with_the_token_it_was_meant_to_have_is_without_error() -> None:
         "ech_accepted": False,
         "server_ms": 2.5,
         "key_share": "X25519MLKEM768",
-        "initials": 2,
+        "initial_packets": 2,
     }
     assert "error" not in evidence(Load("0-rtt", "no-token", token=False), address_validated=False)
     full = {"handshake_complete": True, "resumed": False, "address_validated": False}
@@ -128,16 +129,16 @@ def test_the_ticket_is_refused_after_the_priming_and_of_no_other_kind(monkeypatc
         assert done == (["close", "rotate"] if kind is REFUSED else ["close"])
 
 
-def test_a_repeated_load_differs_in_its_variant_and_the_alias_that_is_primed() -> None:
+def test_a_repeated_load_is_a_self_check_of_its_condition_and_primes_another_alias() -> None:
     kinds = [
         Load("1-rtt", primed_alias=0),
         Load("0-rtt"),
         Load("0-rtt", "no-token", token=False),
     ]
     assert [kind.repeated for kind in kinds] == [
-        Load("1-rtt", "aa", 1),
-        Load("0-rtt", "aa"),
-        Load("0-rtt", "aa-no-token", token=False),
+        Load("1-rtt", role=Role.SELF_CHECK, primed_alias=1),
+        Load("0-rtt", role=Role.SELF_CHECK),
+        Load("0-rtt", "no-token", role=Role.SELF_CHECK, token=False),
     ]
 
 
@@ -208,7 +209,7 @@ def test_a_resource_has_the_time_that_the_server_took_for_it() -> None:
 
 def exchanged(protocol: dns.Protocol, resumption: dns.Resumption, error: str | None = None) -> dns.Exchange:
     return dns.Exchange(
-        protocol=protocol, resumption=resumption, warming=False, started_s=1.0, handshake_ms=0.0, query_ms=15.0,
+        protocol=protocol, resumption=resumption, priming=False, started_s=1.0, handshake_ms=0.0, query_ms=15.0,
         total_ms=15.0, cpu_ms=1.0, error=error, rcode="NOERROR", answers=(), local_port=4000,
         early_data_accepted=True if protocol is dns.Protocol.DOQ else None,
     )  # fmt: skip

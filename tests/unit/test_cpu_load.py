@@ -46,7 +46,7 @@ def test_ours_others_steal_and_pressure_are_told_apart(tmp_path: Path) -> None:
     # 2 has ended after 25 ticks, and 1 has waited for it; something else took 15.
     proc(tmp_path, user=122, steal=12, processes={1: (12, 25)}, waited_us=4000)
     found = meter.usage()
-    assert (found.ours_ms, found.others_ms, found.steal_ms, found.pressure_ms) == (70, 150, 70, 3)
+    assert (found.own_cpu_ms, found.others_ms, found.steal_ms, found.pressure_ms) == (70, 150, 70, 3)
 
 
 def test_a_kernel_without_pressure_leaves_it_open(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ from crosslayer.cpu_load import Meter
 meter = Meter()
 print("measuring", flush=True)
 input()
-print(meter.usage().ours_ms, meter.usage().others_ms)
+print(meter.usage().own_cpu_ms, meter.usage().others_ms)
 """
 
 
@@ -76,9 +76,9 @@ def test_what_runs_outside_of_the_namespaces_counts_as_others() -> None:
         until = time.process_time() + 0.5
         while time.process_time() < until:
             pass
-        ours_ms, others_ms = map(float, inside.communicate("\n")[0].split())
+        own_cpu_ms, others_ms = map(float, inside.communicate("\n")[0].split())
     assert others_ms >= 450  # ours, of which it knows nothing
-    assert ours_ms < others_ms
+    assert own_cpu_ms < others_ms
 
 
 def test_a_browser_that_never_rests_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_a_browser_that_never_rests_is_told_of(monkeypatch: pytest.MonkeyPatch) 
 def usage(number: int, others_ms: float, steal_ms: float = 0.0, clock: str = "wall") -> dict[str, Any]:
     known = {"campaign": "synthetic", "round": number, "link": "fiber", "study": "coalescing", "clock": clock}
     return known | {
-        "page": "example.org", "started_s": 1.0, "duration_ms": 1000.0, "cores": 2, "ours_ms": 900.0,
+        "page": "example.org", "started_s": 1.0, "duration_ms": 1000.0, "cores": 2, "own_cpu_ms": 900.0,
         "others_ms": others_ms, "steal_ms": steal_ms, "pressure_ms": None,
     }  # fmt: skip
 
@@ -111,7 +111,7 @@ def test_a_round_is_left_out_above_the_limit_and_by_the_wall_clock_only() -> Non
         usage(2, limit_ms / 2, limit_ms),
         usage(3, 2000, clock="virtual"),
     ]
-    frame = pl.LazyFrame(rows, schema=TABLES["machine"].polars_schema())
+    frame = pl.LazyFrame(rows, schema=TABLES["host_load"].polars_schema())
     assert busy(frame).collect()["round"].to_list() == [1, 2]
 
 
@@ -121,16 +121,16 @@ def starved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pages = ["example.org", "wikipedia.org"]
     folder = synthetic.write(tmp_path_factory.mktemp("starved"), links=["fiber"], pages=pages, rounds=4)
     rows = [usage(number, 1500.0 if number == 2 else 10.0) for number in range(4)]
-    write_part([pa.Table.from_pylist(rows, schema=TABLES["machine"].arrow_schema())], folder / "machine", "fiber")
+    write_part([pa.Table.from_pylist(rows, schema=TABLES["host_load"].arrow_schema())], folder / "host_load", "fiber")
     return folder
 
 
 def test_its_observations_are_left_out_and_counted(starved: Path) -> None:
     dataset = Dataset.open(starved)
-    loads = dataset.table("page_loads").filter(pl.col("variant") == "main").collect()
+    loads = dataset.table("page_loads").filter(role="measured").collect()
     rounds = {page: sorted(of["round"].unique()) for (page,), of in loads.group_by("page")}
     assert rounds == {"example.org": [0, 1, 3], "wikipedia.org": [0, 1, 2, 3]}
-    assert dataset.table("machine").collect().height == 4
+    assert dataset.table("host_load").collect().height == 4
     assert "4 rounds per cell, 1 left out (the machine was busy), link by" in dataset.caption
     failed = Inputs.of(dataset, published.load()).failures.filter(condition="round").row(0, named=True)
     assert (failed["attempted"], failed["failed"]) == (4, 1)
@@ -141,9 +141,9 @@ def test_no_round_is_left_out_where_most_were_disturbed_or_all_are_asked_for(sta
     every = Dataset.open(starved, every_round=True)
     assert 2 in every.table("page_loads").filter(pl.col("page") == "example.org").collect()["round"].to_list()
     folder = shutil.copytree(starved, tmp_path / "most")
-    shutil.rmtree(folder / "machine")
+    shutil.rmtree(folder / "host_load")
     rows = [usage(number, 1500.0 if number else 10.0) for number in range(4)]
-    write_part([pa.Table.from_pylist(rows, schema=TABLES["machine"].arrow_schema())], folder / "machine", "fiber")
+    write_part([pa.Table.from_pylist(rows, schema=TABLES["host_load"].arrow_schema())], folder / "host_load", "fiber")
     most = Dataset.open(folder)
     assert most.table("page_loads").collect().equals(every.table("page_loads").collect())
     assert "3 with the machine busy otherwise, none left out, link by" in most.caption

@@ -52,7 +52,7 @@ def test_open_reads_rows_and_metadata(good: Path) -> None:
     assert dataset.campaign.campaign == "synthetic"
     assert dataset.rounds_per_cell == (4, 4)
     assert dataset.table("dns_exchanges").collect().height == 3 * 4
-    assert dataset.table("page_loads").filter(pl.col("variant") == "main").collect().height == 2 * 4
+    assert dataset.table("page_loads").filter(role="measured").collect().height == 2 * 4
     assert dataset.table("page_loads").collect_schema().names() == [
         column.name for column in TABLES["page_loads"].columns
     ]
@@ -153,9 +153,9 @@ def test_missing_campaign_file(folder: Path) -> None:
         ("{", "is not JSON"),
         ("[]", "schema version None"),
         ('{"schema_version": 99}', "schema version 99"),
-        ('{"schema_version": 1, "plan": {}, "campaign": "x"}', "key 'study': is missing"),
-        (json.dumps({"schema_version": 2, "plan": PLAN}), "key 'campaign': is missing"),
-        ('{"schema_version": 1, "plan": 3, "host": {}, "campaign": "x"}', "key 'plan': must be an object"),
+        ('{"schema_version": 3, "plan": {}, "campaign": "x"}', "key 'study': is missing"),
+        (json.dumps({"schema_version": 3, "plan": PLAN}), "key 'campaign': is missing"),
+        ('{"schema_version": 3, "plan": 3, "host": {}, "campaign": "x"}', "key 'plan': must be an object"),
     ],
 )
 def test_broken_campaign_file(folder: Path, text: str, message: str) -> None:
@@ -176,29 +176,11 @@ def test_broken_campaign_file(folder: Path, text: str, message: str) -> None:
         ({"git": "main"}, "key 'git': must be an object"),
     ],
 )
-@pytest.mark.parametrize("version", [1, 2])
-def test_campaign_file_with_a_value_of_another_type(
-    folder: Path, changed: dict[str, object], message: str, version: int
-) -> None:
+def test_campaign_file_with_a_value_of_another_type(folder: Path, changed: dict[str, object], message: str) -> None:
     content = json.loads((folder / "campaign.json").read_text())
-    (folder / "campaign.json").write_text(json.dumps(content | changed | {"schema_version": version}))
+    (folder / "campaign.json").write_text(json.dumps(content | changed))
     with pytest.raises(DatasetError, match=message):
         Dataset.open(folder)
-
-
-def test_campaign_of_version_1_has_the_options_of_every_study_in_its_plan(folder: Path) -> None:
-    content = json.loads((folder / "campaign.json").read_text())
-    old = {"aa_cell": False, "clients": 4, "interval_ms": 500, "queries": 4, "proxy": "dnsproxy"}
-    content |= {"schema_version": 1, "plan": content["plan"] | old, "ended": None}
-    (folder / "campaign.json").write_text(json.dumps(content))
-    for table in TABLES:
-        if parquet(folder, table).exists():
-            change(folder, table, lambda rows: rows.replace_schema_metadata({"schema_version": "1"}))
-    dataset = Dataset.open(folder)
-    assert dataset.campaign.options == old
-    assert dataset.campaign.plan.items() >= (old | {"study": "coalescing", "rounds": 4}).items()
-    assert "link by uml, interval ms 500, proxy dnsproxy, measured on" in dataset.caption
-    assert not dataset.campaign.ended
 
 
 def test_file_that_is_not_parquet(folder: Path) -> None:
@@ -261,7 +243,7 @@ def test_missing_columns_are_all_named(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("table", "column"),
-    [("dns_exchanges", "warming"), ("page_loads", "early_data_accepted"), ("link_checks", "nominal_rtt_ms")],
+    [("dns_exchanges", "role"), ("page_loads", "early_data_accepted"), ("link_checks", "nominal_rtt_ms")],
 )
 def test_a_column_that_decides_what_is_analysed_may_not_be_missing(folder: Path, table: str, column: str) -> None:
     change(folder, table, lambda rows: rows.drop_columns([column]))
@@ -401,7 +383,7 @@ def test_arrow_schema_carries_units_and_refuses_null_in_a_required_column(tmp_pa
     schema = TABLES["tcp_rtts"].arrow_schema()
     assert schema.field("rtt_ms").metadata[b"unit"] == b"ms"
     assert schema.field("campaign").metadata[b"description"]
-    assert schema.metadata[b"schema_version"] == b"2"
+    assert schema.metadata[b"schema_version"] == b"3"
     row = {column.name: None for column in TABLES["tcp_rtts"].columns}
     with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
         pq.write_table(pa.Table.from_pylist([row], schema=schema), tmp_path / "x.parquet")

@@ -80,17 +80,17 @@ def test_the_collector_is_paused_and_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "resumption", "settings", "warming", "what"),
+    ("protocol", "resumption", "settings", "priming", "what"),
     [
         (Protocol.DOUDP, Resumption.TICKET, ClientSettings(), False, "no such resumption"),
         (Protocol.DOT, Resumption.EARLY_DATA, ClientSettings(), False, "no such resumption"),
         (Protocol.DOH3, Resumption.EARLY_DATA, ClientSettings(http_method="POST"), False, "safe methods only"),
-        (Protocol.DOTCP, Resumption.NONE, ClientSettings(), True, "a warming exchange"),
-        (Protocol.DOQ, Resumption.TICKET, ClientSettings(), True, "a warming exchange"),
+        (Protocol.DOTCP, Resumption.NONE, ClientSettings(), True, "a priming exchange"),
+        (Protocol.DOQ, Resumption.TICKET, ClientSettings(), True, "a priming exchange"),
     ],
 )
 def test_conditions_that_cannot_exist_are_refused(
-    protocol: Protocol, resumption: Resumption, settings: ClientSettings, warming: bool, what: str
+    protocol: Protocol, resumption: Resumption, settings: ClientSettings, priming: bool, what: str
 ) -> None:
     with pytest.raises(DnsError, match=what):
         exchange(
@@ -100,15 +100,15 @@ def test_conditions_that_cannot_exist_are_refused(
             resumption,
             sessions=SessionStore(),
             settings=settings,
-            warming=warming,
+            priming=priming,
         )
 
 
-def test_resuming_and_warming_need_a_store() -> None:
+def test_resuming_and_priming_need_a_store() -> None:
     with pytest.raises(DnsError, match="nothing to resume from"):
         exchange(SERVER, Question("example.org"), Protocol.DOQ, Resumption.TICKET)
-    with pytest.raises(DnsError, match="a warming exchange"):
-        exchange(SERVER, Question("example.org"), Protocol.DOQ, warming=True)
+    with pytest.raises(DnsError, match="a priming exchange"):
+        exchange(SERVER, Question("example.org"), Protocol.DOQ, priming=True)
 
 
 @pytest.mark.parametrize("protocol", [Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ])

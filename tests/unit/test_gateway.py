@@ -103,6 +103,7 @@ def made(gain_rtt: float, gateway_ms: float) -> Inputs:
     noise = np.random.default_rng(1)
     rows = [
         {"campaign": "c", "host": "", "round": number, "link": link, "study": STUDY.name, "page": page}
+        | {"role": "measured"}
         | kind.columns
         | {"early_data_accepted": False, "session_resumed": False, "connect_start_ms": 0.0, "connect_ms": 1.0}
         | dict.fromkeys(
@@ -147,6 +148,6 @@ def test_the_figure_says_what_was_put_in() -> None:
 def test_without_the_gateway_there_is_no_answer() -> None:
     (figure,) = STUDY.figures
     of = made(1.0, 0.0)
-    of = replace(of, page_loads=of.page_loads.filter(pl.col("variant") == KINDS[NONE].variant))
+    of = replace(of, page_loads=of.page_loads.filter(pl.col("condition") == KINDS[NONE].condition))
     drawing = draw(figure, of, "")
     assert str(drawing.verdict).startswith("Not answered")

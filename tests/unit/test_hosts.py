@@ -31,12 +31,15 @@ def loads(of_hosts: dict[str, float], rounds: int = 20) -> pl.LazyFrame:
         for number in range(rounds):
             known = {"campaign": "c", "round": place * rounds + number, "host": host, "link": "fiber", "page": "p"}
             known |= {"h3": "1-rtt", "coupling": "decoupled", "dns_protocol": None, "error": None}
-            rows += [known | {"variant": variant, "plt_ms": plt_ms + draw.normal(0, 0.1)} for variant in ("main", "aa")]
+            rows += [
+                known | {"condition": "main", "role": role, "plt_ms": plt_ms + draw.normal(0, 0.1)}
+                for role in ("measured", "self-check")
+            ]
     return pl.LazyFrame(rows)
 
 
 def width(frame: pl.LazyFrame) -> float:
-    found = metrics.medians(frame.filter(pl.col("variant") == "main"), "plt_ms", ["link"]).row(0, named=True)
+    found = metrics.medians(frame.filter(condition="main", role="measured"), "plt_ms", ["link"]).row(0, named=True)
     return float(found["high"] - found["low"])
 
 
@@ -72,8 +75,12 @@ def test_the_figure_has_every_host_in_both_panels() -> None:
 
 def test_a_repetition_is_compared_with_the_load_that_it_repeats() -> None:
     at = {"campaign": "c", "round": 1, "host": "a", "link": "fiber", "page": "p", "early_data_accepted": True}
-    kinds = (("1-rtt", "main", 110), ("1-rtt", "aa", 99), ("0-rtt", "no-token", 80), ("0-rtt", "aa-no-token", 88))
-    rows = [at | {"h3": h3, "variant": variant, "plt_ms": plt_ms} for h3, variant, plt_ms in kinds]
+    kinds = (("1-rtt", "main", 110, 99), ("0-rtt", "no-token", 80, 88))
+    rows = [
+        at | {"h3": h3, "condition": condition, "role": role, "plt_ms": plt_ms}
+        for h3, condition, *both in kinds
+        for role, plt_ms in zip(("measured", "self-check"), both, strict=True)
+    ]
     table = pl.LazyFrame(rows, schema=TABLES["page_loads"].polars_schema())
     assert metrics.repetition_differences(table).collect()["percent"].to_list() == pytest.approx([10.0, -10.0])
 

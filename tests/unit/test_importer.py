@@ -212,7 +212,7 @@ def test_values_are_those_the_authors_analysed(harness: Harness) -> None:
     [cold] = rows(dataset, "page_loads", h3="1-rtt").to_dicts()
     assert cold["plt_ms"] == pytest.approx(0.6 + 2.5 * rtt + 40)
     assert cold["connect_ms"] - cold["connect_start_ms"] == pytest.approx(1.5 * rtt)
-    assert (cold["transfer_bytes"], cold["coupling"], cold["variant"], cold["fcp_ms"]) == (
+    assert (cold["transfer_bytes"], cold["coupling"], cold["condition"], cold["fcp_ms"]) == (
         950,
         "decoupled",
         "main",

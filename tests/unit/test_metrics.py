@@ -32,7 +32,8 @@ def dns_rows(protocol: str, total_ms: list[float | None], **more: Any) -> pl.Laz
         "study": "coalescing",
         "protocol": protocol,
         "resumption": "none",
-        "warming": False,
+        "condition": "main",
+        "role": "measured",
         "total_ms": pl.Series(total_ms, dtype=pl.Float64),
         "error": ["failed" if value is None else None for value in total_ms],
     } | more
@@ -43,7 +44,8 @@ def load_rows(h3: str, plt_ms: list[float | None], **more: Any) -> pl.LazyFrame:
     columns = {
         "study": "coalescing",
         "h3": h3,
-        "variant": "main",
+        "condition": "main",
+        "role": "measured",
         "plt_ms": pl.Series(plt_ms, dtype=pl.Float64),
         "connect_start_ms": 1.0,
         "connect_ms": 21.0,
@@ -62,13 +64,13 @@ def _rows(columns: dict[str, Any], height: int) -> pl.LazyFrame:
 # Which rows count
 
 
-def test_exchanges_leave_out_failures_warming_and_resumption() -> None:
+def test_exchanges_leave_out_failures_priming_and_resumption() -> None:
     table = pl.concat(
         [
             dns_rows("DoQ", [1.0, None]),
-            dns_rows("DoQ", [2.0], warming=True),
+            dns_rows("DoQ", [2.0], role="priming"),
             dns_rows("DoQ", [4.0], resumption="ticket"),
-            dns_rows("DoQ", [5.0], warming=pl.Series([None], dtype=pl.Boolean)),
+            dns_rows("DoQ", [5.0]),
         ]
     )
     assert metrics.exchanges(table).collect()["total_ms"].to_list() == [1.0, 5.0]

@@ -34,11 +34,11 @@ NAME_PORT, PAGE_PORT = 40001, 40002
         (Mode(Protocol.DOQ), 2, 4),
         (Mode(Protocol.DOQ, Resumption.EARLY_DATA, h3=Http3.ZERO_RTT), 1, 2),
         (FIRST_VISIT, 2, 3),
-        (replace(FIRST_VISIT, variant=AT_ONCE), 2, 2),
+        (replace(FIRST_VISIT, condition=AT_ONCE), 2, 2),
         (RETURNING, 1, 2),
-        (replace(RETURNING, variant=AT_ONCE), 1, 1),
-        (replace(RETURNING, variant="settings"), 2, 3),
-        (Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT, variant="settings"), 1, 3),
+        (replace(RETURNING, condition=AT_ONCE), 1, 1),
+        (replace(RETURNING, condition="settings"), 2, 3),
+        (Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT, condition="settings"), 1, 3),
     ],
 )
 def test_round_trips_by_the_protocols(mode: Mode, name: int, page: int) -> None:
@@ -124,8 +124,8 @@ def made(**overheads: float) -> Inputs:
                     rows.append(
                         {"campaign": "c", "host": "", "round": number, "link": link, "study": STUDY.name, "page": page}
                         | mode.columns
-                        | {"name_ms": mode.name_round_trips * rtt, "response_start_ms": start * rtt}
-                        | {"document_ms": document * rtt, "page_ms": document * rtt}
+                        | {"resolved_ms": mode.name_round_trips * rtt, "response_start_ms": start * rtt}
+                        | {"document_ms": document * rtt, "load_complete_ms": document * rtt}
                         | {"arrived_ms": arrived, "arrived_bytes": counts}
                         | {"received_bytes": [n + 1400 for n in counts], "first_flight_bytes": 1200}
                     )
@@ -167,7 +167,7 @@ def test_worth_is_what_was_put_in() -> None:
 def test_steps_of_the_document_are_where_the_loads_fell_silent() -> None:
     rows = rows_of("document-size", made())
     steps = rows.filter(source="step", link="4g")
-    without = Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT, variant=NO_TOKEN).name
+    without = Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT, condition=NO_TOKEN).name
     assert set(steps["mode"]) == {without, "DoH3 0-RTT and page on one connection, page at once, no token"}
     assert steps.row(0, named=True)["kb"] == pytest.approx(2.4)
     assert steps.row(0, named=True)["received"] == pytest.approx(3800)

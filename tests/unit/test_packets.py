@@ -58,7 +58,14 @@ def a_load() -> tuple[About, list[Frame]]:
         for at, sent, payload in datagrams
     ]
     row = {"campaign": "one-connection-1", "round": 0, "page": "wikipedia.org", "started_s": START_NS / 1e9}
-    row |= {"variant": "main", "name_ms": 46.0, "response_start_ms": 46.2, "document_ms": 48.0, "page_ms": 49.0}
+    row |= {
+        "condition": "main",
+        "role": "measured",
+        "resolved_ms": 46.0,
+        "response_start_ms": 46.2,
+        "document_ms": 48.0,
+        "load_complete_ms": 49.0,
+    }
     request = {"event": "request", "time": START_NS + 23_000_000, "done": START_NS + 24_000_000, "method": "GET"}
     about = About(
         condition="DoH3 0-RTT and page on one connection",
@@ -166,7 +173,12 @@ def test_what_a_file_says_cannot_leave_its_place(tmp_path: Path) -> None:
     """Names and numbers from elsewhere: as text, or not at all."""
     about, frames = a_load()
     bad = "</title><script>alert(1)</script>"
-    row = about.rows["resolved_loads"][0] | {"page": bad, "name_ms": "1", "page_ms": float("inf"), "error": bad}
+    row = about.rows["resolved_loads"][0] | {
+        "page": bad,
+        "resolved_ms": "1",
+        "load_complete_ms": float("inf"),
+        "error": bad,
+    }
     event = {"event": bad, "time": "soon", "remote": 7}
     request = {"event": "request", "time": START_NS, "done": None, "path": bad}
     resource = {"url": f"https://[{bad}", "request_start_ms": 1.0, "response_start_ms": 2.0, "response_end_ms": -1}
@@ -176,7 +188,10 @@ def test_what_a_file_says_cannot_leave_its_place(tmp_path: Path) -> None:
     )  # fmt: skip
     page = waterfall(kept(tmp_path, about, frames))
     assert "<script" not in page
-    for row, rtt in (({"page_ms": -1e9, "name_ms": -5.0}, 1e-300), ({"page_ms": 1e18, "started_s": 1e18}, 1e18)):
+    for row, rtt in (
+        ({"load_complete_ms": -1e9, "resolved_ms": -5.0}, 1e-300),
+        ({"load_complete_ms": 1e18, "started_s": 1e18}, 1e18),
+    ):
         odd = dataclasses.replace(about, profile={"rtt_ms": rtt}, rows={"resolved_loads": [row]})
         assert "<svg" in waterfall(kept(tmp_path, odd, frames))
     (tmp_path / "load.json").write_text(json.dumps({"condition": 3}))
@@ -239,7 +254,7 @@ def test_captures_come_out_of_a_guest() -> None:
 def test_captured_loads_are_listed_the_slowest_first_whatever_their_round(tmp_path: Path) -> None:
     about, frames = a_load()
     for number, page, length_ms in ((0, "a", 200.0), (1, "a", 300.0), (2, "a", 100.0), (0, "b", 400.0)):
-        row = about.rows["resolved_loads"][0] | {"round": number, "page": page, "page_ms": length_ms}
+        row = about.rows["resolved_loads"][0] | {"round": number, "page": page, "load_complete_ms": length_ms}
         folder = tmp_path / page / str(number)
         folder.mkdir(parents=True)
         kept(folder, dataclasses.replace(about, rows={"resolved_loads": [row]}), frames)

@@ -86,14 +86,14 @@ def doq(links: list[str], ms_per_ms: float, constant_ms: float = 0.0) -> Inputs:
                 rows.append(
                     row("serialisation", link, number)
                     | {"protocol": "DoQ", "resumption": "none", "query_ms": RTT_MS[link] + wait + noise.normal(0, 0.2)}
-                    | {"variant": "main" if main else f"datagram-{datagram}-padding-{padding}"}
+                    | {"condition": "main" if main else f"datagram-{datagram}-padding-{padding}", "role": "measured"}
                     | {"handshake_sent_bytes": 2 * (datagram + 8), "handshake_sent_packets": 2}
                 )
     return inputs(links, dns_exchanges=rows)
 
 
 def loads(study: str, kinds: dict[tuple[str, str], float], rtts: dict[tuple[str, str], float]) -> Inputs:
-    """Loads whose response starts after a constant and a multiple of the RTT, by (h3, variant)."""
+    """Loads whose response starts after a constant and a multiple of the RTT, by (h3, condition)."""
     noise = np.random.default_rng(1)
     rows = []
     for link in ("fiber", "dsl", "4g"):
@@ -102,7 +102,12 @@ def loads(study: str, kinds: dict[tuple[str, str], float], rtts: dict[tuple[str,
                 start = constant + rtts[kind] * RTT_MS[link] + noise.normal(0, 0.3)
                 rows.append(
                     row(study, link, number)
-                    | {"h3": kind[0], "variant": kind[1], "early_data_accepted": kind[0] == "0-rtt"}
+                    | {
+                        "h3": kind[0],
+                        "condition": kind[1],
+                        "role": "measured",
+                        "early_data_accepted": kind[0] == "0-rtt",
+                    }
                     | {"session_resumed": True, "connect_start_ms": 1.0, "connect_ms": start - 10}
                     | {"response_start_ms": start, "response_end_ms": start + 1, "plt_ms": start + 20}
                 )
@@ -191,7 +196,7 @@ def test_a_token_spares_the_round_trip_that_a_load_without_it_waits(waits: float
 def test_two_browsers_differ_by_what_they_were_made_to() -> None:
     rows = [
         row("browsers", link, number)
-        | {"h3": h3, "variant": "main", "coupling": "decoupled", "browser": browser}
+        | {"h3": h3, "condition": "main", "role": "measured", "coupling": "decoupled", "browser": browser}
         | {"early_data_accepted": h3 == "0-rtt", "session_resumed": h3 == "0-rtt"}
         | {"response_start_ms": rtts * RTT_MS[link] + number / 1e3, "plt_ms": (rtts + later) * RTT_MS[link]}
         for link in ("fiber", "dsl", "4g")
@@ -210,13 +215,20 @@ def test_a_visit_is_a_lookup_and_a_load_of_the_same_round_in_the_same_browser() 
     rtt = RTT_MS["4g"]
     exchanges = [
         row("browsers", "4g", number)
-        | {"protocol": protocol, "resumption": resumption, "variant": "main", "warming": False, "total_ms": rtts * rtt}
+        | {
+            "protocol": protocol,
+            "resumption": resumption,
+            "condition": "main",
+            "role": "measured",
+            "total_ms": rtts * rtt,
+        }
         for protocol, resumption, rtts in (("DoUDP", "none", 1), ("DoQ", "none", 2), ("DoQ", "early-data", 1))
         for number in range(ROUNDS)
     ]
     loads = [
         row("browsers", "4g", number)
-        | {"h3": h3, "variant": "main", "coupling": "decoupled", "browser": browser, "plt_ms": rtts * rtt}
+        | {"h3": h3, "condition": "main", "role": "measured", "coupling": "decoupled"}
+        | {"browser": browser, "plt_ms": rtts * rtt}
         | {"early_data_accepted": h3 == "0-rtt", "session_resumed": h3 == "0-rtt"}
         for browser, h3, rtts in (
             ("chromium", "1-rtt", 4), ("chromium", "0-rtt", 3), ("firefox", "1-rtt", 8), ("firefox", "0-rtt", 6)
@@ -245,14 +257,14 @@ def test_a_key_share_costs_what_it_was_made_to() -> None:
     noise = np.random.default_rng(1)
     rows = [
         row("key-share", link, number)
-        | {"protocol": protocol, "resumption": "none", "variant": variant}
+        | {"protocol": protocol, "resumption": "none", "condition": condition, "role": "measured"}
         | {"handshake_ms": 20 + cost + noise.normal(0, 0.3), "total_ms": 40 + cost + noise.normal(0, 0.3)}
         | {"handshake_sent_bytes": 1288 * datagrams, "handshake_sent_packets": datagrams}
         | {"handshake_received_bytes": 1288, "handshake_received_packets": 1}
         | {f"query_{way}_{what}": 0 for way in ("sent", "received") for what in ("bytes", "packets")}
         for link in ("fiber", "dsl")
         for protocol in ("DoQ", "DoT")
-        for variant, cost, datagrams in (("x25519", 0.0, 2), ("x25519mlkem768", 2.0, 3))
+        for condition, cost, datagrams in (("x25519", 0.0, 2), ("x25519mlkem768", 2.0, 3))
         for number in range(ROUNDS)
     ]
     of = inputs(["fiber", "dsl"], dns_exchanges=rows)
@@ -278,11 +290,11 @@ def lookups(late_early_data: int) -> Inputs:
     }
     rows = [
         row("loss", link, number)
-        | {"protocol": protocol, "resumption": resumption, "variant": variant, "warming": False}
+        | {"protocol": protocol, "resumption": resumption, "condition": condition, "role": "measured"}
         | {"session_resumed": True, "early_data_accepted": not late, "error": "came late" if late else None}
         | {"total_ms": rtt * (rtts + more * (link == "4g-loss-5" and number % 6 == 0) + 13 * late)}
         for link in ("4g-loss-0", "4g-loss-5")
-        for (protocol, resumption, variant), (rtts, more) in kinds.items()
+        for (protocol, resumption, condition), (rtts, more) in kinds.items()
         for number in range(120)
         for late in [link == "4g-loss-5" and resumption == "early-data" and number < late_early_data]
     ]
@@ -309,7 +321,7 @@ def swept_lookups(queue_rtts: float) -> Inputs:
     """A full handshake takes 2 RTT and early data 1; in a full queue that much more or less."""
     rows = [
         row("path-quality", link, number)
-        | {"protocol": protocol, "resumption": resumption, "variant": "main", "warming": False}
+        | {"protocol": protocol, "resumption": resumption, "condition": "main", "role": "measured"}
         | {"session_resumed": True, "early_data_accepted": True}
         | {"total_ms": RTT_MS[link] * (1.0 + (resumption == "none") * (queue_rtts if "queue" in link else 1.0))}
         for link in SWEPT
@@ -338,10 +350,10 @@ def shared_queries(blocked: int) -> Inputs:
         | {
             "page": None,
             "protocol": protocol,
-            "connection": "kept",
+            "connection_mode": "kept",
             "client": 0,
             "number": query,
-            "warming": query == 0,
+            "role": "priming" if query == 0 else "measured",
         }
         | {"response_ms": RTT_MS[link] * (3.0 if link == "4g-loss-5" and 0 < query <= late else 1.0)}
         for link in ("4g-loss-0", "4g-loss-5")
@@ -373,7 +385,7 @@ def coalesced(spared_rtts: float) -> Inputs:
     rows = [
         row("path-quality", link, number)
         | mode.columns
-        | {"page_ms": RTT_MS[link] * (6.0 - (place == 1) * spared_rtts), "session_resumed": True}
+        | {"load_complete_ms": RTT_MS[link] * (6.0 - (place == 1) * spared_rtts), "session_resumed": True}
         | {"error": "no early data" if number == ROUNDS - 1 else None}
         for link in ("4g-loss-0", "4g-loss-5")
         for pair in PAIRS.values()
@@ -448,7 +460,7 @@ def https_records(worst_rtt: float) -> Inputs:
             start += {"silence": worst_rtt, "ech-replaced": 1.0, "ech-gone": 2.0}.get(kind, 0.0)
             rows.append(
                 row("https-records", "4g", number)
-                | {"h3": found.h3, "variant": kind, "early_data_accepted": found.h3 == "0-rtt"}
+                | {"h3": found.h3, "condition": kind, "role": "measured", "early_data_accepted": found.h3 == "0-rtt"}
                 | {"document_protocol": "h2" if over_h2 else "h3", "ech_accepted": found.ech == "own" and not over_h2}
                 | {"response_start_ms": (start + 0.001 * (number % 3)) * RTT_MS["4g"]}
                 | {"error": "failed in Chromium" if kind == "alias-loop" else None}
@@ -459,7 +471,7 @@ def https_records(worst_rtt: float) -> Inputs:
 def test_what_a_broken_record_costs_is_told_and_what_ech_does() -> None:
     frame = FIGURES["https-records"].data(https_records(0.5))
     assert len(frame.filter(source="measured")) == len(KINDS)
-    assert frame.filter(source="measured", variant="alias-loop")["loads"].to_list() == [ROUNDS]
+    assert frame.filter(source="measured", condition="alias-loop")["loads"].to_list() == [ROUNDS]
     said = answer("https-records", https_records(0.5))
     assert re.search(r"Of 15 broken records, the page comes with 13 over HTTP/2 \(", said)
     assert "with 1 over HTTP/3 (its address is wrong), with 1 not at all (an alias of itself)." in said

@@ -507,13 +507,13 @@ def medians_by_hand(page: str, exchange: tuple[str, str], load: tuple[str, str])
             )
             for table in ("page_loads", "dns_exchanges")
         )
-        page_ms = dict(loads.filter(h3=load[0], variant=load[1]).select("round", "plt_ms").rows())
+        load_complete_ms = dict(loads.filter(h3=load[0], condition=load[1]).select("round", "plt_ms").rows())
         plain, other = (
-            dict(exchanges.filter(protocol=name, resumption=state, variant="main").select("round", "total_ms").rows())
+            dict(exchanges.filter(protocol=name, resumption=state, condition="main").select("round", "total_ms").rows())
             for name, state in (("DoUDP", "none"), exchange)
         )
-        level = statistics.median(plain[number] + page_ms[number] for number in page_ms)
-        shares += [100 * (other[number] - plain[number]) / level for number in page_ms]
+        level = statistics.median(plain[number] + load_complete_ms[number] for number in load_complete_ms)
+        shares += [100 * (other[number] - plain[number]) / level for number in load_complete_ms]
     return statistics.median(shares)
 
 

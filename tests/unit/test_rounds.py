@@ -91,9 +91,9 @@ def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], 
     assert failed == failures
     assert not verdicts
     assert bool(rows["tcp_rtts"][0]["error"]) == bool(failures)
-    [machine] = rows["machine"]
-    assert set(machine) == {column.name for column in TABLES["machine"].columns if column.name not in ("clock", "host")}
-    assert (machine["round"], machine["link"], machine["page"]) == (3, FIBER.name, "example.org")
+    [load] = rows["host_load"]
+    assert set(load) == {column.name for column in TABLES["host_load"].columns if column.name not in ("clock", "host")}
+    assert (load["round"], load["link"], load["page"]) == (3, FIBER.name, "example.org")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_round_whose_link_proves_wrong_is_measured_again(
     assert [row["verdict"] for row in rows["link_checks"]] == said
     assert not verdicts
     assert failed == failures
-    assert len(rows["tcp_rtts"]) == len(rows["machine"]) == 1
+    assert len(rows["tcp_rtts"]) == len(rows["host_load"]) == 1
     assert bool(rows["tcp_rtts"][0]["error"]) == bool(failures)
     assert len(told) == min(said.count("slow") // 3, 2)
     assert all(line.startswith("Round 3 of fiber, example.org is measured again: ") for line in told)

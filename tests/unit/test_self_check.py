@@ -11,23 +11,29 @@ import pytest
 from crosslayer import metrics
 from crosslayer.campaign.tables import TABLES
 from crosslayer.metrics.self_check import kolmogorov_smirnov
+from crosslayer.vocabulary import Role
 
 ROUNDS = 60
+_FIRST, _AGAIN = ("main", Role.MEASURED), ("main", Role.SELF_CHECK)
 LEVEL_MS = {"example.org": 60.0, "wikipedia.org": 300.0}
 
 
 def loads(
-    shift_percent: float, spread: float, rounds: int = ROUNDS, variant: str = "aa", **columns: Any
+    shift_percent: float, spread: float, rounds: int = ROUNDS, second: tuple[str, Role] = _AGAIN, **columns: Any
 ) -> pl.LazyFrame:
     """Pairs whose second load is shifted, and spread more than the first, which varies by 1 %."""
     noise = np.random.default_rng(2)
     rows = []
     for page, level in LEVEL_MS.items():
         for number in range(rounds):
-            for kind, shift, wide in (("main", 0.0, 1.0), (variant, shift_percent, spread)):
+            for (condition, role), shift, wide in ((_FIRST, 0.0, 1.0), (second, shift_percent, spread)):
                 plt = level * (1 + (shift + wide * noise.normal()) / 100)
                 at = {"campaign": "c", "host": "", "round": number, "link": "fiber", "study": "x", "page": page}
-                rows.append(at | {"h3": "1-rtt", "variant": kind, "plt_ms": plt} | (columns if kind != "main" else {}))
+                rows.append(
+                    at
+                    | {"h3": "1-rtt", "condition": condition, "role": role.value, "plt_ms": plt}
+                    | (columns if role != Role.MEASURED else {})
+                )
     return pl.LazyFrame(rows, schema=TABLES["page_loads"].polars_schema())
 
 
@@ -56,9 +62,9 @@ def test_too_few_rounds_show_nothing() -> None:
 
 
 def test_a_load_that_was_not_refused_is_no_negative_control() -> None:
-    control = loads(0.0, 1.0, variant="refused")
+    control = loads(0.0, 1.0, second=("refused", Role.CONTROL))
     assert [found["series"] for found in judged(control)] == ["Ticket refused - H3 1-RTT"]
-    failed = loads(0.0, 1.0, variant="refused", error="the handshake was meant to be full")
+    failed = loads(0.0, 1.0, second=("refused", Role.CONTROL), error="the handshake was meant to be full")
     assert judged(failed) == []
 
 

@@ -108,15 +108,15 @@ def exchanges(links: dict[str, float], seed: int = 1, *, own_bytes: float = 1.0)
         handshake = trips * rtt + (noise.uniform(1, 3) if trips else 0.0)
         query = rtt + noise.uniform(0.5, 1)
         row = {"campaign": "c", "round": number, "link": link, "study": "single-query", "page": "google.com"}
-        row |= {"protocol": protocol, "resumption": condition.resumption.value, "variant": condition.resolver}
-        row |= {"warming": False, "handshake_ms": handshake, "query_ms": query, "total_ms": handshake + query}
+        row |= {"protocol": protocol, "resumption": condition.resumption.value, "condition": condition.resolver}
+        row |= {"role": "measured", "handshake_ms": handshake, "query_ms": query, "total_ms": handshake + query}
         row |= {
             column: round(table1.get((protocol, part), 1000) * own_bytes) + int(noise.integers(0, 2)) * 0
             for part, column in SIZES.items()
         }
         rows.append(row | {"handshake_received_packets": 2})
         if condition.resumption != "none":
-            rows.append(row | {"warming": True, "resumption": "none", "handshake_ms": 9999.0})
+            rows.append(row | {"role": "priming", "resumption": "none", "handshake_ms": 9999.0})
     return rows
 
 
@@ -155,11 +155,11 @@ def inputs(frames: dict[str, pl.LazyFrame], links: dict[str, float]) -> Inputs:
     return Inputs(**frames, published=published.load(), links=tuple(links), pages=("google.com",))
 
 
-def test_series_are_the_papers_conditions_and_leave_warming_and_other_resolvers_out(
+def test_series_are_the_papers_conditions_and_leave_priming_and_other_resolvers_out(
     whole: dict[str, pl.LazyFrame],
 ) -> None:
     rows = single_queries(whole["dns_exchanges"]).collect()
-    assert not rows["warming"].any()
+    assert set(rows["role"]) == {"measured"}
     counts = dict(rows.filter(pl.col("series").is_not_null()).group_by("series").len().iter_rows())
     assert counts == dict.fromkeys(
         ("DoUDP", "DoTCP", "DoT", "DoH", "DoH3", "DoQ", "DoQ 0-RTT", "DoH3 0-RTT"), len(RTT_MS) * ROUNDS

@@ -140,7 +140,7 @@ def test_a_store_of_an_older_version_is_left_alone(tmp_path: Path) -> None:
         store.set_fact("schema_version", SCHEMA_VERSION - 1)
         store.set_fact("plan", {"study": "coalescing", "aa_cell": True})
     for plan in (PLAN, None):
-        with pytest.raises(CampaignError, match=r"tables of version 1; this one writes 2.*0123abc.*--out"):
+        with pytest.raises(CampaignError, match=r"tables of version 2; this one writes 3.*0123abc.*--out"):
             Store(tmp_path, plan)
     with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
         assert db.execute("SELECT value FROM facts WHERE name = 'plan'").fetchone() == (
@@ -358,7 +358,7 @@ def test_a_store_that_is_older_than_a_column_gets_it(tmp_path: Path) -> None:
     with Store(tmp_path, PLAN) as store:
         store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
     with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
-        db.execute("ALTER TABLE dns_exchanges DROP COLUMN variant")
+        db.execute("ALTER TABLE dns_exchanges DROP COLUMN condition")
     with Store(tmp_path, PLAN) as store:
         assert store.done() == {("fiber", "example.org", 0)}
         assert list(store.rows("dns_exchanges", "fiber")) == []

@@ -31,7 +31,7 @@ def test_types_are_those_of_the_frames() -> None:
     kinds = (schema["round"], schema["rtt_ms"], schema["verdict"], schema["rtt_samples_ms"])
     assert kinds == (pl.Int64(), pl.Float64(), pl.String(), pl.List(pl.Float64()))
     assert DnsExchanges.polars_schema()["protocol"] == pl.String()
-    assert DnsExchanges.polars_schema()["warming"] == pl.Boolean()
+    assert DnsExchanges.polars_schema()["early_data_accepted"] == pl.Boolean()
 
 
 def test_units_are_said_by_names() -> None:
@@ -71,7 +71,9 @@ def test_a_load_becomes_rows_by_the_names_of_the_w3c() -> None:
     entry = dict.fromkeys(Resources.sources(tables.RESOURCE).values(), 1) | {"name": "https://www.example.org/a.js"}
     load = PageLoad(1.5, 2.5, True, navigation | {"type": "navigate"}, {"first-contentful-paint": None}, (entry,), "{}")
     row = {"campaign": "c", "round": 0, "link": "fiber", "study": "web", "page": "p", "h3": "1-rtt"}
-    row |= {"variant": "main", "position": 3, "dns_protocol": "DoQ"} | instruments.load_columns(load)
+    row |= {"condition": "main", "role": "measured", "position": 3, "dns_protocol": "DoQ"} | instruments.load_columns(
+        load
+    )
     assert {name: row[name] for name in times} == {name: navigation[key] for name, key in times.items()}
     assert (row["started_s"], row["setup_ms"], row["fcp_ms"]) == (1.5, 2.5, None)
     assert (row["resource_count"], row["navigation"]) == (1, "{}")
@@ -86,7 +88,8 @@ def test_a_load_becomes_rows_by_the_names_of_the_w3c() -> None:
         "study": "web",
         "page": "p",
         "dns_protocol": "DoQ",
-        "variant": "main",
+        "condition": "main",
+        "role": "measured",
         "position": 3,
         "started_s": 1.5,
     }

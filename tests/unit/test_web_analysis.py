@@ -51,7 +51,13 @@ def loads(
                     lookup_ms = trips * rtt_ms + 0.5
                     rows.append(
                         {"campaign": "c", "round": number, "link": link, "study": "web", "page": page, "h3": "1-rtt"}
-                        | {"coupling": "coupled", "dns_protocol": protocol, "variant": "main", "position": 0}
+                        | {
+                            "coupling": "coupled",
+                            "dns_protocol": protocol,
+                            "condition": "main",
+                            "role": "measured",
+                            "position": 0,
+                        }
                         | {"plt_ms": plt_ms, "fcp_ms": plt_ms - 0.8 * BASE_MS[page], "lookup_count": pages[page]}
                         | {"stub_lookup_ms": lookup_ms, "domain_lookup_start_ms": 3.0}
                         | {"domain_lookup_end_ms": 3.0 + lookup_ms + browser_ms}
@@ -148,7 +154,7 @@ def test_the_browsers_lookup_is_held_against_the_stubs(browser_ms: float, agrees
 def lookups(rows: list[dict[str, Any]], *, of_first: bool = False) -> list[dict[str, Any]]:
     """The lookups of loads as the stub told them: each on a connection of its own, or all on that of the first."""
     return [
-        {name: row[name] for name in ("campaign", "round", "link", "study", "page", "dns_protocol", "variant")}
+        {name: row[name] for name in ("campaign", "round", "link", "study", "page", "dns_protocol", "condition")}
         | {"number": number, "retries": 0, "new_connection": number == 0 or not of_first}
         | {"total_ms": RTT_MS[row["link"]] + 0.5 if number and of_first else row["stub_lookup_ms"]}
         for row in rows

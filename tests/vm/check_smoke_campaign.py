@@ -42,7 +42,7 @@ def faults(dataset: Dataset) -> Iterator[str]:
             yield f"{table}, link {row['link']}, round {row['round']}: {row['error']}"
 
     exchanges = dataset.table("dns_exchanges").filter(pl.col("resumption") == "none").collect()
-    loads = dataset.table("page_loads").filter(pl.col("variant") == "main").collect()
+    loads = dataset.table("page_loads").filter(role="measured").collect()
     for link in PLAN.links:
         for protocol in sorted(PROTOCOLS):
             found = exchanges.filter(pl.col("link") == link, pl.col("protocol") == protocol).height

@@ -75,7 +75,7 @@ class PageLoad:
     """Start of the measured navigation, seconds since the Unix epoch."""
     setup_ms: float
     """Time taken by context, priming, connection close and warm-up before the load, ms."""
-    settled: bool
+    browser_idle: bool
     """Whether the browser was idle before the load; otherwise the maximum wait had passed."""
     navigation: Mapping[str, Any]
     """The PerformanceNavigationTiming entry (Navigation Timing Level 2)."""
@@ -252,13 +252,13 @@ class Browser(ABC):
     def _measured(self, host: str, begin: float, close_connections: Callable[[], object]) -> PageLoad:
         """Load the warm-up page, then measure the page; `begin` is the start of the whole procedure."""
         self._open(f"https://{WARM_UP_HOST}/")
-        settled = self._wait_until_idle()
+        browser_idle = self._wait_until_idle()
         setup_ms = (time.perf_counter() - begin) * 1e3
         self._open(f"https://{host}/")
         raw = json.loads(self._timings())
         close_connections()  # otherwise the server would keep sending to a context that is removed
         self.loads += 1
-        return _page_load(raw, setup_ms, settled)
+        return _page_load(raw, setup_ms, browser_idle)
 
     def _wait_until_idle(self) -> bool:
         """Wait until all activity of the priming has ended; returns whether it did."""
@@ -297,11 +297,11 @@ def _settle() -> bool:
     return False
 
 
-def _page_load(raw: dict[str, Any], setup_ms: float, settled: bool) -> PageLoad:
+def _page_load(raw: dict[str, Any], setup_ms: float, browser_idle: bool) -> PageLoad:
     return PageLoad(
         started_s=raw["timeOrigin"] / 1e3,
         setup_ms=setup_ms,
-        settled=settled,
+        browser_idle=browser_idle,
         navigation=raw["navigation"],
         paint={"first-contentful-paint": None} | {entry["name"]: entry["startTime"] for entry in raw["paint"]},
         resources=tuple(raw["resources"]),

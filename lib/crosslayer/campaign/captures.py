@@ -23,6 +23,7 @@ from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.links import Profile
 from crosslayer.packets import About, Frame, Ring, kept_files, of_lines
+from crosslayer.vocabulary import Role
 
 FOLDER = "captures"
 """Of a dataset: LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and, of each connection, a qlog."""
@@ -139,7 +140,7 @@ class Captures:
         return files
 
     def _files(self, load: LoadCapture, profile: Profile) -> dict[str, bytes]:
-        own = [row for row in load.rows.get(load.table, ()) if not row.get("warming")]
+        own = [row for row in load.rows.get(load.table, ()) if row.get("role") != Role.PRIMING]
         start_ns = round(min((row["started_s"] for row in own), default=0.0) * 1e9) - _BEFORE_NS
         about = About(
             condition=load.condition,

@@ -19,6 +19,7 @@ from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
+from crosslayer.vocabulary import Role
 
 Row = dict[str, Any]
 
@@ -70,9 +71,8 @@ class Condition(ABC):
         return {}
 
 
-def _of_exchange(protocol: dns.Protocol, resumption: dns.Resumption, variant: str | None) -> Row:
-    columns = {"protocol": protocol.value, "resumption": resumption.value, "warming": False}
-    return columns if variant is None else columns | {"variant": variant}
+def _of_exchange(protocol: dns.Protocol, resumption: dns.Resumption, condition: str) -> Row:
+    return {"protocol": protocol.value, "resumption": resumption.value, "condition": condition}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,8 @@ class Exchange(Condition):
 
     protocol: dns.Protocol
     resumption: dns.Resumption = dns.Resumption.NONE
-    variant: str | None = "main"
+    condition: str = "main"
+    """Name of what the client does differently, in the column `condition`."""
     settings: dns.ClientSettings | None = None
 
     table: ClassVar[str] = "dns_exchanges"
@@ -90,7 +91,7 @@ class Exchange(Condition):
     @property
     def columns(self) -> Row:
         """Columns of `dns_exchanges`."""
-        return _of_exchange(self.protocol, self.resumption, self.variant)
+        return _of_exchange(self.protocol, self.resumption, self.condition)
 
     def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Exchanges:
         """Open the clients with their packet capture."""
@@ -110,7 +111,7 @@ class StubExchange(Condition):
     """A DNS exchange with a full handshake by the Go stub (quic-go, crypto/tls); each condition has its own stub."""
 
     protocol: dns.Protocol
-    variant: str
+    condition: str
     post_quantum: bool = False
     """Whether the client's hello has an X25519MLKEM768 key share."""
 
@@ -120,7 +121,7 @@ class StubExchange(Condition):
     @property
     def columns(self) -> Row:
         """Columns of `dns_exchanges`."""
-        return _of_exchange(self.protocol, dns.Resumption.NONE, self.variant)
+        return _of_exchange(self.protocol, dns.Resumption.NONE, self.condition)
 
     def open(self, bench: RoundContext, sharing: Sequence[StubExchange]) -> StubExchanges[StubExchange]:
         """Start the stub of every condition."""
@@ -165,7 +166,9 @@ class Load(Condition):
 
     h3: str
     """`1-rtt` or `0-rtt`."""
-    variant: str = "main"
+    condition: str = "main"
+    """Name of what browser or server does differently, in the column `condition`."""
+    role: Role = Role.MEASURED
     primed_alias: int | None = None
     """Number of the page's alias that is primed; None primes the page's own host, whose ticket then resumes."""
     token: bool = True
@@ -187,7 +190,7 @@ class Load(Condition):
     @property
     def columns(self) -> Row:
         """Columns of `page_loads`."""
-        columns = {"h3": self.h3, "variant": self.variant, "coupling": "decoupled"}
+        columns = {"h3": self.h3, "condition": self.condition, "role": self.role.value, "coupling": "decoupled"}
         return columns if self.browser is None else columns | {"browser": self.browser}
 
     @property
@@ -203,9 +206,8 @@ class Load(Condition):
     @property
     def repeated(self) -> Load:
         """The same load once more in the same round, for the A/A self-check; another alias is primed if one is."""
-        name = "aa" if self.variant == "main" else f"aa-{self.variant}"
         alias = None if self.primed_alias is None else self.primed_alias + 1
-        return replace(self, variant=name, primed_alias=alias)
+        return replace(self, role=Role.SELF_CHECK, primed_alias=alias)
 
     def open(self, bench: RoundContext, sharing: Sequence[Any]) -> Loads:
         """Prepare the browser; the first load starts it."""
@@ -231,7 +233,7 @@ class Load(Condition):
 FULL_HANDSHAKE = Load("1-rtt", primed_alias=0)
 """H3 1-RTT, as the first load of every browser process."""
 
-REFUSED = Load("1-rtt", "refused", refused=True)
+REFUSED = Load("1-rtt", "refused", Role.CONTROL, refused=True)
 """The negative control: primed as for 0-RTT, but the server log must show a full handshake."""
 
 

@@ -33,18 +33,6 @@ _AT_ONCE = 1_000_000
 """Rows whose conditions are read at a time when a dataset is opened."""
 
 _MEASURE_AGAIN = "Export the campaign again with `crosslayer export`, or measure a new one with `crosslayer measure`."
-_READABLE = (1, SCHEMA_VERSION)
-
-# Until version 2, every option of every study stood in every plan: their defaults, None for one that others had off.
-_OPTIONS_OF_1 = {
-    "aa_cell": None,
-    "clients": 4,
-    "interval_ms": 2000,
-    "queries": 4,
-    "https_records": False,
-    "proxy": "crosslayer",
-}
-
 _UNTOLD = {
     "clock": pl.col("clock").fill_null("wall"),
     "host": pl.col("host").fill_null("").cast(pl.Categorical),  # four bytes a row, though it is part of every key
@@ -144,7 +132,7 @@ class Campaign:
             _refuse("there is no campaign.json", path.parent)
         raw = read_json(path, DatasetError, _MEASURE_AGAIN)
         version = raw.get("schema_version") if isinstance(raw, dict) else None
-        if version not in _READABLE:
+        if version != SCHEMA_VERSION:
             _refuse(
                 f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}",
                 path,
@@ -160,7 +148,7 @@ class Campaign:
             next_step=_MEASURE_AGAIN,
             json_file=True,
         )
-        known |= _as_version_2(plan) if version == 1 else plan
+        known |= plan
         return checked(known, cls, where=str(path), error=DatasetError, next_step=_MEASURE_AGAIN, json_file=True)
 
     @property
@@ -182,10 +170,10 @@ class Campaign:
         return self.git.clean
 
 
-def busy(machine: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of `machine` of the rounds that had too little of it; by the virtual clock none, whatever else ran."""
+def busy(host_load: pl.LazyFrame) -> pl.LazyFrame:
+    """Rows of `host_load` of the rounds that had too little of it; by the virtual clock none, whatever else ran."""
     taken = 100 * (pl.col("others_ms") + pl.col("steal_ms")) / (pl.col("cores") * pl.col("duration_ms"))
-    return machine.filter(pl.col("clock") == "wall", taken > BUSY_PERCENT)
+    return host_load.filter(pl.col("clock") == "wall", taken > BUSY_PERCENT)
 
 
 def dataset_sha256(folder: Path) -> str:
@@ -208,14 +196,6 @@ def _hashed(path: Path, _size: int, _changed_ns: int) -> str:
     """Every figure of a dataset asks again."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _as_version_2(plan: dict[str, Any]) -> dict[str, Any]:
-    """What version 2 says where version 1 has this plan."""
-    options = {key: plan[key] for key in _OPTIONS_OF_1 if key in plan}
-    changed = {key: value for key, value in options.items() if _OPTIONS_OF_1[key] not in (None, value)}
-    rest = {key: value for key, value in plan.items() if key not in options}
-    return rest | {"options": options, "options_changed": changed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +260,9 @@ class Dataset:
                 rounds |= {(link, page): max(n, rounds.get((link, page), 0)) for link, page, n in cells.iter_rows()}
         if not rounds:
             _refuse("holds no observation at all", folder)
-        machine = _scan(TABLES["machine"], files["machine"])
-        disturbed = busy(machine).select("round", "link", "page").collect()
-        few = 2 * disturbed.height <= machine.select(pl.len()).collect().item()
+        host_load = _scan(TABLES["host_load"], files["host_load"])
+        disturbed = busy(host_load).select("round", "link", "page").collect()
+        few = 2 * disturbed.height <= host_load.select(pl.len()).collect().item()
         left_out = few and not disturbed.is_empty() and not every_round
         return cls(folder, campaign, (min(rounds.values()), max(rounds.values())), files, disturbed, left_out)
 
@@ -313,7 +293,7 @@ class Dataset:
 
     def _table(self, name: str) -> pl.LazyFrame:
         rows = _scan(TABLES[name], self.files[name])
-        if not self.left_out or name in ("machine", "link_checks", "wire"):
+        if not self.left_out or name in ("host_load", "link_checks", "forwarding_delay"):
             return rows
         # Where there is one page only, some studies' rows name something else there.
         key = ["round", "link", *(["page"] if len(self.campaign.pages) > 1 else [])]
@@ -372,7 +352,7 @@ def _check_schema(table: type[Table], schema: pa.Schema, path: Path) -> int:
     except (OSError, pa.ArrowException) as error:
         _refuse(f"is not a Parquet file ({error})", path)
     version = (found.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
-    if version not in map(str, _READABLE):
+    if version != str(SCHEMA_VERSION):
         _refuse(f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}", path)
     if missing := [column.name for column in table.columns if column.present and column.name not in found.names]:
         _refuse(f"lacks the columns {', '.join(missing)}", path)

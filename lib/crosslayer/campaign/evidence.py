@@ -120,7 +120,7 @@ def document_columns(request: RequestEvent) -> dict[str, Any]:
         "ech_accepted": request.ech,
         "server_ms": server_ms(request),
         "key_share": request.key_share or None,
-        "initials": request.initials or None,
+        "initial_packets": request.initials or None,
     }
 
 
@@ -155,7 +155,7 @@ def exchange_columns(result: dns.Exchange, events: Iterable[Event]) -> dict[str,
         "early_data_accepted": not query.handshake_complete,
         "address_validated": query.address_validated,
         "key_share": query.key_share or None,
-        "initials": query.initials or None,
+        "initial_packets": query.initials or None,
     }
     expected = {"early_data_accepted": result.resumption is dns.Resumption.EARLY_DATA}
     columns["error"] = result.error or mismatch(columns, expected)

@@ -80,7 +80,7 @@ class Exchanges:
         results = warmed(
             self._resolver, dns.Question(name), protocol, resumption, capture=self._capture, settings=settings
         )
-        return exchange_rows(row, results, self._bench.server.events(), variant=f"before {resumption}")
+        return exchange_rows(row, results, self._bench.server.events(), condition=f"before {resumption}")
 
     def tcp_rtt(self, name: str) -> dict[str, Any]:
         """Make a TCP connect to a host of the testbed; columns of `tcp_rtts`."""
@@ -320,26 +320,26 @@ def warmed(
     capture: dns.Capture,
     settings: dns.ClientSettings | None = None,
 ) -> list[dns.Exchange]:
-    """The exchange, and before it the warming one that fetches its ticket and token, where it resumes a session."""
+    """The exchange, and before it the priming one that fetches its ticket and token, where it resumes a session."""
     sessions = dns.SessionStore()
     steps = [(resumption, False)]
     if resumption is not dns.Resumption.NONE:
         steps.insert(0, (dns.Resumption.NONE, True))
     return [
         dns.exchange(
-            server, question, protocol, step, sessions=sessions, settings=settings, capture=capture, warming=warming
+            server, question, protocol, step, sessions=sessions, settings=settings, capture=capture, priming=priming
         )
-        for step, warming in steps
+        for step, priming in steps
     ]
 
 
 def exchange_rows(
-    row: Mapping[str, Any], results: Iterable[dns.Exchange], events: Iterable[Event], **warming: Any
+    row: Mapping[str, Any], results: Iterable[dns.Exchange], events: Iterable[Event], **priming: Any
 ) -> list[dict[str, Any]]:
-    """Rows of `dns_exchanges`: of the warming exchange where there was one, with `warming`, and of the measured one."""
+    """Rows of `dns_exchanges`: of the priming exchange where there was one, with `priming`, and of the measured one."""
     *before, measured = results
     events = list(events)
-    first = {"resumption": dns.Resumption.NONE.value, "warming": True} | warming
+    first = {"resumption": dns.Resumption.NONE.value, "role": "priming"} | priming
     rows = [{**row, **first} | exchange_columns(result, events) for result in before]
     return [*rows, {**row} | exchange_columns(measured, events)]
 

@@ -12,8 +12,10 @@ from typing import Any, Self
 from crosslayer.browser import BrowserPrograms
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
+from crosslayer.campaign.tables import TABLES
 from crosslayer.pages import PageSpec
 from crosslayer.testbed.server import Server
+from crosslayer.vocabulary import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class Measurer(ABC):
     def row(self, condition: str, cell: Cell, round_number: int, position: int) -> dict[str, Any]:
         """The columns of an observation that are known before it is made."""
         table, columns = self.place(condition)
-        loaded_in = {"browser": self.bench.plan.browser} if table == "page_loads" else {}
+        usual = {"condition": "main", "role": Role.MEASURED.value, "browser": self.bench.plan.browser}
+        known = {column.name for column in TABLES[table].columns}
         return (
             {
                 "campaign": self.bench.campaign,
@@ -94,7 +97,7 @@ class Measurer(ABC):
                 "page": cell.page,
                 "position": position,
             }
-            | loaded_in
+            | {name: value for name, value in usual.items() if name in known}
             | columns
         )
 

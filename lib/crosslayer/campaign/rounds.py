@@ -266,8 +266,9 @@ def _round(
                 with testbed.measuring_delay() as late, captures.load(measuring, condition, number) as load:
                     load.rows = measuring.measure(condition, cell, number, position)
                 found = load.rows
-                of_wire = where | {"position": position}
-                rows.setdefault("wire", []).extend(of_wire | asdict(way) for way in late)
+                rows.setdefault("forwarding_delay", []).extend(
+                    where | {"position": position} | asdict(extra) for extra in late
+                )
             else:
                 why = f"not measured: the link's check failed ({result.verdict})"
                 found = measuring.failed(condition, cell, number, position, why)
@@ -286,7 +287,7 @@ def _round(
             failures += 1
         testbed.profile = None  # the next round sets the link anew
     rows["link_checks"] += _check_rows(testbed, job.campaign, number, cell.page)
-    rows["machine"] = [where | asdict(meter.usage())]
+    rows["host_load"] = [where | asdict(meter.usage())]
     return rows, failures
 
 

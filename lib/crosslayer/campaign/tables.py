@@ -18,20 +18,21 @@ from crosslayer.vocabulary import (
     Clock,
     Connection,
     Coupling,
+    Direction,
     Http3,
     PathEvent,
     Protocol,
     Resumption,
+    Role,
     Sharing,
-    Way,
 )
 
 if TYPE_CHECKING:
     import polars
     import pyarrow
 
-SCHEMA_VERSION = 2
-"""Raised when a column or a key of `campaign.json` changes its meaning. 2: options of a study stand in `options`."""
+SCHEMA_VERSION = 3
+"""Raised when a column or a key of `campaign.json` changes its name or meaning. 3: rows have `condition` and `role`."""
 
 EXCHANGE = "Exchange"
 """A `dns.Exchange`."""
@@ -200,9 +201,11 @@ _ERROR = Column(str, "null where the observation succeeded, else what failed", p
 _POSITION = Column(int, "place of the condition in the random order of its round, from 0", required=True)
 _STARTED = Column(float, "start of the observation, seconds since the Unix epoch", required=True)
 _KEY_SHARE = Column(str, "group of the TLS key exchange, by the server, e.g. X25519MLKEM768; null outside QUIC")
-_INITIALS = Column(int, "packets that the client's hello came in, by the server; null outside QUIC")
+_INITIAL_PACKETS = Column(int, "Initial packets that the ClientHello arrived in, by the server log; null outside QUIC")
 _LOAD_POSITION = Column(int, "place of the load in its round", required=True)
-_LOAD_VARIANT = Column(str, "variant of the load", required=True, key=True)
+_LOAD_CONDITION = Column(str, "condition of the load", required=True, key=True)
+_ROLE = Column(Role, "why it was observed", required=True, key=True)
+_LOAD_ROLE = Column(Role, "role of the load", required=True, key=True)
 
 
 class _OfStudy(Table):
@@ -222,8 +225,17 @@ class DnsExchanges(_OfStudy, table="dns_exchanges"):
     page = Column(str, "page whose host name was asked for; null outside page cells", key=True)
     protocol = Column(Protocol, "DNS transport", EXCHANGE, required=True, key=True)
     resumption = Column(Resumption, "what it was to use of an earlier session", EXCHANGE, required=True, key=True)
-    warming = Column(bool, "true for an exchange that only fetched the ticket: never analysed", EXCHANGE, key=True)
-    variant = Column(str, "main or null, else what client or server did otherwise", key=True, present=False)
+    role = Column(
+        Role,
+        "why it was made; priming: only for the ticket and token of the next one",
+        EXCHANGE,
+        required=True,
+        key=True,
+    )
+    condition = Column(str, "main, or the name of what client or server did otherwise", required=True, key=True)
+    server_certificate_bytes = Column(
+        int, "TLS Certificate message that the server was set to send; null where the study does not set it", key=True
+    )
     position = _POSITION
     started_s = Column(float, _STARTED.meaning, EXCHANGE, required=True)
     handshake_ms = Column(
@@ -236,16 +248,16 @@ class DnsExchanges(_OfStudy, table="dns_exchanges"):
     handshake_received_bytes = Column(int, "IP payload, server to client, before the query was sent", EXCHANGE)
     query_sent_bytes = Column(int, "IP payload, client to server, from the query on", EXCHANGE)
     query_received_bytes = Column(int, "IP payload, server to client, from the query on", EXCHANGE)
-    parted_handshake_sent_bytes = Column(
+    handshake_sent_bytes_by_record = Column(
         int,
         "IP payload, client to server, up to the answer (DoTCP: the close), of the handshake's packets and records",
         EXCHANGE,
     )
-    parted_handshake_received_bytes = Column(int, "the same, server to client", EXCHANGE)
-    parted_query_sent_bytes = Column(
+    handshake_received_bytes_by_record = Column(int, "the same, server to client", EXCHANGE)
+    query_sent_bytes_by_record = Column(
         int, "IP payload, client to server, up to the answer (DoTCP: the close), of all else", EXCHANGE
     )
-    parted_query_received_bytes = Column(int, "the same, server to client", EXCHANGE)
+    query_received_bytes_by_record = Column(int, "the same, server to client", EXCHANGE)
     handshake_sent_packets = Column(int, "packets, client to server, before the query was sent", EXCHANGE)
     handshake_received_packets = Column(int, "packets, server to client, before the query was sent", EXCHANGE)
     query_sent_packets = Column(int, "packets, client to server, from the query on", EXCHANGE)
@@ -263,7 +275,7 @@ class DnsExchanges(_OfStudy, table="dns_exchanges"):
         bool, "the client's first packet had a token that proves its address, by the server; null outside QUIC"
     )
     key_share = _KEY_SHARE
-    initials = _INITIALS
+    initial_packets = _INITIAL_PACKETS
     retry_received = Column(bool, "the server asked for address validation by a Retry; null outside QUIC", EXCHANGE)
     certificate_bytes = Column(
         int, "TLS Certificate message that came from the server; 0 in a resumed session, null without TLS", EXCHANGE
@@ -290,11 +302,16 @@ class PageLoads(_OfStudy, table="page_loads"):
     h3 = Column(Http3, "the condition asked for; evidence is in early_data_accepted", required=True, key=True)
     coupling = Column(Coupling, "whether the browser resolves by itself", required=True, key=True)
     dns_protocol = Column(Protocol, "transport of the browser's own lookups; null when decoupled", key=True)
-    variant = Column(
+    condition = Column(
         str,
-        "main; no-token: 0-RTT without it; aa and aa-no-token: the same once more, for the A/A self-check; "
-        "refused: primed as for 0-RTT, with a ticket that the server refused; gateway-two, "
-        "gateway-one: through a gateway beside the browser that has so many connections upstream",
+        "main, or the name of what browser, server or path did otherwise (no-token: 0-RTT without the token)",
+        required=True,
+        key=True,
+    )
+    role = Column(
+        Role,
+        "why it was loaded; self-check: the measured load of this condition once more (A/A); control: primed as for "
+        "0-RTT, with a ticket that the server refused",
         required=True,
         key=True,
     )
@@ -334,10 +351,12 @@ class PageLoads(_OfStudy, table="page_loads"):
         float, "first Initial to last Handshake packet sent, by Chromium's netlog; null where the plan captures none"
     )
     key_share = _KEY_SHARE
-    initials = _INITIALS
+    initial_packets = _INITIAL_PACKETS
     connection_count = Column(int, "QUIC connections that lookups and requests came on, by the server; else null")
     server_ms = Column(float, "document: arrival of the request to the body handed to the transport, by the server")
-    settled = Column(bool, "the browser came to rest before the measured load; else it was not waited for longer", LOAD)
+    browser_idle = Column(
+        bool, "the browser came to rest before the measured load; else it was not waited for longer", LOAD
+    )
     setup_ms = Column(float, "context, priming, connection close and warm-up before the measured load", LOAD)
     navigation = Column(str, "the raw navigation and paint entries, JSON", f"{LOAD}.raw")
     error = _ERROR
@@ -348,11 +367,12 @@ class Resources(_OfStudy, table="resources"):
 
     page = Column(str, "name of the page", required=True, key=True)
     h3 = Column(Http3, "condition of the load", required=True, key=True)
-    variant = _LOAD_VARIANT
+    condition = _LOAD_CONDITION
+    role = _LOAD_ROLE
     position = _LOAD_POSITION
     url = Column(str, "URL fetched", f"{RESOURCE}.name", required=True)
     initiator = Column(str, "what had it fetched", f"{RESOURCE}.initiatorType")
-    protocol = Column(str, "protocol on the wire, e.g. h3", f"{RESOURCE}.nextHopProtocol")
+    alpn = Column(str, "protocol of the response, e.g. h3", f"{RESOURCE}.nextHopProtocol")
     start_ms = Column(float, "start of the fetch", f"{RESOURCE}.startTime")
     request_start_ms = Column(float, "request sent", f"{RESOURCE}.requestStart")
     response_start_ms = Column(float, "first byte of the response", f"{RESOURCE}.responseStart")
@@ -367,13 +387,16 @@ class Lookups(_OfStudy, table="lookups"):
 
     page = Column(str, "name of the page", required=True, key=True)
     dns_protocol = Column(Protocol, "transport of the stub's upstream: that of the load", required=True, key=True)
-    variant = _LOAD_VARIANT
+    condition = _LOAD_CONDITION
+    role = _LOAD_ROLE
     position = _LOAD_POSITION
     number = Column(int, "place of the query in its load, by arrival at the stub, from 0", required=True)
     started_s = Column(float, "arrival of the query at the stub, seconds since the Unix epoch", required=True)
     name = Column(str, "name asked for, with its final dot", STUB, required=True)
     type = Column(str, "record type asked for: A, HTTPS", STUB, required=True)
-    connection = Column(int, "number of the upstream connection since the stub's start; 0: none", STUB)
+    connection_id = Column(
+        int, "number of the upstream connection since the stub's start; 0: none", f"{STUB}.connection"
+    )
     new_connection = Column(bool, "this query set the connection up; others may have waited for it too", STUB)
     handshake_ms = Column(float, "wait for a connection; 0 where one stood, and for DoUDP", STUB)
     query_ms = Column(float, "query sent upstream to answer complete", STUB)
@@ -392,7 +415,8 @@ class Attempts(_OfStudy, table="attempts"):
     """What a client tried to reach a page's host, by its packets: a lookup or a connection; times after the first."""
 
     page = Column(str, "name of the page", required=True, key=True)
-    variant = _LOAD_VARIANT
+    condition = _LOAD_CONDITION
+    role = _LOAD_ROLE
     browser = Column(Browser, "browser that loaded the page", key=True)
     position = _LOAD_POSITION
     number = Column(int, "place of the attempt in its load, from 0", required=True)
@@ -413,21 +437,25 @@ class ResolvedLoads(_OfStudy, table="resolved_loads"):
     resumption = Column(Resumption, "what the connection for DNS was to use of an earlier one", required=True, key=True)
     connections = Column(Sharing, "whether the page has a connection of its own", required=True, key=True)
     h3 = Column(Http3, "0-rtt: the page's connection is resumed with early data", required=True, key=True)
-    variant = Column(
+    condition = Column(
         str,
-        "main; no-token: without the token that proves the client's address; at-once: the document is asked for "
-        "together with its name, in at-once-no-token without that token; settings: nothing is asked for before the "
-        "server's SETTINGS have come",
+        "main; no-token: without the token that proves the client's address; at-once: the document is requested "
+        "together with its name, in at-once-no-token without that token; settings: no request before the server's "
+        "SETTINGS arrived; certificate, certificate-token, certificate-no-token: with a certificate of a set size",
         required=True,
         key=True,
     )
+    role = _ROLE
+    server_certificate_bytes = Column(
+        int, "TLS Certificate message that the server was set to send; null where the study does not set it", key=True
+    )
     position = _POSITION
     started_s = _STARTED
-    name_ms = Column(float, "the name's answer was complete", success=True)
+    resolved_ms = Column(float, "the name's answer was complete", success=True)
     settings_ms = Column(float, "the server's SETTINGS were there, on the page's connection")
     response_start_ms = Column(float, "header of the document's response", success=True)
     document_ms = Column(float, "last byte of the document", success=True)
-    page_ms = Column(float, "last byte of the last resource", success=True)
+    load_complete_ms = Column(float, "last byte of the last resource", success=True)
     arrived_ms = Column(list[float], "when more of the document was there")
     arrived_bytes = Column(list[float], "how much of it was there then: bytes of the body")
     received_bytes = Column(list[float], "and of the UDP payload that the page's connection had received")
@@ -450,15 +478,15 @@ class PacedQueries(_OfStudy, table="paced_queries"):
 
     page = Column(str, "always null: these queries belong to no page", key=True)
     protocol = Column(Protocol, "DNS transport", required=True, key=True)
-    connection = Column(Connection, "new and 0-rtt: closed after every query", required=True, key=True)
+    connection_mode = Column(Connection, "new and 0-rtt: closed after every query", required=True, key=True)
     client = Column(int, "who asked, from 0: each asks at its own pace", required=True, key=True)
     number = Column(int, "query of this client in this round, from 0; 0 is the warm-up", required=True, key=True)
-    warming = Column(
-        bool, "true for a query that only sets up the connection or fetches a ticket: never analysed", key=True
+    role = Column(
+        Role, "why it was sent; priming: only to set up the connection or to fetch a ticket", required=True, key=True
     )
     position = Column(int, "place of the transport in the random order of its round", required=True)
     started_s = _STARTED
-    late_ms = Column(float, "how much later than its time the query left the generator", ASKED, success=True)
+    send_delay_ms = Column(float, "how much later than its time the query left the generator", ASKED, success=True)
     response_ms = Column(float, "query sent by the client to answer received, through the stub", ASKED, success=True)
     authority_ms = Column(float, "the same asked of BIND on its own machine: mean of the round")
     handshake_ms = Column(float, "wait in the stub for a connection; 0 where one stood", STUB)
@@ -494,25 +522,25 @@ class Rests(_OfStudy, table="rests"):
     error = _ERROR
 
 
-class Machines(_OfStudy, table="machine"):
-    """What else the machine did during a round of a cell."""
+class HostLoads(_OfStudy, table="host_load"):
+    """CPU load of the host during a round of a cell."""
 
     page = Column(str, "page of the cell", key=True)
     started_s = Column(float, "start of the round, seconds since the Unix epoch", MACHINE, required=True)
     duration_ms = Column(float, "length of the round", MACHINE, required=True)
     cores = Column(int, "processors of the machine", MACHINE, required=True)
-    ours_ms = Column(float, "CPU time of the measurement's own processes", MACHINE, required=True)
+    own_cpu_ms = Column(float, "CPU time of the measurement's own processes", MACHINE, required=True)
     others_ms = Column(float, "CPU time of everything else on the machine, interrupts left out", MACHINE)
     steal_ms = Column(float, "time in which the hypervisor gave the processors to others", MACHINE)
     pressure_ms = Column(float, "time in which something waited for a processor (PSI, some)", MACHINE)
 
 
-class Wire(_OfStudy, table="wire"):
-    """How much later than by netem's own rule the packets of an observation went out of the link, each way."""
+class ForwardingDelays(_OfStudy, table="forwarding_delay"):
+    """Delay of the packets of an observation beyond what netem's rule gives, per direction."""
 
     page = Column(str, "page of the cell", key=True)
     position = Column(int, "place of the observation in its round, from 0", required=True)
-    way = Column(Way, "towards the client or the server", LATENESS, required=True, key=True)
+    direction = Column(Direction, "towards the client or the server", LATENESS, required=True, key=True)
     packets = Column(int, "packets that crossed the link and are counted", LATENESS, required=True)
     late_p50_ms = Column(float, "lateness: median", LATENESS, required=True, signed=True)
     late_p99_ms = Column(float, "lateness: 99th percentile", LATENESS, required=True, signed=True)
@@ -582,8 +610,8 @@ TABLES: dict[str, type[Table]] = {
         ResolvedLoads,
         PacedQueries,
         Rests,
-        Machines,
-        Wire,
+        HostLoads,
+        ForwardingDelays,
         LinkChecks,
     )
 }

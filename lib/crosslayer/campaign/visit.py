@@ -102,11 +102,11 @@ def visit(
 
     return {
         "started_s": time.time() - (time.perf_counter() - start_s),
-        "name_ms": ms(named_s),
+        "resolved_ms": ms(named_s),
         "settings_ms": ms(loading.settings_s),
         "response_start_ms": ms(fetch.document.started_s),
         "document_ms": ms(fetch.document.ended_s),
-        "page_ms": ms(fetch.complete_s),
+        "load_complete_ms": ms(fetch.complete_s),
         "arrived_ms": [(more.when_s - start_s) * 1e3 for more in fetch.document.arrivals],
         "arrived_bytes": [float(more.bytes) for more in fetch.document.arrivals],
         "received_bytes": [float(more.received_bytes) for more in fetch.document.arrivals],

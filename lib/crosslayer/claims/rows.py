@@ -18,11 +18,16 @@ import polars as pl
 
 from crosslayer import metrics
 from crosslayer.claims.data import Observed, Series
+from crosslayer.vocabulary import Role
 
-VALID_EXCHANGE = pl.col("error").is_null() & ~pl.col("warming").fill_null(False)
+VALID_EXCHANGE = pl.col("error").is_null() & (pl.col("role") == Role.MEASURED)
 """Rows of `dns_exchanges` that count (`metrics.exchanges`)."""
 
-VALID_LOAD = pl.col("error").is_null() & ((pl.col("h3") != "0-rtt") | pl.col("early_data_accepted").fill_null(False))
+VALID_LOAD = (
+    pl.col("error").is_null()
+    & (pl.col("role") == Role.MEASURED)
+    & ((pl.col("h3") != "0-rtt") | pl.col("early_data_accepted").fill_null(False))
+)
 """Rows of `page_loads` that count (`metrics.page_loads`)."""
 
 

@@ -217,7 +217,7 @@ def _exchange(
 def _again(server: ExaminedServer, protocol: Protocol, resumption: Resumption, *, token: bool = False) -> Exchange:
     """An exchange with the session of one just before it; returns the first exchange if that fails."""
     sessions = SessionStore()
-    first = _exchange(server, protocol, sessions=sessions, warming=True)
+    first = _exchange(server, protocol, sessions=sessions, priming=True)
     return first if first.error else _exchange(server, protocol, resumption, sessions=sessions, token=token)
 
 

@@ -6,7 +6,7 @@ for what keeps its connections.
     server = Resolver("10.53.0.2", "www.example.org", ca_file)
     sessions = SessionStore()
     with Capture() as capture:
-        exchange(server, Question("www.example.org"), Protocol.DOQ, sessions=sessions, capture=capture, warming=True)
+        exchange(server, Question("www.example.org"), Protocol.DOQ, sessions=sessions, capture=capture, priming=True)
         row = exchange(
             server, Question("www.example.org"), Protocol.DOQ, Resumption.EARLY_DATA, sessions=sessions, capture=capture
         )

@@ -143,8 +143,8 @@ def measure(
             counts[f"{part}_bytes"] += packet.bytes
             counts[f"{part}_packets"] += packet.packets
         if split_to_close or answered_at_ns is None or packet.at_ns <= answered_at_ns:
-            counts[f"parted_handshake_{direction}_bytes"] += (handshake := of_handshake(packet))
-            counts[f"parted_query_{direction}_bytes"] += packet.bytes - handshake
+            counts[f"handshake_{direction}_bytes_by_record"] += (handshake := of_handshake(packet))
+            counts[f"query_{direction}_bytes_by_record"] += packet.bytes - handshake
     return Sizes(**{column.name: counts[column.name] for column in fields(Sizes)})
 
 

@@ -48,7 +48,7 @@ def exchange(
     sessions: SessionStore | None = None,
     settings: ClientSettings | None = None,
     capture: Capture | None = None,
-    warming: bool = False,
+    priming: bool = False,
     token: bool | None = None,
 ) -> Exchange:
     """Resolve one name on a new connection and measure it.
@@ -61,10 +61,10 @@ def exchange(
     ----------
     sessions
         Where the tickets and tokens of earlier connections are taken from and those of this one are put. Resumed
-        conditions need one, filled by a warming exchange before.
+        conditions need one, filled by a priming exchange before.
     capture
         Counts bytes and packets; without one the sizes are None. Open it once and pass it to every exchange.
-    warming
+    priming
         This exchange is for its ticket: wait for it, and mark the row.
     token
         Show the address-validation token of an earlier connection, also without its ticket; not told otherwise,
@@ -82,7 +82,7 @@ def exchange(
         If what is asked for cannot exist: a resumption the transport does not have, a bad question, a missing CA.
     """
     settings = settings or ClientSettings()
-    _check_condition(protocol, resumption, sessions, settings, warming)
+    _check_condition(protocol, resumption, sessions, settings, priming)
     query = build_query(question, protocol, settings)
     resumed, early_data = resumption is not Resumption.NONE, resumption is Resumption.EARLY_DATA
     session = sessions.take(server, protocol) if sessions is not None and (resumed or token) else Session()
@@ -92,9 +92,9 @@ def exchange(
     answer: Answer | None = None
     error: str | None = None
     if resumed and session.ticket is None:
-        error = "no session ticket: a warming exchange must come first"
+        error = "no session ticket: a priming exchange must come first"
     elif token and not session.token:
-        error = "no address-validation token: a warming exchange must come first"
+        error = "no address-validation token: a priming exchange must come first"
     started_s = time.time()
     closed_at_ns = 0
     if error is None:
@@ -106,19 +106,19 @@ def exchange(
                     max_bytes = settings.udp_payload_bytes if protocol is Protocol.DOUDP else MAX_MESSAGE_BYTES
                     answer = check_answer(wire, query, max_bytes=max_bytes)
                     error = answer.error
-                    if warming:
+                    if priming:
                         client.wait_for_ticket()
                 except DnsError as fault:
                     error = fault.what
                 kept = client.session
             closed_at_ns = time.time_ns()
-        error = error or _unmet(client, resumption, kept, warming)
+        error = error or _unmet(client, resumption, kept, priming)
         if sessions is not None and answer is not None:
             sessions.put(server, protocol, kept)
     return Exchange(
         protocol=protocol,
         resumption=resumption,
-        warming=warming,
+        priming=priming,
         **_times(client, started_s),
         **asdict(_sizes(client, recording, closed_at_ns)),
         **asdict(client.handshake),
@@ -141,31 +141,31 @@ def tcp_rtt(server: Resolver, *, port: int | None = None, timeout_s: float = 10.
 
 
 def _check_condition(
-    protocol: Protocol, resumption: Resumption, sessions: SessionStore | None, settings: ClientSettings, warming: bool
+    protocol: Protocol, resumption: Resumption, sessions: SessionStore | None, settings: ClientSettings, priming: bool
 ) -> None:
     where = f"{protocol} with resumption {resumption}"
     if resumption not in protocol.transport.resumptions:
         known = ", ".join(protocol.transport.resumptions)
         raise DnsError("the transport has no such resumption", where=where, next_step=f"It has: {known}.")
     if resumption is not Resumption.NONE and sessions is None:
-        raise DnsError("nothing to resume from", where=where, next_step="Give the store of a warming exchange.")
+        raise DnsError("nothing to resume from", where=where, next_step="Give the store of a priming exchange.")
     if resumption is Resumption.EARLY_DATA and protocol is Protocol.DOH3 and settings.http_method != "GET":
         raise DnsError("early data carries safe methods only (RFC 8470)", where=where, next_step="Use http_method GET.")
-    if warming and (sessions is None or resumption is not Resumption.NONE or len(protocol.transport.resumptions) == 1):
+    if priming and (sessions is None or resumption is not Resumption.NONE or len(protocol.transport.resumptions) == 1):
         raise DnsError(
-            "a warming exchange is a full handshake of a transport with sessions, and needs a store to fill",
+            "a priming exchange is a full handshake of a transport with sessions, and needs a store to fill",
             where=where,
             next_step="Give sessions, and resumption none.",
         )
 
 
-def _unmet(client: Client, resumption: Resumption, kept: Session, warming: bool) -> str | None:
+def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool) -> str | None:
     """What an answered exchange still lacks to be the one asked for."""
     if resumption is not Resumption.NONE and not client.handshake.session_resumed:
         return "session not resumed"
     if resumption is Resumption.EARLY_DATA and not client.handshake.early_data_accepted:
         return "early data not accepted"
-    if warming and kept.ticket is None:
+    if priming and kept.ticket is None:
         return "the server sent no session ticket"
     return None
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from crosslayer.dns.errors import DnsError
 from crosslayer.vocabulary import Protocol as Protocol
 from crosslayer.vocabulary import Resumption as Resumption
+from crosslayer.vocabulary import Role
 
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", re.IGNORECASE | re.ASCII)
@@ -105,7 +106,7 @@ class ClientSettings:
     pad_hello: bool = True
     """OpenSSL pads a ClientHello of 256 to 511 bytes to 512 (RFC 7685), as its default is."""
     ticket_wait_s: float = 1.0
-    """Time a warming exchange waits for a ticket that did not come with the answer, seconds."""
+    """Time a priming exchange waits for a ticket that did not come with the answer, seconds."""
 
     def __post_init__(self) -> None:
         checks = {
@@ -160,11 +161,11 @@ class Sizes:
     first_flight_bytes: int | None = None
     """Sent before anything came back: what a QUIC server may answer three times (RFC 9000, section 8.1)."""
     first_flight_packets: int | None = None
-    parted_handshake_sent_bytes: int | None = None
+    handshake_sent_bytes_by_record: int | None = None
     """Up to the answer (over DoTCP to the close), by what each packet carries: see `crosslayer.dns.handshake_bytes`."""
-    parted_handshake_received_bytes: int | None = None
-    parted_query_sent_bytes: int | None = None
-    parted_query_received_bytes: int | None = None
+    handshake_received_bytes_by_record: int | None = None
+    query_sent_bytes_by_record: int | None = None
+    query_received_bytes_by_record: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,8 +177,8 @@ class Exchange(Handshake, Sizes):
 
     protocol: Protocol
     resumption: Resumption
-    warming: bool
-    """The exchange only fetched a ticket."""
+    priming: bool
+    """Whether the exchange only fetched a ticket."""
     started_s: float
     """When the first packet left, seconds since the Unix epoch."""
     handshake_ms: float | None
@@ -196,3 +197,8 @@ class Exchange(Handshake, Sizes):
     """Record data of the answer section, in its order."""
     local_port: int | None
     """The client's UDP or TCP port: with it a row finds the server's events."""
+
+    @property
+    def role(self) -> Role:
+        """Role of the exchange in its round."""
+        return Role.PRIMING if self.priming else Role.MEASURED

@@ -40,7 +40,7 @@ class Asked:
     due: Due
     sent_ns: int
     """Unix time, ns."""
-    late_ms: float
+    send_delay_ms: float
     """How much later than its time it left, ms."""
     answered_ns: int | None = None
     """Arrival of the answer, Unix time by the kernel, ns; None without one."""

@@ -51,7 +51,7 @@ _FURTHER = (
     Look(SKY, "square", SOLID),
     Look(ORANGE, "circle", LONG),
 )
-_MAIN = {"kind": "full handshake", "variant": "main"}
+_MAIN = {"kind": "full handshake", "condition": "main"}
 """What an empty word means."""
 _COLUMNS = 2
 
@@ -129,7 +129,7 @@ def _links(frame: pl.DataFrame, condition: Condition | None = None) -> set[str]:
 
 def _varying(known: list[Condition]) -> list[str]:
     """Words that tell some of the conditions apart."""
-    labels = ("transport", "h3", "kind", "variant")
+    labels = ("transport", "h3", "kind", "condition")
     return [word for word in labels if len({(one.measure, getattr(one, word)) for one in known}) > _measures(known)]
 
 

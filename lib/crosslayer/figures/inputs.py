@@ -30,7 +30,7 @@ class Inputs:
     resolved_loads: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     rests: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     attempts: pl.LazyFrame = field(default_factory=pl.LazyFrame)
-    machine: pl.LazyFrame = field(default_factory=partial(pl.LazyFrame, schema=TABLES["machine"].polars_schema()))
+    host_load: pl.LazyFrame = field(default_factory=partial(pl.LazyFrame, schema=TABLES["host_load"].polars_schema()))
 
     @classmethod
     def of(cls, dataset: Dataset, published: Published) -> Inputs:
@@ -44,7 +44,7 @@ class Inputs:
             **tables,
             paced_queries=dataset.table("paced_queries"),
             attempts=dataset.table("attempts"),
-            machine=dataset.table("machine"),
+            host_load=dataset.table("host_load"),
             published=published,
             links=tuple(link for link in rtts["link"] if link in set(cells["link"])),
             pages=tuple(sorted(set(cells["page"].drop_nulls()))),
@@ -73,7 +73,7 @@ class Inputs:
     @property
     def failures(self) -> pl.DataFrame:
         """What failed, and the rounds that are left out."""
-        return metrics.failures(self.dns_exchanges, self.tcp_rtts, self.page_loads, self.machine).collect(
+        return metrics.failures(self.dns_exchanges, self.tcp_rtts, self.page_loads, self.host_load).collect(
             engine="streaming"
         )
 

@@ -30,7 +30,7 @@ EXPLAINS = ("client's CPU time", "packets sent")
 RESOLUTION_MS = 0.1
 """Steps of a browser's clock: what lies within one of them is no difference."""
 
-_KEYS = ("measure", "transport", "h3", "kind", "variant")
+_KEYS = ("measure", "transport", "h3", "kind", "condition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Condition:
     h3: str = ""
     kind: str = ""
     """Resumption of an exchange, connection of a paced query."""
-    variant: str = ""
-    """Empty for the main one."""
+    condition: str = ""
+    """Browser and condition of the rows; empty for the default ones."""
 
     @property
     def name(self) -> str:
         """Its words, without the duration's."""
-        return self.named("transport", "h3", "kind", "variant")
+        return self.named("transport", "h3", "kind", "condition")
 
     def named(self, *keys: str) -> str:
         """Those of its words that are asked for, each once."""
@@ -77,8 +77,8 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
         campaign, round, link, page (empty where the duration does not depend on it), the words of `Condition`, value
         (ms; packets are counted).
     """
-    counted = without_repetitions(page_loads(loads, variant=None))
-    variant = pl.col("variant").fill_null("main").replace("main", "")
+    counted = without_repetitions(page_loads(loads, condition=None, role=None))
+    condition = pl.col("condition").replace("main", "")
     other = pl.when(pl.col("browser") == Browser.FIREFOX).then(pl.lit("Firefox"))
     parts = [
         _rows(
@@ -87,14 +87,14 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
             measure=pl.lit(measure),
             transport=pl.col("dns_protocol").fill_null(""),
             h3=pl.format("H3 {}", pl.col("h3").str.to_uppercase()),
-            variant=pl.concat_str(other, pl.when(variant != "").then(variant), separator=" ", ignore_nulls=True),
+            condition=pl.concat_str(other, pl.when(condition != "").then(condition), separator=" ", ignore_nulls=True),
         )
         for column, measure in LOAD_MEASURES.items()
     ]
     for resumption in Resumption:
         kind = pl.lit("" if resumption is Resumption.NONE else resumption.value)
         asked = exchanges(dns_exchanges, resumption=resumption)
-        keys = {"transport": pl.col("protocol"), "kind": kind, "variant": variant}
+        keys = {"transport": pl.col("protocol"), "kind": kind, "condition": condition}
         packets = (pl.col("handshake_sent_packets") + pl.col("query_sent_packets")).cast(pl.Float64)
         columns = {EXCHANGE: pl.col("total_ms"), **dict(zip(EXPLAINS, (pl.col("cpu_ms"), packets), strict=True))}
         parts += [_rows(asked, value, measure=pl.lit(measure), **keys) for measure, value in columns.items()]

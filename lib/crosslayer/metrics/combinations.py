@@ -6,6 +6,7 @@ import polars as pl
 
 from crosslayer.metrics import rows
 from crosslayer.metrics.rows import CELL, ROUND
+from crosslayer.vocabulary import Role
 
 BASELINE = "DoUDP + H3 1-RTT"
 """What TNSM24 measures every increase against."""
@@ -68,10 +69,10 @@ def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.Lazy
     """
     key = [*ROUND, "protocol", "h3"]
     asked = (
-        dns_exchanges.filter(pl.col("resumption") == "none", ~pl.col("warming").fill_null(False))
+        dns_exchanges.filter(resumption="none", role=Role.MEASURED)
         .select(*ROUND, "protocol")
         .join(
-            page_loads.filter(pl.col("variant") == "main").select(*ROUND, "h3"),
+            page_loads.filter(condition="main", role=Role.MEASURED).select(*ROUND, "h3"),
             on=ROUND,
         )
         .select(key)

@@ -19,7 +19,7 @@ def spread(loads: pl.LazyFrame) -> pl.DataFrame:
         host, n (loads), rounds, median, low, high: the median deviation of its PLTs from the median of their condition,
         percent, with its 95 % interval (rounds resampled; null under `MIN_ROUNDS`).
     """
-    condition = ("link", "page", "h3", "coupling", "dns_protocol", "variant")
+    condition = ("link", "page", "h3", "coupling", "dns_protocol", "condition", "role")
     level = pl.col("plt_ms").median().over(condition)
     deviations = loads.filter(pl.col("error").is_null()).with_columns(percent=100 * (pl.col("plt_ms") / level - 1))
     return medians(deviations, "percent", ["host"]).with_columns(pl.col("host").cast(pl.String))

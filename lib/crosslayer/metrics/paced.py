@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from crosslayer.metrics.intervals import estimates_frame, groups, rounds_of
 from crosslayer.metrics.resampling import ROUNDS_OF_MOMENTS, Counts, Estimate, Reals, weighted_sums
 from crosslayer.metrics.rows import CLUSTER
+from crosslayer.vocabulary import Role
 
 STATISTICS = ("mean", "variance")
 
@@ -32,8 +33,8 @@ def paced(table: pl.LazyFrame, connection: str = "kept") -> pl.LazyFrame:
     }
     between = pl.coalesce(pl.col("handshake_ms") + pl.col("query_ms"), "response_ms")
     return table.filter(
-        pl.col("connection") == connection,
-        ~pl.col("warming").fill_null(False),
+        pl.col("connection_mode") == connection,
+        pl.col("role") == Role.MEASURED,
         pl.col("error").is_null(),
         proof[connection].fill_null(False),
     ).with_columns(net_ms=pl.col("response_ms") - pl.col("authority_ms"), between_ms=between - pl.col("authority_ms"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from crosslayer.campaign.dataset import busy
+from crosslayer.vocabulary import Role
 
 CELL = ("link", "page")
 """Columns that name a cell."""
@@ -26,7 +27,7 @@ def exchanges(table: pl.LazyFrame, *, resumption: str = "none") -> pl.LazyFrame:
     """Successful rows of `dns_exchanges`; exchanges that only fetched a ticket are left out."""
     return table.filter(
         pl.col("resumption") == resumption,
-        ~pl.col("warming").fill_null(False),
+        pl.col("role") == Role.MEASURED,
         pl.col("error").is_null(),
     )
 
@@ -36,15 +37,18 @@ def tcp_rtts(table: pl.LazyFrame) -> pl.LazyFrame:
     return table.filter(pl.col("error").is_null())
 
 
-def page_loads(table: pl.LazyFrame, *, variant: str | None = "main") -> pl.LazyFrame:
-    """Successful rows of `page_loads`, of one variant or of all (None), with the browser's connect time.
+def page_loads(
+    table: pl.LazyFrame, *, condition: str | None = "main", role: Role | None = Role.MEASURED
+) -> pl.LazyFrame:
+    """Successful rows of `page_loads`, of one condition and role or of all (None), with the browser's connect time.
 
     `connect_duration_ms` is `connectEnd - connectStart` as in TNSM24 section IV-A. A load counts as H3 0-RTT only where
     the server says that the request came as early data; in an imported campaign, which has no word of the server on
     anything, where 0-RTT was asked for.
     """
-    wanted = pl.lit(True) if variant is None else pl.col("variant") == variant
-    return table.filter(wanted, pl.col("error").is_null(), ~_UNPROVEN).with_columns(
+    asked = {"condition": condition, "role": role}
+    wanted = {name: value for name, value in asked.items() if value is not None}
+    return table.filter(pl.col("error").is_null(), ~_UNPROVEN, **wanted).with_columns(
         (pl.col("connect_ms") - pl.col("connect_start_ms")).alias("connect_duration_ms")
     )
 
@@ -58,20 +62,20 @@ def failures(
     dns_exchanges: pl.LazyFrame,
     tcp_rtts: pl.LazyFrame,
     page_loads: pl.LazyFrame,
-    machine: pl.LazyFrame | None = None,
+    host_load: pl.LazyFrame | None = None,
 ) -> pl.LazyFrame:
     """Observations tried and failed, by condition and link, and rounds that the machine was too busy for.
 
     Returns
     -------
     polars.LazyFrame
-        condition (e.g. `DoQ`, `TCP RTT`, `H3 0-RTT`; `round` for the rounds of `machine`, failed those that had too
+        condition (e.g. `DoQ`, `TCP RTT`, `H3 0-RTT`; `round` for the rounds of `host_load`, failed those that had too
         little of it), link, attempted, failed (counts), reason (the most frequent one).
     """
     parts = [
-        dns_exchanges.filter(~pl.col("warming").fill_null(False)).select("link", "error", condition=pl.col("protocol")),
+        dns_exchanges.filter(pl.col("role") == Role.MEASURED).select("link", "error", condition=pl.col("protocol")),
         tcp_rtts.select("link", "error", condition=pl.lit("TCP RTT")),
-        page_loads.filter(pl.col("variant") == "main").select(
+        page_loads.filter(condition="main", role=Role.MEASURED).select(
             "link",
             pl.when(_UNPROVEN)
             .then(pl.coalesce("error", pl.lit("the server saw no early data")))
@@ -80,9 +84,9 @@ def failures(
             condition=pl.col("h3"),
         ),
     ]
-    if machine is not None:
-        starved = busy(machine).select(*ROUND, error=pl.lit("the machine was busy with something else"))
-        parts.append(machine.join(starved, on=ROUND, how="left").select("link", "error", condition=pl.lit("round")))
+    if host_load is not None:
+        starved = busy(host_load).select(*ROUND, error=pl.lit("the machine was busy with something else"))
+        parts.append(host_load.join(starved, on=ROUND, how="left").select("link", "error", condition=pl.lit("round")))
     failed = pl.col("error").is_not_null()
     often = failed & (pl.col("n") == pl.col("n").filter(failed).max())
     return (

@@ -13,6 +13,7 @@ from crosslayer.metrics.cells import Cell, Cells, Part
 from crosslayer.metrics.intervals import paired
 from crosslayer.metrics.resampling import Clusters, Reals, interval
 from crosslayer.metrics.rows import CELL, ROUND, page_loads
+from crosslayer.vocabulary import Role
 
 EQUAL_PERCENT = 3.0
 """Differences of the median PLT that count as none."""
@@ -20,17 +21,35 @@ EQUAL_PERCENT = 3.0
 TEST_LEVEL = 0.9
 """An interval of 90 % within the margins is what two one-sided tests at 5 % each ask for (Schuirmann, 1987)."""
 
+
+class LoadKind(NamedTuple):
+    """Page loads that are equal but for chance."""
+
+    h3: str
+    condition: str
+    role: Role = Role.MEASURED
+
+    @property
+    def series(self) -> str:
+        """Name of its PLTs in `Cells`."""
+        role = () if self.role is Role.MEASURED else (self.role.value,)
+        return " ".join((self.h3, self.condition, *role, "PLT"))
+
+
 REPETITIONS = {
-    "A/A: H3 1-RTT": (("1-rtt", "main"), ("1-rtt", "aa")),
-    "A/A: H3 0-RTT with token": (("0-rtt", "main"), ("0-rtt", "aa")),
-    "A/A: H3 0-RTT without token": (("0-rtt", "no-token"), ("0-rtt", "aa-no-token")),
+    f"A/A: H3 {name}": (LoadKind(h3, condition), LoadKind(h3, condition, Role.SELF_CHECK))
+    for name, h3, condition in (
+        ("1-RTT", "1-rtt", "main"),
+        ("0-RTT with token", "0-rtt", "main"),
+        ("0-RTT without token", "0-rtt", "no-token"),
+    )
 }
-"""Handshake and variant of each measured load, and of its repetition in the same round (A/A)."""
+"""Each measured kind of load, and its repetition in the same round (A/A)."""
 
-SELF_CHECKS = REPETITIONS | {"Ticket refused - H3 1-RTT": (("1-rtt", "refused"), ("1-rtt", "main"))}
-"""Handshake and variant of each two loads of a round that should be equal."""
-
-_REPEATED = sorted({variant for _, (_, variant) in REPETITIONS.values()})
+SELF_CHECKS = REPETITIONS | {
+    "Ticket refused - H3 1-RTT": (LoadKind("1-rtt", "refused", Role.CONTROL), LoadKind("1-rtt", "main"))
+}
+"""Kinds of load of a round that should be equal."""
 
 
 class Pairs(NamedTuple):
@@ -44,7 +63,7 @@ class Pairs(NamedTuple):
 
 def without_repetitions(loads: pl.LazyFrame) -> pl.LazyFrame:
     """The rows of `page_loads` that the A/A self-check did not add."""
-    return loads.filter(~pl.col("variant").is_in(_REPEATED))
+    return loads.filter(pl.col("role") != Role.SELF_CHECK)
 
 
 def repetition_differences(loads: pl.LazyFrame) -> pl.LazyFrame:
@@ -56,21 +75,26 @@ def repetition_differences(loads: pl.LazyFrame) -> pl.LazyFrame:
         The columns of `ROUND`, percent: the difference in percent of the median PLT of these loads in the cell.
     """
     parts = []
-    for (h3, first), (_, second) in REPETITIONS.values():
-        alike = page_loads(loads.filter(h3=h3), variant=None)
-        levels = alike.filter(variant=first).group_by(CELL).agg(level_ms=pl.col("plt_ms").median())
-        parts.append(paired(alike, "plt_ms", "variant", first, second).join(levels, on=list(CELL)))
+    for first, second in REPETITIONS.values():
+        alike = page_loads(loads.filter(h3=first.h3), condition=first.condition, role=None)
+        levels = alike.filter(role=first.role).group_by(CELL).agg(level_ms=pl.col("plt_ms").median())
+        parts.append(paired(alike, "plt_ms", "role", first.role, second.role).join(levels, on=list(CELL)))
     return pl.concat(parts).select(*ROUND, percent=100 * pl.col("difference") / pl.col("level_ms"))
 
 
 def loads_by_kind(loads: pl.LazyFrame, *, but: Collection[str] = ()) -> Part:
     """PLT of each kind of load that `SELF_CHECKS` pairs, as series of `Cells`; of `page_loads`, perhaps of a link.
 
-    A load that was not what it was meant to be, by the server's word, is none. `but` names variants that are left out.
+    Loads whose evidence in the server log is not as expected are left out, and those of the series in `but`.
     """
-    wanted = sorted({variant for kinds in SELF_CHECKS.values() for _, variant in kinds} - set(but))
-    rows = page_loads(loads.filter(pl.col("variant").is_in(wanted)), variant=None)
-    return Part(rows.with_columns(kind=pl.concat_str("h3", "variant", separator=" ")), "kind", {"{} PLT": "plt_ms"})
+    kinds = {kind.series: kind for pair in SELF_CHECKS.values() for kind in pair if kind.series not in but}
+    of_kind = {
+        series: (pl.col("h3") == kind.h3) & (pl.col("condition") == kind.condition) & (pl.col("role") == kind.role)
+        for series, kind in kinds.items()
+    }
+    series = pl.coalesce(pl.when(wanted).then(pl.lit(name)) for name, wanted in of_kind.items())
+    rows = page_loads(loads, condition=None, role=None).with_columns(kind=series)
+    return Part(rows.filter(pl.col("kind").is_not_null()), "kind", {"{}": "plt_ms"})
 
 
 def self_checked(cells: Cells, named: Mapping[str, str] | None = None) -> dict[Cell, Pairs]:
@@ -86,7 +110,7 @@ def self_checked(cells: Cells, named: Mapping[str, str] | None = None) -> dict[C
     called = named or {}
     results = {}
     for series, kinds in SELF_CHECKS.items():
-        first, second = (called.get(name, name) for name in (f"{h3} {variant} PLT" for h3, variant in kinds))
+        first, second = (called.get(kind.series, kind.series) for kind in kinds)
         for _, link, page in sorted(cell for cell in cells.cells if cell[0] == second):
             if (first, link, page) in cells.cells:
                 (one, other), rounds = cells.together((first, second), link, page)

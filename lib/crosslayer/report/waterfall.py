@@ -21,6 +21,7 @@ from crosslayer.campaign.tables import TABLES
 from crosslayer.dns.capture import Packet, read_frame
 from crosslayer.figures.style import BLUE, BROWN, GREEN, GREY, INK, PURPLE, RED
 from crosslayer.packets import PACKETS, About, Frame, PacketsError, read_about, read_kept
+from crosslayer.vocabulary import Role
 
 WIDTH, LABELS, ROW, LANE = 1160, 250, 18, 58
 """Of the picture, of the names at its left, of a row, of a connection's packets: px."""
@@ -49,10 +50,10 @@ BARS = {"lookup": GREY, "connection": PURPLE, "waiting": "#c9dff0", "body": BLUE
 _LONG_TYPES = {1: ("Initial", "0-RTT", "Handshake", "Retry"), 0x6B3343CF: ("Retry", "Initial", "0-RTT", "Handshake")}
 _PHASES = {  # label, from, to, kind of bar
     "resolved_loads": (
-        ("Name", "", "name_ms", "lookup"),
-        ("Document: waiting", "name_ms", "response_start_ms", "waiting"),
+        ("Name", "", "resolved_ms", "lookup"),
+        ("Document: waiting", "resolved_ms", "response_start_ms", "waiting"),
         ("Document: its bytes", "response_start_ms", "document_ms", "body"),
-        ("Rest of the page", "document_ms", "page_ms", "body"),
+        ("Rest of the page", "document_ms", "load_complete_ms", "body"),
     ),
     "page_loads": (
         ("Lookup", "domain_lookup_start_ms", "domain_lookup_end_ms", "lookup"),
@@ -66,8 +67,8 @@ _PHASES = {  # label, from, to, kind of bar
     ),
     "tcp_rtts": (("TCP connect", "", "rtt_ms", "connection"),),
 }
-_LENGTHS = ("page_ms", "plt_ms", "total_ms", "rtt_ms")
-_MARKS = {"fcp_ms": "FCP", "plt_ms": "PLT", "page_ms": "page complete", "settings_ms": "SETTINGS"}
+_LENGTHS = ("load_complete_ms", "plt_ms", "total_ms", "rtt_ms")
+_MARKS = {"fcp_ms": "FCP", "plt_ms": "PLT", "load_complete_ms": "page complete", "settings_ms": "SETTINGS"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def waterfall(file: Path) -> str:
     """
     about, recorded = read_kept(file)
     about = about or About(condition=file.stem, profile={})
-    own = [row for row in about.rows.get(about.table, ()) if not row.get("warming")]
+    own = [row for row in about.rows.get(about.table, ()) if row.get("role") != Role.PRIMING]
     row: Mapping[str, Any] = own[0] if own else {}
     began = _number(row.get("started_s"))
     read = [(frame, packet) for frame in recorded.frames if (packet := _packet(frame)) is not None]
@@ -190,7 +191,11 @@ def captured(folder: Path) -> list[Load]:
     collected = []
     for file in folder.rglob(f"*{PACKETS}"):
         about = read_about(file)
-        row = next((row for row in about.rows.get(about.table, ()) if not row.get("warming")), {}) if about else {}
+        row = (
+            next((row for row in about.rows.get(about.table, ()) if row.get("role") != Role.PRIMING), {})
+            if about
+            else {}
+        )
         lengths = [_number(row.get(name)) for name in _LENGTHS]
         table = TABLES.get(about.table) if about else None
         keys = [column.name for column in table.columns if column.key] if table else []
@@ -231,7 +236,7 @@ def _bar(start: object, end: object, kind: str, what: str) -> list[Bar]:
 
 def _phases(table: str, row: Mapping[str, Any]) -> Iterator[Row]:
     # What is asked for together with its name does not wait for it.
-    at_once = str(row.get("variant", "")).startswith("at-once")
+    at_once = row.get("condition") in ("at-once", "at-once-no-token")
     for label, start, end, kind in _PHASES.get(table, ()):
         begin = 0.0 if not start or (at_once and kind == "waiting") else row.get(start)
         if bars := _bar(begin, row.get(end), kind, label):

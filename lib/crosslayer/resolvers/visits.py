@@ -184,8 +184,8 @@ def _visit(plan: ComparePlan, round_: int, number: int, turn: Turn, ca_file: Pat
     sessions = SessionStore()
     visit = TargetVisit(round_, number, time.time())
     turn.wait()
-    warming = resumable(protocol)
-    prime = exchange(server, question, protocol, sessions=sessions, settings=settings, warming=warming)
+    priming = resumable(protocol)
+    prime = exchange(server, question, protocol, sessions=sessions, settings=settings, priming=priming)
     no_ticket = prime.error == _NO_TICKET
     error = None if no_ticket else prime.error
     turn.heed(error)
@@ -194,7 +194,7 @@ def _visit(plan: ComparePlan, round_: int, number: int, turn: Turn, ca_file: Pat
     visit = replace(visit, rtt_ms=_path_rtt_ms(plan, target))
     turn.wait()
     visit = _kept(visit, server, question, protocol, settings, turn)
-    if visit.error is not None or not warming:
+    if visit.error is not None or not priming:
         return visit
     if no_ticket:
         return replace(visit, resumed_error=_NO_TICKET)

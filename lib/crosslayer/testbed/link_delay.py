@@ -16,13 +16,13 @@ import numpy as np
 
 from crosslayer.packets import Frame, Ring
 from crosslayer.testbed import namespaces, network
-from crosslayer.vocabulary import Way
+from crosslayer.vocabulary import Direction
 
 _FRAMES, _FRAME_BYTES = 1 << 16, 256
 """More slots than the largest page has packets, and enough bytes to identify each packet."""
 _STEP_MS = 1.0
 """If the clock's offset changes by more during an observation, the clock was set, and timestamps are unusable."""
-_PORTS = {Way.UP: (network.CLIENT, network.SERVER), Way.DOWN: (network.SERVER, network.CLIENT)}
+_PORTS = {Direction.UP: (network.CLIENT, network.SERVER), Direction.DOWN: (network.SERVER, network.CLIENT)}
 """Sides at which packets of a direction enter and leave the link."""
 
 
@@ -38,7 +38,7 @@ class NetemRule:
 class ExtraDelay:
     """Delay beyond netem's rule of the packets of one direction, ms."""
 
-    way: Way
+    direction: Direction
     packets: int
     late_p50_ms: float
     late_p99_ms: float
@@ -79,7 +79,7 @@ class DelayMeter:
             for sent in (False, True)
         )
         delays = []
-        for direction, rule in ((Way.DOWN, down), (Way.UP, up)):
+        for direction, rule in ((Direction.DOWN, down), (Direction.UP, up)):
             near, far = _PORTS[direction]
             if values := extra_delays_ms(entered[near], departed[far], rule):
                 p50, p99, maximum = np.quantile(values, [0.5, 0.99, 1.0])

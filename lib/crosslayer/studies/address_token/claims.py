@@ -15,9 +15,9 @@ from crosslayer.claims.rules import FRACTION, IN_RTTS
 _KINDS = {"full handshake": ("1-rtt", "main"), "token": ("0-rtt", "main"), "no token": ("0-rtt", "no-token")}
 SOURCES = {
     f"{kind}, document": Source(
-        "page_loads", VALID_LOAD & (pl.col("h3") == h3) & (pl.col("variant") == variant), pl.col("response_end_ms")
+        "page_loads", VALID_LOAD & (pl.col("h3") == h3) & (pl.col("condition") == condition), pl.col("response_end_ms")
     )
-    for kind, (h3, variant) in _KINDS.items()
+    for kind, (h3, condition) in _KINDS.items()
 }
 
 

@@ -19,8 +19,8 @@ _WORTH = "without minus with token"
 def _observations(inputs: Inputs) -> pl.LazyFrame:
     kind = pl.when(pl.col("h3") == "1-rtt").then(pl.lit(_FULL))
     return pl.concat(
-        metrics.page_loads(inputs.page_loads, variant=variant).with_columns(series=kind.otherwise(pl.lit(name)))
-        for variant, name in (("main", _WITH), ("no-token", _WITHOUT))
+        metrics.page_loads(inputs.page_loads, condition=condition).with_columns(series=kind.otherwise(pl.lit(name)))
+        for condition, name in (("main", _WITH), ("no-token", _WITHOUT))
     )
 
 

@@ -282,7 +282,7 @@ CHECKS = by_id(
     causes=CAUSES,
 )
 
-_PACED = VALID_EXCHANGE & (pl.col("connection") == "kept")
+_PACED = VALID_EXCHANGE & (pl.col("connection_mode") == "kept")
 _BETWEEN = pl.coalesce(pl.col("handshake_ms") + pl.col("query_ms"), "response_ms") - pl.col("authority_ms")
 SOURCES = {
     f"{protocol}{what}": (Source("paced_queries", _PACED & (pl.col("protocol") == protocol), value),)

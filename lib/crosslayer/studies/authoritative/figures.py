@@ -26,6 +26,7 @@ from crosslayer.figures.style import (
     link_title,
     with_titles,
 )
+from crosslayer.vocabulary import Role
 
 _PAPER_LINKS = ("twente-local", "twente-eu", "twente-us", "twente-au")
 """Links of the paper, which calls them as their profiles are titled."""
@@ -133,14 +134,14 @@ def histograms(frame: pl.DataFrame) -> AnyChart:
 def pace_data(inputs: Inputs) -> pl.DataFrame:
     """Mean responses on kept connections minus RTT and processing, ms, where processing is the mean without a link.
 
-    Columns link, protocol, source, nominal_rtt_ms, tolerance_ms, n, rounds, value, low, high, late_ms (median lateness
-    of the generator), new_connections (queries that paid for one) and failed.
+    Columns link, protocol, source, nominal_rtt_ms, tolerance_ms, n, rounds, value, low, high, send_delay_ms (its
+    median), new_connections (queries that paid for one) and failed.
     """
     key = ["link", "protocol"]
     of_paper = pl.col("link").is_in(_PAPER_LINKS)
-    every = inputs.paced_queries.filter(of_paper, pl.col("connection") == "kept", ~pl.col("warming").fill_null(False))
+    every = inputs.paced_queries.filter(of_paper, connection_mode="kept", role=Role.MEASURED)
     generator = every.group_by(key).agg(
-        late_ms=pl.col("late_ms").median(),
+        send_delay_ms=pl.col("send_delay_ms").median(),
         new_connections=pl.col("new_connection").sum(),
         failed=pl.col("error").is_not_null().sum(),
     )
@@ -157,7 +158,7 @@ def pace_data(inputs: Inputs) -> pl.DataFrame:
 def pace_table(frame: pl.DataFrame) -> pl.DataFrame:
     """link, protocol, n, deviation with its interval, tolerance, lateness, new connections, failures."""
     return frame.select(
-        "link", "protocol", "n", "value", "low", "high", "tolerance_ms", "late_ms", "new_connections", "failed"
+        "link", "protocol", "n", "value", "low", "high", "tolerance_ms", "send_delay_ms", "new_connections", "failed"
     )
 
 
@@ -167,7 +168,7 @@ def pace_verdict(frame: pl.DataFrame) -> str:
         return "Not answered: this dataset has no link with a delay, or none without."
     worst = frame.sort((pl.col("value").abs() / pl.col("tolerance_ms")), descending=True).row(0, named=True)
     inside = frame.filter(pl.col("value").abs() <= pl.col("tolerance_ms")).height
-    late = max(frame["late_ms"].to_list())
+    late = max(frame["send_delay_ms"].to_list())
     new, failed = frame["new_connections"].sum(), frame["failed"].sum()
     return (
         f"{inside} of {frame.height} means are RTT and processing within 2 % or {_LEAST_MS} ms; the furthest is "
@@ -209,7 +210,7 @@ def disturbed_data(inputs: Inputs) -> pl.DataFrame:
     rows = metrics.paced(inputs.paced_queries).filter(pl.col("link").is_in(_VARIED))
     beyond = rows.join(_rtts(inputs).lazy(), on="link").with_columns(beyond=pl.col("net_ms") - _RTT)
     further = beyond.group_by(key).agg(p99=pl.col("beyond").quantile(0.99, "linear"), variance=pl.col("beyond").var())
-    meant = inputs.paced_queries.filter(pl.col("connection") == "kept", ~pl.col("warming").fill_null(False))
+    meant = inputs.paced_queries.filter(connection_mode="kept", role=Role.MEASURED)
     failed = meant.group_by(key).agg(failed=pl.col("error").is_not_null().sum())
     means = metrics.moments(beyond, "beyond", key, "mean").with_columns(source=pl.lit("measured"))
     means = means.join(further.collect(), on=key).join(failed.collect(), on=key).join(_rtts(inputs), on="link")

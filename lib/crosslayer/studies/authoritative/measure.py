@@ -43,6 +43,7 @@ from crosslayer.testbed.bind import LOCAL, Bind, bind_version
 from crosslayer.testbed.certificates import make_certificates
 from crosslayer.testbed.dnsproxy import Dnsproxy, dnsproxy_version, far_end, near_end
 from crosslayer.testbed.server import Event, QueryEvent, Server
+from crosslayer.vocabulary import Role
 
 ORIGIN = "authoritative.crosslayer"
 NAME = f"www.{ORIGIN}"
@@ -133,7 +134,7 @@ def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
     CampaignError
         Where this machine could not hold the rate.
     """
-    late = statistics.median(query.late_ms for query in asked)
+    late = statistics.median(query.send_delay_ms for query in asked)
     if late > _LATE_LIMIT_MS:
         raise CampaignError(
             f"the load generator cannot hold its rate: half of its queries left more than {late:.1f} ms late",
@@ -352,10 +353,10 @@ class Authoritative(Measurer):
         """The columns that tell a row from the others of its round."""
         return {
             "protocol": self._streams[stream].protocol.value,
-            "connection": self._streams[stream].connection,
+            "connection_mode": self._streams[stream].connection,
             "client": client,
             "number": number,
-            "warming": number == 0,
+            "role": (Role.PRIMING if number == 0 else Role.MEASURED).value,
         }
 
 

@@ -18,7 +18,9 @@ from crosslayer.claims.measures import Measure, maximum, mean, median
 from crosslayer.claims.rows import Source
 from crosslayer.claims.rules import FRACTION, IN_RTTS
 from crosslayer.links import load_profiles
+from crosslayer.studies.certificates.conditions import CERTIFICATE, CERTIFICATE_AND_TOKEN, SEARCH
 from crosslayer.studies.certificates.metrics import by_size, steps, visits
+from crosslayer.vocabulary import Role
 
 _QUIC, _TCP = ("DoQ", "DoH3"), ("DoT", "DoH")
 _LINKS = ("fiber", "dsl", "4g")
@@ -43,7 +45,7 @@ def observed(dns_exchanges: pl.LazyFrame, resolved_loads: pl.LazyFrame, link_che
                 series=pl.format(f"{{}}, {{}}, {{}}, {column}", "connections", "brought", "size"),
                 value=pl.col(column),
             )
-            for column in ("response_start_ms", "document_ms", "page_ms")
+            for column in ("response_start_ms", "document_ms", "load_complete_ms")
         ),
         *(
             step.select(*metrics.ROUND, series=pl.format(f"{{}} {what}", "protocol"), value=pl.col(column))
@@ -199,7 +201,7 @@ CHECKS = by_id(
         {
             "share of the first byte over that of the document": slowdown("response_start_ms")
             - slowdown("document_ms"),
-            "share of the document over that of the page": slowdown("document_ms") - slowdown("page_ms"),
+            "share of the document over that of the page": slowdown("document_ms") - slowdown("load_complete_ms"),
         },
         Ordering(unit="points"),
     ),
@@ -223,30 +225,38 @@ CHECKS = by_id(
 )
 
 _SIZES = (736, 1248, 2500, 3500, 5113, 12000, 14724, 22000)
-_BROUGHT = {"neither": ("", "none"), "token": ("-token", "none"), "ticket": ("", "ticket")}
-_VALID = pl.col("error").is_null()
+_BROUGHT = {
+    "neither": (CERTIFICATE, "none"),
+    "token": (CERTIFICATE_AND_TOKEN, "none"),
+    "ticket": (CERTIFICATE, "ticket"),
+}
+_VALID = pl.col("error").is_null() & (pl.col("role") == Role.MEASURED)
 SOURCES = {
     f"{protocol}, {brought}, {size}": (
         Source(
             "dns_exchanges",
             _VALID
             & (pl.col("protocol") == protocol)
-            & (pl.col("variant") == f"certificate-{size}{ending}")
+            & (pl.col("condition") == condition)
+            & (pl.col("server_certificate_bytes") == size)
             & (pl.col("resumption") == resumption),
             pl.col("total_ms"),
         ),
     )
-    for protocol, size, (brought, (ending, resumption)) in product((*_QUIC, *_TCP), _SIZES, _BROUGHT.items())
+    for protocol, size, (brought, (condition, resumption)) in product((*_QUIC, *_TCP), _SIZES, _BROUGHT.items())
 } | {
     f"{connections}, neither, {size}, {column}": (
         Source(
             "resolved_loads",
-            _VALID & (pl.col("connections") == connections) & (pl.col("variant") == f"certificate-{size}"),
+            _VALID
+            & (pl.col("connections") == connections)
+            & (pl.col("condition") == CERTIFICATE)
+            & (pl.col("server_certificate_bytes") == size),
             pl.col(column),
         ),
     )
     for connections, size, column in product(
-        ("shared", "separate"), _SIZES, ("response_start_ms", "document_ms", "page_ms")
+        ("shared", "separate"), _SIZES, ("response_start_ms", "document_ms", "load_complete_ms")
     )
 }
 
@@ -254,7 +264,7 @@ SOURCES |= {
     f"{protocol} {what}": (
         Source(
             "dns_exchanges",
-            _VALID & (pl.col("protocol") == protocol) & pl.col("variant").str.starts_with("search-"),
+            _VALID & (pl.col("protocol") == protocol) & (pl.col("condition") == SEARCH),
             pl.col("total_ms"),
         ),
     )

@@ -20,6 +20,7 @@ from crosslayer.campaign.store import Rows
 from crosslayer.campaign.visit import quiet
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.studies.certificates import STUDY
+from crosslayer.studies.certificates.conditions import CERTIFICATE, CERTIFICATE_AND_TOKEN, SEARCH
 from crosslayer.studies.certificates.visits import Visit, visited
 from crosslayer.testbed import network
 from crosslayer.vocabulary import Sharing
@@ -61,14 +62,15 @@ class Kind:
         """What it resumes."""
         return Resumption.TICKET if self.brought is Brought.TICKET else Resumption.NONE
 
-    def columns(self, certificate: str) -> dict[str, Any]:
-        """Columns of its rows; the variant says what the server showed, and whether the client had a token."""
-        variant = f"{certificate}-token" if self.brought is Brought.TOKEN else certificate
+    def columns(self, size: int | None) -> dict[str, Any]:
+        """Columns of its rows, with a certificate of this size, bytes; None: of a search, which tries several."""
+        with_token = self.brought is Brought.TOKEN
+        condition = SEARCH if size is None else CERTIFICATE_AND_TOKEN if with_token else CERTIFICATE
         return {
             "protocol": self.protocol.value,
             "resumption": self.resumption.value,
-            "warming": False,
-            "variant": variant,
+            "condition": condition,
+            "server_certificate_bytes": size,
         }
 
 
@@ -111,12 +113,12 @@ class Certificates(Measurer):
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         if condition in _SEARCHES:
-            return "dns_exchanges", _SEARCHES[condition].columns("search")
+            return "dns_exchanges", _SEARCHES[condition].columns(None)
         if condition in _VISITS:
             visit, size = _VISITS[condition]
-            return "resolved_loads", visit.columns(f"certificate-{size}")
+            return "resolved_loads", visit.columns(size)
         kind, size = _EXCHANGES[condition]
-        return "dns_exchanges", kind.columns(f"certificate-{size}")
+        return "dns_exchanges", kind.columns(size)
 
     def warm_up(self) -> None:
         """One exchange of each kind."""
@@ -155,7 +157,7 @@ class Certificates(Measurer):
         totals: dict[int, float] = {}
         size = low
         while True:
-            exchange = self._exchange(kind, size, name) | kind.columns(f"search-{size}")
+            exchange = self._exchange(kind, size, name) | {"server_certificate_bytes": size}
             yield exchange
             if exchange["error"]:
                 return
@@ -177,7 +179,7 @@ class Certificates(Measurer):
         server.set_certificate(size)
         asked = self._resolver, dns.Question(name), kind.protocol
         if kind.brought is not Brought.NEITHER:
-            dns.exchange(*asked, sessions=sessions, warming=True)
+            dns.exchange(*asked, sessions=sessions, priming=True)
         quiet(server)
         token = kind.brought is Brought.TOKEN
         result = dns.exchange(*asked, kind.resumption, sessions=sessions, capture=self._capture, token=token)

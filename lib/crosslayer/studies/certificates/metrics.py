@@ -5,6 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from crosslayer import metrics
+from crosslayer.studies.certificates.conditions import CERTIFICATE, CERTIFICATE_AND_TOKEN, CERTIFICATE_NO_TOKEN, SEARCH
+from crosslayer.vocabulary import Role
 
 BROUGHT = ("neither", "token", "ticket")
 """What a client brings from an earlier connection."""
@@ -24,19 +26,21 @@ _IP_AND_ETHERNET_BYTES = 34
 """Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
 _STEP_RTT = 0.5
 
-_SIZE = pl.col("variant").str.extract(r"(\d+)").cast(pl.Int64)
+_SIZE = pl.col("server_certificate_bytes")
 _ON_QUIC = pl.col("protocol").is_in(["DoQ", "DoH3"])
 
 
 def by_size(dns_exchanges: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
     """Successful exchanges of the grid: those of `dns_exchanges`, with size (bytes), brought, total_rtt."""
     ticket = pl.col("resumption") == "ticket"
-    rows = dns_exchanges.filter(pl.col("error").is_null(), pl.col("variant").str.starts_with("certificate-"))
+    rows = dns_exchanges.filter(
+        pl.col("error").is_null(), pl.col("condition").is_in([CERTIFICATE, CERTIFICATE_AND_TOKEN]), role=Role.MEASURED
+    )
     return metrics.in_rtts(rows, rtts, ["total_ms"]).with_columns(
         size=_SIZE,
         brought=pl.when(ticket)
         .then(pl.lit("ticket"))
-        .when(pl.col("variant").str.ends_with("-token"))
+        .when(pl.col("condition") == CERTIFICATE_AND_TOKEN)
         .then(pl.lit("token"))
         .otherwise(pl.lit("neither")),
     )
@@ -44,10 +48,12 @@ def by_size(dns_exchanges: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
 
 def visits(resolved_loads: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
     """Successful visits: those of `resolved_loads`, with size (bytes), brought, and each time also in RTT."""
-    token = pl.col("variant").str.ends_with("-token") & ~pl.col("variant").str.ends_with("-no-token")
-    ticket, no_token = pl.col("h3") == "0-rtt", pl.col("variant").str.ends_with("-no-token")
-    rows = resolved_loads.filter(pl.col("error").is_null(), pl.col("variant").str.starts_with("certificate-"))
-    return metrics.in_rtts(rows, rtts, ["name_ms", "response_start_ms", "document_ms", "page_ms"]).with_columns(
+    token = pl.col("condition") == CERTIFICATE_AND_TOKEN
+    ticket, no_token = pl.col("h3") == "0-rtt", pl.col("condition") == CERTIFICATE_NO_TOKEN
+    rows = resolved_loads.filter(pl.col("error").is_null(), pl.col("server_certificate_bytes").is_not_null())
+    return metrics.in_rtts(
+        rows, rtts, ["resolved_ms", "response_start_ms", "document_ms", "load_complete_ms"]
+    ).with_columns(
         size=_SIZE,
         brought=pl.when(token)
         .then(pl.lit("token"))
@@ -81,7 +87,7 @@ def steps(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> pl.LazyFram
     received = pl.col("first_flight_bytes") - _UDP_HEADER * pl.col("first_flight_packets")
     searched = (
         metrics.in_rtts(dns_exchanges, metrics.nominal_rtts(link_checks), ["total_ms"])
-        .filter(pl.col("error").is_null().all().over(key), pl.col("variant").str.starts_with("search-"))
+        .filter(pl.col("error").is_null().all().over(key), pl.col("condition") == SEARCH)
         .with_columns(
             size=_SIZE,
             flight_bytes=pl.col("handshake_received_bytes") - headers,

@@ -13,6 +13,7 @@ from crosslayer.dns.quic import DoQClient, QuicClient
 from crosslayer.dns.timing import collector_paused
 from crosslayer.h3 import PageClient
 from crosslayer.pages import PageSpec
+from crosslayer.studies.certificates.conditions import CERTIFICATE, CERTIFICATE_AND_TOKEN, CERTIFICATE_NO_TOKEN
 from crosslayer.testbed import network
 from crosslayer.testbed.server import ConnectionEvent, Event, QueryEvent, RequestEvent, Server
 from crosslayer.vocabulary import Http3, Protocol, Resumption, Sharing
@@ -39,15 +40,16 @@ class Visit:
         """What the name is resolved over."""
         return Protocol.DOH3 if self.connections is Sharing.SHARED else Protocol.DOQ
 
-    def columns(self, certificate: str) -> dict[str, Any]:
-        """Columns of `resolved_loads`; the variant says what is not so in other studies."""
-        without = "" if self.token is self.ticket else "-no-token" if self.ticket else "-token"
+    def columns(self, size: int) -> dict[str, Any]:
+        """Columns of `resolved_loads`, with a certificate of this size, bytes."""
+        other = CERTIFICATE_NO_TOKEN if self.ticket else CERTIFICATE_AND_TOKEN
         return {
             "protocol": self.protocol.value,
             "resumption": (Resumption.EARLY_DATA if self.ticket else Resumption.NONE).value,
             "connections": self.connections.value,
             "h3": (Http3.ZERO_RTT if self.ticket else Http3.ONE_RTT).value,
-            "variant": certificate + without,
+            "condition": CERTIFICATE if self.token is self.ticket else other,
+            "server_certificate_bytes": size,
         }
 
 

@@ -1187,7 +1187,7 @@ CHECKS = by_id(
 )
 
 _EXCHANGE = VALID_EXCHANGE & (pl.col("resumption") == "none")
-_LOAD = VALID_LOAD & (pl.col("variant") == "main")
+_LOAD = VALID_LOAD & (pl.col("condition") == "main")
 _START = pl.col("connect_start_ms")
 _OF_LOADS = {
     "connect": pl.col("connect_ms") - _START,

@@ -232,7 +232,8 @@ def _exchanges(rounds: pl.DataFrame, frames: Mapping[str, pl.DataFrame]) -> pl.D
         .then(pl.lit("no lookup recorded"))
         .otherwise(unanswered),
         resumption=pl.lit("none"),
-        warming=pl.lit(False),
+        role=pl.lit("measured"),
+        condition=pl.lit("main"),
         study=pl.lit("coalescing"),
     )
 
@@ -268,7 +269,8 @@ def _loads(rounds: pl.DataFrame, timings: pl.DataFrame) -> pl.DataFrame:
                 h3=pl.lit(h3),
                 position=pl.lit(len(PROTOCOLS) + index, pl.Int64),
                 coupling=pl.lit("decoupled"),
-                variant=pl.lit("main"),
+                condition=pl.lit("main"),
+                role=pl.lit("measured"),
                 study=pl.lit("coalescing"),
             )
         )

@@ -7,7 +7,7 @@ from crosslayer.campaign.conditions import Exchange, Load, TcpConnect, measuring
 from crosslayer.dns import Protocol
 
 CONDITIONS = {
-    **{str(protocol): Exchange(protocol, variant=None) for protocol in (Protocol.DOUDP, Protocol.DOH, Protocol.DOQ)},
+    **{str(protocol): Exchange(protocol) for protocol in (Protocol.DOUDP, Protocol.DOH, Protocol.DOQ)},
     "TCP RTT": TcpConnect(),
     "H3 1-RTT": Load("1-rtt", primed_alias=0),
     "H3 0-RTT": Load("0-rtt"),

@@ -64,7 +64,7 @@ def _observations(dns_exchanges: pl.LazyFrame, tcp_rtts: pl.LazyFrame, page_load
             metrics.Part(exchanges.filter(link=link), "protocol", _OF_EXCHANGES),
             metrics.Part(connects.filter(link=link), "link", {"TCP RTT": "rtt_ms"}),
             metrics.Part(loads.filter(link=link), "h3", _OF_LOADS, str.upper),
-            metrics.loads_by_kind(page_loads.filter(link=link), but=["main"]),
+            metrics.loads_by_kind(page_loads.filter(link=link), but=MAIN),
         )
     ]
     return metrics.Cells(parts, sums=SHOWN)

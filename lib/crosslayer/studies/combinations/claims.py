@@ -39,7 +39,7 @@ _EXCHANGE = {
         Source(
             "dns_exchanges",
             VALID_EXCHANGE
-            & (pl.col("variant") == "main")
+            & (pl.col("condition") == "main")
             & (pl.col("protocol") == str(protocol))
             & (pl.col("resumption") == str(resumption)),
             pl.col("total_ms"),
@@ -48,8 +48,10 @@ _EXCHANGE = {
     for protocol, resumption in product(Protocol, Resumption)
 }
 _LOAD = {
-    name: (Source("page_loads", VALID_LOAD & (pl.col("h3") == h3) & (pl.col("variant") == variant), pl.col("plt_ms")),)
-    for name, h3, variant in ((FULL, "1-rtt", "main"), (WITH, "0-rtt", "main"), (WITHOUT, "0-rtt", "no-token"))
+    name: (
+        Source("page_loads", VALID_LOAD & (pl.col("h3") == h3) & (pl.col("condition") == condition), pl.col("plt_ms")),
+    )
+    for name, h3, condition in ((FULL, "1-rtt", "main"), (WITH, "0-rtt", "main"), (WITHOUT, "0-rtt", "no-token"))
 }
 
 

@@ -354,8 +354,8 @@ def implementations_data(inputs: Inputs) -> pl.DataFrame:
     """
     exchanges = metrics.exchanges(inputs.dns_exchanges).filter(pl.col("protocol") == Protocol.DOQ.value)
     parts = []
-    for (client, variant), (column, measure) in product(_CLIENTS.items(), _PHASES.items()):
-        differences = metrics.paired(exchanges, column, "variant", variant, "quic-go")
+    for (client, condition), (column, measure) in product(_CLIENTS.items(), _PHASES.items()):
+        differences = metrics.paired(exchanges, column, "condition", condition, "quic-go")
         named = {"client": pl.lit(client), "measure": pl.lit(measure)}
         for by, source in ((["link"], "measured"), ([], "pooled")):
             parts.append(metrics.medians(differences, "difference", by).with_columns(**named, source=pl.lit(source)))

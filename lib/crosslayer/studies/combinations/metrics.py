@@ -52,16 +52,16 @@ def combined(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFr
         lacks one of the two has no row.
     """
     state = pl.col("resumption").replace_strict(_STATES, default=None, return_dtype=pl.String)
-    ours = dns_exchanges.filter(pl.col("variant") == "main")  # not by the stub
+    ours = dns_exchanges.filter(pl.col("condition") == "main")  # not by the stub
     exchanges = pl.concat(metrics.exchanges(ours, resumption=name) for name in _STATES).select(
         *metrics.ROUND, exchange=pl.concat_str("protocol", state), exchange_ms="total_ms"
     )
     kind = pl.when(pl.col("h3") == "1-rtt").then(pl.lit(FULL))
     loads = pl.concat(
-        metrics.page_loads(page_loads, variant=variant).select(
+        metrics.page_loads(page_loads, condition=condition).select(
             *metrics.ROUND, load=kind.otherwise(pl.lit(name)), browser_plt_ms="plt_ms"
         )
-        for variant, name in (("main", WITH), ("no-token", WITHOUT))
+        for condition, name in (("main", WITH), ("no-token", WITHOUT))
     )
     return exchanges.join(loads, on=metrics.ROUND).with_columns(
         combination=pl.format("{} + {}", "exchange", "load"), plt_ms=pl.col("exchange_ms") + pl.col("browser_plt_ms")

@@ -73,7 +73,7 @@ class Composition(Measurer):
         self._loads.open()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """One observation as rows by table; the warming exchange of one that resumes a session is a row too."""
+        """One observation as rows by table; the priming exchange of one that resumes a session is a row too."""
         if condition in _COUPLED:
             return self._coupled.measure(_COUPLED[condition].value, cell, round_number, position)
         row = self.row(condition, cell, round_number, position)

@@ -21,9 +21,11 @@ _KINDS = {
 _LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 SOURCES = {
     kind: Source(
-        "page_loads", VALID_LOAD & (pl.col("h3") == h3) & (pl.col("variant") == variant), pl.col("response_start_ms")
+        "page_loads",
+        VALID_LOAD & (pl.col("h3") == h3) & (pl.col("condition") == condition),
+        pl.col("response_start_ms"),
     )
-    for kind, (h3, variant) in _KINDS.items()
+    for kind, (h3, condition) in _KINDS.items()
 }
 
 

@@ -46,9 +46,9 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
     saving per ms of RTT.
     """
     loads = _loads(inputs).with_columns(
-        series=pl.when(pl.col("h3") == "1-rtt", pl.col("variant") == "main")
+        series=pl.when(pl.col("h3") == "1-rtt", pl.col("condition") == "main")
         .then(pl.lit("full"))
-        .otherwise(pl.col("variant").replace(_KINDS))
+        .otherwise(pl.col("condition").replace(_KINDS))
     )
     parts = []
     for column, measure in _MEASURES.items():
@@ -119,8 +119,8 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
 
 
 def _loads(inputs: Inputs) -> pl.LazyFrame:
-    variants = ("main", "late", "resumed")
-    return pl.concat(metrics.page_loads(inputs.page_loads, variant=name) for name in variants)
+    conditions = ("main", "late", "resumed")
+    return pl.concat(metrics.page_loads(inputs.page_loads, condition=name) for name in conditions)
 
 
 FIGURES = (

@@ -61,4 +61,4 @@ CASES: Final[Mapping[str, Case]] = {
     "return-alt-svc-udp-dropped": Case("UDP 443 dropped", RETURN, _DROPPED, "none"),
     "return-alt-svc-udp-rejected": Case("UDP 443 rejected", RETURN, _REJECTED, "none"),
 }
-"""By name, which is the column `variant`."""
+"""By name, which is the column `condition`."""

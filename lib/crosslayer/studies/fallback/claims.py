@@ -22,8 +22,8 @@ _DELAYS = {"delay, first": "first-udp-dropped", "delay, return": "return-udp-dro
 """From the first QUIC packet of a load to its first SYN, by case."""
 
 
-def _delay(variant: str) -> tuple[Source, Source]:
-    rows = _CHROMIUM & (pl.col("variant") == variant)
+def _delay(condition: str) -> tuple[Source, Source]:
+    rows = _CHROMIUM & (pl.col("condition") == condition)
     first_quic = (pl.col("kind") == "quic") & (pl.col("started_ms") < 1000)
     return (
         Source("attempts", rows & (pl.col("kind") == "tcp"), pl.col("started_ms")),
@@ -32,15 +32,15 @@ def _delay(variant: str) -> tuple[Source, Source]:
 
 
 SOURCES: dict[str, tuple[Source, ...]] = {
-    variant: (
+    condition: (
         Source(
             "page_loads",
-            _CHROMIUM & pl.col("error").is_null() & (pl.col("variant") == variant),
+            _CHROMIUM & pl.col("error").is_null() & (pl.col("condition") == condition),
             pl.col("response_start_ms"),
         ),
     )
-    for variant in CASES
-} | {series: _delay(variant) for series, variant in _DELAYS.items()}
+    for condition in CASES
+} | {series: _delay(condition) for series, condition in _DELAYS.items()}
 
 
 def observed(page_loads: pl.LazyFrame, attempts: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:

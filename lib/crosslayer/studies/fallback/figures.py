@@ -32,20 +32,20 @@ _BROWSERS = {"chromium": "Chromium", "firefox": "Firefox"}
 def blocked_data(inputs: Inputs) -> pl.DataFrame:
     """Start of the response by browser, case and link; ms.
 
-    Columns browser, link, variant, visit, about, loads, ended, n, median, low, high. `loads` were tried, and `ended` of
-    them had no response: they failed, or were ended.
+    Columns browser, link, condition, visit, about, loads, ended, n, median, low, high. `ended` of the `loads` tried
+    have no response: they failed, or were ended.
     """
-    cases = inputs.page_loads.filter(pl.col("variant").is_in(list(CASES)))
-    keys = ["browser", "link", "variant"]
+    cases = inputs.page_loads.filter(pl.col("condition").is_in(list(CASES)))
+    keys = ["browser", "link", "condition"]
     good = cases.filter(pl.col("error").is_null())
     shown = metrics.medians(good, "response_start_ms", keys)
     tried = cases.group_by(keys).agg(loads=pl.len(), ended=pl.col("error").is_not_null().sum()).collect()
     frame = tried.join(shown, on=keys, how="left").with_columns(
-        visit=pl.col("variant").replace_strict({name: case.visit for name, case in CASES.items()}),
-        about=pl.col("variant").replace_strict(_LABELS),
+        visit=pl.col("condition").replace_strict({name: case.visit for name, case in CASES.items()}),
+        about=pl.col("condition").replace_strict(_LABELS),
     )
     order = {name: number for number, name in enumerate(CASES)}
-    return inputs.by_rtt(frame.sort("browser", pl.col("variant").replace_strict(order, return_dtype=pl.Int64)))
+    return inputs.by_rtt(frame.sort("browser", pl.col("condition").replace_strict(order, return_dtype=pl.Int64)))
 
 
 def blocked(frame: pl.DataFrame) -> AnyChart:
@@ -90,8 +90,10 @@ def _without_page(part: pl.DataFrame, series: int) -> pl.DataFrame:
 
 
 def blocked_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """browser, link, variant, visit, about, loads, ended, n, median, low, high; ms."""
-    return frame.select("browser", "link", "variant", "visit", "about", "loads", "ended", "n", "median", "low", "high")
+    """browser, link, condition, visit, about, loads, ended, n, median, low, high; ms."""
+    return frame.select(
+        "browser", "link", "condition", "visit", "about", "loads", "ended", "n", "median", "low", "high"
+    )
 
 
 def blocked_verdict(frame: pl.DataFrame) -> str:
@@ -99,12 +101,13 @@ def blocked_verdict(frame: pl.DataFrame) -> str:
     parts = []
     for browser, link in frame.select("browser", "link").unique(maintain_order=True).rows():
         cells = {
-            variant: cell_row
-            for variant in ("first", "first-udp-dropped", "first-udp-rejected", "return", "return-udp-dropped")
-            if (cell_row := row(frame, browser=browser, link=link, variant=variant)) and cell_row["median"] is not None
+            condition: cell_row
+            for condition in ("first", "first-udp-dropped", "first-udp-rejected", "return", "return-udp-dropped")
+            if (cell_row := row(frame, browser=browser, link=link, condition=condition))
+            and cell_row["median"] is not None
         }
         if len(cells) == 5:
-            starts = {variant: with_interval(cell, "ms", 0) for variant, cell in cells.items()}
+            starts = {condition: with_interval(cell, "ms", 0) for condition, cell in cells.items()}
             parts.append(
                 f"{_BROWSERS[browser]} on {link}: the response starts after {starts['first']} on a first visit, "
                 f"{starts['first-udp-rejected']} where UDP 443 is rejected and {starts['first-udp-dropped']} where it "

@@ -69,7 +69,7 @@ class Fallback(Measurer):
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         h3 = "1-rtt" if CASES[condition].visit in (FIRST, SECOND) else "0-rtt"
-        return "page_loads", {"h3": h3, "coupling": "coupled", "dns_protocol": "DoUDP", "variant": condition}
+        return "page_loads", {"h3": h3, "coupling": "coupled", "dns_protocol": "DoUDP", "condition": condition}
 
     def warm_up(self) -> None:
         """One load."""
@@ -170,7 +170,10 @@ def attempt_rows(row: dict[str, Any], attempts: Sequence[Attempt]) -> list[dict[
     def ms(at_ns: int | None) -> float | None:
         return None if at_ns is None else (at_ns - zero_ns) / 1e6
 
-    shared = {key: row[key] for key in ("campaign", "round", "link", "study", "page", "position", "variant", "browser")}
+    shared = {
+        key: row[key]
+        for key in ("campaign", "round", "link", "study", "page", "position", "condition", "role", "browser")
+    }
     return [
         shared
         | {

@@ -19,7 +19,7 @@ _PLT, _PLT_MS = "PLT", "PLT (ms)"
 
 def _observations(inputs: Inputs) -> pl.LazyFrame:
     names = pl.LazyFrame([kind.columns | {"series": name} for name, kind in KINDS.items()])
-    return metrics.page_loads(inputs.page_loads, variant=None).join(names, on=names.collect_schema().names()[:-1])
+    return metrics.page_loads(inputs.page_loads, condition=None).join(names, on=names.collect_schema().names()[:-1])
 
 
 def gateway_verdict(frame: pl.DataFrame) -> str:

@@ -12,7 +12,7 @@ from crosslayer.vocabulary import Coupling, Http3, Protocol, Sharing
 class Kind:
     """One way of a browser to a page that it resolves over DoH3."""
 
-    variant: str
+    condition: str
     """Of `page_loads`."""
     through: Sharing | None = None
     """How the gateway's connections upstream are shared; None without a gateway."""
@@ -21,7 +21,7 @@ class Kind:
     def columns(self) -> dict[str, Any]:
         """Columns of `page_loads` that tell it from other kinds."""
         common = {"h3": Http3.ONE_RTT.value, "coupling": Coupling.COUPLED.value, "dns_protocol": Protocol.DOH3.value}
-        return common | {"variant": self.variant}
+        return common | {"condition": self.condition}
 
     @property
     def connection_count(self) -> int:

@@ -16,8 +16,8 @@ from crosslayer.studies.https_records.records import KINDS
 _IGNORED = ("cut-short", "keys-unordered", "key-twice", "alpn-empty", "no-default-alone", "mandatory-unknown")
 """Records that a client is to reject or ignore (RFC 9460, sections 2.2 and 8)."""
 SOURCES = {
-    variant: Source("page_loads", VALID_LOAD & (pl.col("variant") == variant), pl.col("response_start_ms"))
-    for variant in KINDS
+    condition: Source("page_loads", VALID_LOAD & (pl.col("condition") == condition), pl.col("response_start_ms"))
+    for condition in KINDS
 }
 
 
@@ -26,9 +26,9 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
     return observed_from(SOURCES, {"page_loads": page_loads}, metrics.nominal_rtts(link_checks))
 
 
-def later(variant: str, other: str) -> Measure:
+def later(condition: str, other: str) -> Measure:
     """By how much the response starts later than with another record within a round, RTT."""
-    return median({variant: 1.0, other: -1.0}, in_rtts=True)
+    return median({condition: 1.0, other: -1.0}, in_rtts=True)
 
 
 one_round_trip = Number(published=1.0, tolerance=IN_RTTS, unit="RTT")
@@ -45,7 +45,7 @@ CLAIMS = Claims(
         claim(
             "HTTPS2",
             "A malformed record costs no more than none at all",
-            maximum(later(variant, "none") for variant in _IGNORED),
+            maximum(later(condition, "none") for condition in _IGNORED),
             Bound(below=FRACTION.at_least, unit="RTT"),
         ),
         claim("HTTPS3", "Encrypted Client Hello costs a first visit nothing", later("ech", "whole"), nothing),

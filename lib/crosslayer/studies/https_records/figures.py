@@ -32,7 +32,7 @@ _LOOKS = {
     _OTHER: Look(RED, "diamond", LONG),
 }
 _PROTOCOLS = {"h2": _H2, "h3": _H3}
-_ABOUT = {variant: kind.about for variant, kind in KINDS.items()}
+_ABOUT = {condition: kind.about for condition, kind in KINDS.items()}
 _MEASURED, _COST = "measured", "cost"
 _ECH_COSTS = {
     "ech": ("whole", "on a first visit"),
@@ -48,39 +48,43 @@ def records_data(inputs: Inputs) -> pl.DataFrame:
 
     The browser's lookup is in it.
 
-    Columns link, variant, about, series, source, n, loads, ech, median, low, high. Source `measured`: each series of a
-    kind, `loads` of which were tried, failed ones included; `ech` of them with an encrypted hello that the server
+    Columns link, condition, about, series, source, n, loads, ech, median, low, high. Source `measured`: each series of
+    a kind, `loads` of which were tried, failed ones included; `ech` of them with an encrypted hello that the server
     opened. Source `cost`: of all links, what the kind takes longer within a round than a good record does (for ECH on
     a second visit: than that on a second visit), for broken ones than no record.
     """
-    every = inputs.page_loads.filter(pl.col("variant").is_in(list(KINDS)))
+    every = inputs.page_loads.filter(pl.col("condition").is_in(list(KINDS)))
     loads = every.filter(pl.col("error").is_null()).with_columns(
         series=pl.when(pl.col("early_data_accepted"))
         .then(pl.lit(_EARLY))
         .otherwise(pl.col("document_protocol").replace_strict(_PROTOCOLS, default=_OTHER))
     )
     times = metrics.in_rtts(loads, inputs.rtts, ["response_start_ms"])
-    shown = metrics.medians(times, "response_start_rtt", ["link", "variant", "series"])
-    counted = loads.group_by("link", "variant", "series").agg(ech=pl.col("ech_accepted").sum()).collect()
-    tried = every.group_by("link", "variant").agg(loads=pl.len()).collect()
+    shown = metrics.medians(times, "response_start_rtt", ["link", "condition", "series"])
+    counted = loads.group_by("link", "condition", "series").agg(ech=pl.col("ech_accepted").sum()).collect()
+    tried = every.group_by("link", "condition").agg(loads=pl.len()).collect()
     parts = [
         tried.join(
-            shown.join(counted, on=["link", "variant", "series"]), on=["link", "variant"], how="left"
+            shown.join(counted, on=["link", "condition", "series"]), on=["link", "condition"], how="left"
         ).with_columns(source=pl.lit(_MEASURED))
     ]
-    for variant, kind in KINDS.items():
-        base = _ECH_COSTS[variant][0] if variant in _ECH_COSTS else "none"
-        if not kind.broken and variant not in _ECH_COSTS:
+    for condition, kind in KINDS.items():
+        base = _ECH_COSTS[condition][0] if condition in _ECH_COSTS else "none"
+        if not kind.broken and condition not in _ECH_COSTS:
             continue
-        more = metrics.paired(loads, "response_start_ms", "variant", variant, base).rename({"difference": "more_ms"})
-        more = metrics.in_rtts(more, inputs.rtts, ["more_ms"]).with_columns(variant=pl.lit(variant))
-        cost = metrics.medians(more, "more_rtt", ["variant"])
+        more = metrics.paired(loads, "response_start_ms", "condition", condition, base).rename(
+            {"difference": "more_ms"}
+        )
+        more = metrics.in_rtts(more, inputs.rtts, ["more_ms"]).with_columns(condition=pl.lit(condition))
+        cost = metrics.medians(more, "more_rtt", ["condition"])
         parts.append(cost.with_columns(source=pl.lit(_COST), link=pl.lit("all")))
-    order = {variant: rank for rank, variant in enumerate(KINDS)}
+    order = {condition: rank for rank, condition in enumerate(KINDS)}
     frame = pl.concat(parts, how="diagonal").with_columns(
-        about=pl.col("variant").replace_strict(_ABOUT, return_dtype=pl.String)
+        about=pl.col("condition").replace_strict(_ABOUT, return_dtype=pl.String)
     )
-    return inputs.by_rtt(frame.sort("source", pl.col("variant").replace_strict(order, return_dtype=pl.Int64), "series"))
+    return inputs.by_rtt(
+        frame.sort("source", pl.col("condition").replace_strict(order, return_dtype=pl.Int64), "series")
+    )
 
 
 def records(frame: pl.DataFrame) -> AnyChart:
@@ -107,24 +111,24 @@ def records(frame: pl.DataFrame) -> AnyChart:
 
 
 def records_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """source, link, variant, about, series, loads, n, ech, median, low, high; multiples of the RTT."""
-    return frame.select("source", "link", "variant", "about", "series", "loads", "n", "ech", "median", "low", "high")
+    """source, link, condition, about, series, loads, n, ech, median, low, high; multiples of the RTT."""
+    return frame.select("source", "link", "condition", "about", "series", "loads", "n", "ech", "median", "low", "high")
 
 
 def records_verdict(frame: pl.DataFrame) -> str:
     """What does a broken record cost, and what ECH?"""
     shown = frame.filter(pl.col("source") == _MEASURED)
-    broken = [variant for variant, kind in KINDS.items() if kind.broken and variant in set(shown["variant"])]
+    broken = [condition for condition, kind in KINDS.items() if kind.broken and condition in set(shown["condition"])]
     if not broken:
         return "Not answered: this dataset has no loads with broken records."
-    came = {variant: sorted(set(shown.filter(variant=variant)["series"].drop_nulls())) for variant in broken}
-    over = {variant: " or ".join(series) or _NOT_AT_ALL for variant, series in came.items()}
+    came = {condition: sorted(set(shown.filter(condition=condition)["series"].drop_nulls())) for condition in broken}
+    over = {condition: " or ".join(series) or _NOT_AT_ALL for condition, series in came.items()}
     outcomes = []
     for how in sorted(set(over.values()), key=lambda how: (how == _NOT_AT_ALL, how)):
-        names = [_ABOUT[variant] for variant in broken if over[variant] == how]
+        names = [_ABOUT[condition] for condition in broken if over[condition] == how]
         outcomes.append(f"with {len(names)} {how} ({'; '.join(names)})")
     verdict = f"Of {len(broken)} broken records, the page comes {', '.join(outcomes)}."
-    costs = frame.filter(pl.col("source") == _COST, pl.col("variant").is_in(broken)).sort("median", descending=True)
+    costs = frame.filter(pl.col("source") == _COST, pl.col("condition").is_in(broken)).sort("median", descending=True)
     if costs.height:
         dearest = costs.row(0, named=True)
         verdict += (
@@ -132,8 +136,8 @@ def records_verdict(frame: pl.DataFrame) -> str:
             f"({dearest['about']})."
         )
     ech_costs = []
-    for variant, (_base, where) in _ECH_COSTS.items():
-        cost, loads = row(frame, source=_COST, variant=variant), shown.filter(variant=variant)
+    for condition, (_base, where) in _ECH_COSTS.items():
+        cost, loads = row(frame, source=_COST, condition=condition), shown.filter(condition=condition)
         if cost is not None:
             opened = f"{loads['ech'].sum()} of {loads['n'].sum()} hellos opened"
             came_over = " and ".join(loads["series"].drop_nulls().unique(maintain_order=True))

@@ -51,7 +51,7 @@ class HttpsRecords(Measurer):
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
-        of_load = {"h3": KINDS[condition].h3, "coupling": "coupled", "dns_protocol": "DoUDP", "variant": condition}
+        of_load = {"h3": KINDS[condition].h3, "coupling": "coupled", "dns_protocol": "DoUDP", "condition": condition}
         return "page_loads", of_load
 
     def warm_up(self) -> None:

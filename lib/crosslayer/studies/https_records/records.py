@@ -97,4 +97,4 @@ KINDS: Mapping[str, Kind] = {
     "ech-gone": Kind("ECH, the server has it no more", _with_ech),
     "ech-unreadable": _broken("ECH that cannot be read", _BOTH, (_ECH, b"\0\5?????")),
 }
-"""By name, which is the column `variant`."""
+"""By name, which is the column `condition`."""

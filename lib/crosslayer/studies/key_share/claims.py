@@ -19,7 +19,7 @@ _FAST = ("fiber", "cable", "4g", "4g-medium")
 SOURCES = {
     f"{protocol}, {share}": Source(
         "dns_exchanges",
-        VALID_EXCHANGE & (pl.col("protocol") == protocol) & (pl.col("variant") == share),
+        VALID_EXCHANGE & (pl.col("protocol") == protocol) & (pl.col("condition") == share),
         pl.col("handshake_ms"),
     )
     for protocol, share in product(_PROTOCOLS, (_LARGE, _SMALL))

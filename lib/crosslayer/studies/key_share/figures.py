@@ -29,7 +29,7 @@ def key_share_data(inputs: Inputs) -> pl.DataFrame:
         of_protocol = exchanges.filter(pl.col("protocol") == protocol)
         named = {"protocol": pl.lit(protocol)}
         for column, measure in _PHASES.items():
-            cost = metrics.paired(of_protocol, column, "variant", "x25519mlkem768", "x25519")
+            cost = metrics.paired(of_protocol, column, "condition", "x25519mlkem768", "x25519")
             ours = metrics.medians(cost, "difference", ["link"]).sort("link")
             parts.append(ours.with_columns(**named, measure=pl.lit(measure), source=pl.lit("measured")))
         parts.append(_expected_cost(of_protocol, inputs).with_columns(**named, source=pl.lit("expected")))
@@ -50,8 +50,8 @@ def _expected_cost(exchanges: pl.LazyFrame, inputs: Inputs) -> pl.DataFrame:
         + _IP_AND_ETHERNET_BYTES * (pl.col(f"handshake_{way}_packets") + pl.col(f"query_{way}_packets"))
         for way in ("sent", "received")
     }
-    sizes = exchanges.group_by("link", "variant").agg(**{way: size.median() for way, size in wire.items()})
-    large, small = (sizes.filter(pl.col("variant") == name) for name in ("x25519mlkem768", "x25519"))
+    sizes = exchanges.group_by("link", "condition").agg(**{way: size.median() for way, size in wire.items()})
+    large, small = (sizes.filter(pl.col("condition") == name) for name in ("x25519mlkem768", "x25519"))
     further = {way: (pl.col(way) - pl.col(f"{way}_small")) * 8 / 1e3 for way in ("sent", "received")}
     alone = further["sent"] / pl.col("up") + further["received"] / pl.col("down")
     costs = large.join(small, on="link", suffix="_small").join(rates, on="link").select("link", median=alone)

@@ -7,8 +7,8 @@ from crosslayer.campaign.conditions import StubExchange, measuring
 from crosslayer.dns import Protocol
 
 CONDITIONS = {
-    f"{protocol}, {variant}": StubExchange(protocol, variant, post_quantum=variant == "x25519mlkem768")
+    f"{protocol}, {condition}": StubExchange(protocol, condition, post_quantum=condition == "x25519mlkem768")
     for protocol in (Protocol.DOQ, Protocol.DOT)
-    for variant in ("x25519", "x25519mlkem768")
+    for condition in ("x25519", "x25519mlkem768")
 }
 MEASURER = measuring(CONDITIONS)

@@ -13,6 +13,7 @@ from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
 from crosslayer.claims.rows import VALID_EXCHANGE, Source, observed_from
 from crosslayer.claims.rules import IN_RTTS
+from crosslayer.vocabulary import Role
 
 _LINKS = ("4g-loss-0", "4g-loss-1", "4g-loss-2", "4g-loss-5")
 _LATE = (
@@ -21,7 +22,7 @@ _LATE = (
     & ~pl.col("early_data_accepted").fill_null(False)
 )
 """Early data whose first flight was lost: an error in the server log, and here what early data costs under loss."""
-_TIMED = ~pl.col("warming").fill_null(False) & (pl.col("variant") == "main") & pl.col("total_ms").is_not_null()
+_TIMED = (pl.col("role") == Role.MEASURED) & (pl.col("condition") == "main") & pl.col("total_ms").is_not_null()
 
 
 def source(protocol: str, resumption: str) -> Source:

@@ -22,6 +22,7 @@ from crosslayer.figures.style import (
     Look,
 )
 from crosslayer.studies.loss import KEPT, lossy
+from crosslayer.vocabulary import Role
 
 _LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
 _OF_P99 = 100
@@ -46,13 +47,15 @@ def by_series(inputs: Inputs) -> pl.LazyFrame:
     its error; here it is what early data costs when packets are lost, and without it 0-RTT would look immune to loss.
     """
     named = {
-        (variant, resumption): pl.concat_str(pl.col("protocol"), pl.lit(ending))
-        for variant, resumption, ending in (("main", "early-data", " 0-RTT"), (KEPT, "none", ", kept"))
+        (condition, resumption): pl.concat_str(pl.col("protocol"), pl.lit(ending))
+        for condition, resumption, ending in (("main", "early-data", " 0-RTT"), (KEPT, "none", ", kept"))
     }
     series = pl.col("protocol")
-    for (variant, resumption), name in named.items():
-        series = pl.when(pl.col("variant") == variant, pl.col("resumption") == resumption).then(name).otherwise(series)
-    early = inputs.dns_exchanges.filter(pl.col("resumption") == "early-data", ~pl.col("warming"))
+    for (condition, resumption), name in named.items():
+        series = (
+            pl.when(pl.col("condition") == condition, pl.col("resumption") == resumption).then(name).otherwise(series)
+        )
+    early = inputs.dns_exchanges.filter(resumption="early-data", role=Role.MEASURED)
     late = early.filter(pl.col("session_resumed"), ~pl.col("early_data_accepted"), pl.col("total_ms").is_not_null())
     whole = [metrics.exchanges(inputs.dns_exchanges, resumption=kind) for kind in ("none", "early-data")]
     rows = pl.concat([*whole, late.filter(pl.col("error").is_not_null())])

@@ -20,6 +20,7 @@ from crosslayer.dns.timing import PhaseName, collector_paused
 from crosslayer.studies.loss import KEPT
 from crosslayer.study import SIX_TRANSPORTS
 from crosslayer.testbed import network
+from crosslayer.vocabulary import Role
 
 SETTINGS = dns.ClientSettings(udp_retransmit_s=1.0, timeout_s=60.0)
 """A minute, so that the worst of times is a number too."""
@@ -31,15 +32,15 @@ class Condition:
 
     protocol: Protocol
     resumption: Resumption = Resumption.NONE
-    variant: str = "main"
+    condition: str = "main"
 
 
 CONDITIONS = {
     **{str(protocol): Condition(protocol) for protocol in SIX_TRANSPORTS},
     "DoQ 0-RTT": Condition(Protocol.DOQ, Resumption.EARLY_DATA),
     "DoH3 0-RTT": Condition(Protocol.DOH3, Resumption.EARLY_DATA),
-    "DoT kept": Condition(Protocol.DOT, variant=KEPT),
-    "DoQ kept": Condition(Protocol.DOQ, variant=KEPT),
+    "DoT kept": Condition(Protocol.DOT, condition=KEPT),
+    "DoQ kept": Condition(Protocol.DOQ, condition=KEPT),
 }
 
 
@@ -63,8 +64,7 @@ class Loss(Measurer):
         return "dns_exchanges", {
             "protocol": chosen.protocol.value,
             "resumption": chosen.resumption.value,
-            "warming": False,
-            "variant": chosen.variant,
+            "condition": chosen.condition,
         }
 
     def warm_up(self) -> None:
@@ -75,12 +75,12 @@ class Loss(Measurer):
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """The measured lookup, and before it the one that fetches its ticket; both are rows."""
         row = self.row(condition, cell, round_number, position)
-        *warming, measured = self._lookups(CONDITIONS[condition], self.bench.pages[cell.page].host)
-        first = {"resumption": Resumption.NONE.value, "warming": True}
-        return {"dns_exchanges": [*(row | first | columns for columns in warming), row | measured]}
+        *priming, measured = self._lookups(CONDITIONS[condition], self.bench.pages[cell.page].host)
+        first = {"resumption": Resumption.NONE.value, "role": Role.PRIMING.value}
+        return {"dns_exchanges": [*(row | first | columns for columns in priming), row | measured]}
 
     def _lookups(self, condition: Condition, name: str) -> list[dict[str, Any]]:
-        if condition.variant == KEPT:
+        if condition.condition == KEPT:
             return [self._kept(condition.protocol, name)]
         sessions = dns.SessionStore()
         steps = [(condition.resumption, False)]
@@ -94,9 +94,9 @@ class Loss(Measurer):
                 resumption,
                 sessions=sessions,
                 settings=SETTINGS,
-                warming=warming,
+                priming=priming,
             )
-            for resumption, warming in steps
+            for resumption, priming in steps
         ]
         events = self.bench.server.events()
         return [exchange_columns(result, events) for result in done]

@@ -15,7 +15,7 @@ from crosslayer.claims.rows import Source, with_columns
 from crosslayer.claims.rules import FRACTION, IN_RTTS
 from crosslayer.metrics.resampling import Estimate
 from crosslayer.studies.one_connection.metrics import DOCUMENT, FIRST_BYTE, NAME, TIMES, WORTH, by_mode, loads
-from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, MODES, RETURNING, Mode
+from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, MODES, RETURNING, WITHOUT_TOKEN, Mode
 from crosslayer.vocabulary import Http3, Protocol
 
 NO_SLOWER_RTT = 0.05
@@ -31,7 +31,7 @@ def observed(resolved_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observe
         for measure, column in TIMES.items()
     ]
     with_token = by_mode(resolved_loads).filter(
-        pl.col("h3") == Http3.ZERO_RTT, ~pl.col("variant").str.contains("token")
+        pl.col("h3") == Http3.ZERO_RTT, ~pl.col("condition").is_in(WITHOUT_TOKEN)
     )
     meant = pl.col("error").is_null().cast(pl.Float64)
     rows.append(with_token.select(*metrics.ROUND, series=pl.lit(_MEANT), value=meant))
@@ -240,7 +240,7 @@ SOURCES = {
     _MEANT: (
         Source(
             "resolved_loads",
-            (pl.col("h3") == str(Http3.ZERO_RTT)) & ~pl.col("variant").str.contains("token"),
+            (pl.col("h3") == str(Http3.ZERO_RTT)) & ~pl.col("condition").is_in(WITHOUT_TOKEN),
             pl.col("error").is_null(),
         ),
     )

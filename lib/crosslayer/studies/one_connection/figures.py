@@ -164,7 +164,7 @@ def worth_verdict(frame: pl.DataFrame) -> str:
 
 
 _STEPS: dict[str, Look] = {
-    Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT, variant=NO_TOKEN).name: Look(GREY, "square", CHAIN),
+    Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT, condition=NO_TOKEN).name: Look(GREY, "square", CHAIN),
     Mode(Protocol.DOUDP, h3=Http3.ZERO_RTT).name: Look(GREY, "diamond", SOLID),
     FIRST_VISIT.name: TRANSPORTS["DoH3"],
     RETURNING.name: Look(BLUE, "circle", SOLID),

@@ -49,12 +49,12 @@ WORTH = (
     Worth("not waiting for SETTINGS", BACK, shared(_EARLY, SETTINGS), RETURNING),
     Worth("the token", BACK, shared(_EARLY, NO_TOKEN), RETURNING),
     Worth("the token, page at once", BACK, shared(_EARLY, AT_ONCE_NO_TOKEN), shared(_EARLY, AT_ONCE)),
-    Worth("the token, on two connections", BACK, Mode(Protocol.DOUDP, h3=_ZERO, variant=NO_TOKEN), _PLAIN_BACK),
+    Worth("the token, on two connections", BACK, Mode(Protocol.DOUDP, h3=_ZERO, condition=NO_TOKEN), _PLAIN_BACK),
 )
 """What one connection is worth over two, and what the parts of it are."""
 
 NAME, FIRST_BYTE, DOCUMENT, PAGE = "name", "first byte", "document", "page"
-TIMES = {NAME: "name_ms", FIRST_BYTE: "response_start_ms", DOCUMENT: "document_ms", PAGE: "page_ms"}
+TIMES = {NAME: "resolved_ms", FIRST_BYTE: "response_start_ms", DOCUMENT: "document_ms", PAGE: "load_complete_ms"}
 """Columns of `resolved_loads` by what was there then."""
 
 

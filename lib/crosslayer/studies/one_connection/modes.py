@@ -8,6 +8,7 @@ from typing import Any
 from crosslayer.vocabulary import Http3, Protocol, Resumption, Sharing
 
 MAIN, NO_TOKEN, AT_ONCE, AT_ONCE_NO_TOKEN, SETTINGS = "main", "no-token", "at-once", "at-once-no-token", "settings"
+WITHOUT_TOKEN = (NO_TOKEN, AT_ONCE_NO_TOKEN)
 
 _FULL, _EARLY = Resumption.NONE, Resumption.EARLY_DATA
 _EXTRAS = {
@@ -27,7 +28,7 @@ class Mode:
     resumption: Resumption = _FULL
     connections: Sharing = Sharing.SEPARATE
     h3: Http3 = Http3.ONE_RTT
-    variant: str = MAIN
+    condition: str = MAIN
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -39,23 +40,23 @@ class Mode:
         """As in figures."""
         resolving = f"{self.protocol} 0-RTT" if self.resumption is _EARLY else str(self.protocol)
         if self.connections is Sharing.SHARED:
-            return f"{resolving} and page on one connection{_EXTRAS[self.variant]}"
-        return f"{resolving}, then H3 {self.h3.upper()}{_EXTRAS[self.variant]}"
+            return f"{resolving} and page on one connection{_EXTRAS[self.condition]}"
+        return f"{resolving}, then H3 {self.h3.upper()}{_EXTRAS[self.condition]}"
 
     @property
     def at_once(self) -> bool:
         """The document is asked for together with its name."""
-        return self.variant in (AT_ONCE, AT_ONCE_NO_TOKEN)
+        return self.condition in (AT_ONCE, AT_ONCE_NO_TOKEN)
 
     @property
     def token(self) -> bool:
         """A resumed connection has the token of the one before."""
-        return self.variant not in (NO_TOKEN, AT_ONCE_NO_TOKEN)
+        return self.condition not in WITHOUT_TOKEN
 
     @property
     def waits_for_settings(self) -> bool:
         """Nothing is asked for on the page's connection before the server's SETTINGS have come."""
-        return self.variant == SETTINGS
+        return self.condition == SETTINGS
 
     @property
     def query_early(self) -> bool:
@@ -103,10 +104,10 @@ _LOADING = (
 )
 
 
-def shared(resumption: Resumption, variant: str = MAIN) -> Mode:
+def shared(resumption: Resumption, condition: str = MAIN) -> Mode:
     """Name and page on one connection."""
     h3 = Http3.ZERO_RTT if resumption is _EARLY else Http3.ONE_RTT
-    return Mode(Protocol.DOH3, resumption, Sharing.SHARED, h3, variant)
+    return Mode(Protocol.DOH3, resumption, Sharing.SHARED, h3, condition)
 
 
 BASELINE = Mode(Protocol.DOUDP)
@@ -115,10 +116,10 @@ FIRST_VISIT = shared(_FULL)
 RETURNING = shared(_EARLY)
 
 _ALL = (
-    *(Mode(dns, how, Sharing.SEPARATE, h3, variant) for dns, how in _RESOLVING for h3, variant in _LOADING),
-    *(Mode(Protocol.DOUDP, h3=h3, variant=SETTINGS) for h3 in Http3),
-    *(shared(_FULL, variant) for variant in (MAIN, AT_ONCE, SETTINGS)),
-    *(shared(_EARLY, variant) for variant in _EXTRAS),
+    *(Mode(dns, how, Sharing.SEPARATE, h3, condition) for dns, how in _RESOLVING for h3, condition in _LOADING),
+    *(Mode(Protocol.DOUDP, h3=h3, condition=SETTINGS) for h3 in Http3),
+    *(shared(_FULL, condition) for condition in (MAIN, AT_ONCE, SETTINGS)),
+    *(shared(_EARLY, condition) for condition in _EXTRAS),
 )
 MODES = {mode.name: mode for mode in _ALL}
 """By name."""

@@ -31,7 +31,7 @@ SOURCES = {
     **{
         f"{protocol}, shared": Source(
             "paced_queries",
-            VALID_EXCHANGE & (pl.col("connection") == "kept") & (pl.col("protocol") == protocol),
+            VALID_EXCHANGE & (pl.col("connection_mode") == "kept") & (pl.col("protocol") == protocol),
             pl.col("response_ms"),
         )
         for pair in _IN_LINE
@@ -41,7 +41,7 @@ SOURCES = {
         mode.name: Source(
             "resolved_loads",
             pl.col("error").is_null() & with_columns(mode.columns),
-            pl.col("page_ms"),
+            pl.col("load_complete_ms"),
         )
         for pair in PAIRS.values()
         for mode in pair

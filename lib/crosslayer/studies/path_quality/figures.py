@@ -138,17 +138,17 @@ def coalescing_data(inputs: Inputs) -> pl.DataFrame:
     names = pl.LazyFrame([columns | {"mode": name} for name, columns in modes.items()])
     # Early data whose flight was lost is none for the server, and an error; here it is what that costs.
     late = inputs.resolved_loads.filter(
-        pl.col("error").is_not_null(), pl.col("session_resumed"), pl.col("page_ms").is_not_null()
+        pl.col("error").is_not_null(), pl.col("session_resumed"), pl.col("load_complete_ms").is_not_null()
     )
     rows = pl.concat([metrics.resolved_loads(inputs.resolved_loads), late])
     loads = rows.filter(pl.col("link").is_in([link for link in inputs.links if sweep(link)])).join(
         names, on=names.collect_schema().names()[:-1]
     )
-    loads = metrics.in_rtts(loads, inputs.rtts, ["page_ms"])
+    loads = metrics.in_rtts(loads, inputs.rtts, ["load_complete_ms"])
     return _finished(
         [
             metrics.quantile_differences(
-                loads, "page_rtt", "mode", two.name, one.name, ["link", "page"], level=level
+                loads, "load_complete_rtt", "mode", two.name, one.name, ["link", "page"], level=level
             ).with_columns(series=pl.lit(name), measure=pl.lit(measure))
             for measure, level in LEVELS.items()
             for name, (two, one) in PAIRS.items()

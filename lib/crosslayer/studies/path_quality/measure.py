@@ -21,6 +21,7 @@ from crosslayer.studies.one_connection.measure import OneConnection
 from crosslayer.studies.path_quality import loses
 from crosslayer.studies.path_quality.visits import VISITS
 from crosslayer.testbed import network
+from crosslayer.vocabulary import Role
 
 LOOKUPS = ("DoUDP", "DoT", "DoH", "DoQ", "DoH3", "DoQ 0-RTT", "DoH3 0-RTT")
 SHARED = {
@@ -66,7 +67,7 @@ class Shared(Measurer):
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition, and of its first query that counts."""
-        columns = {"page": None, "connection": "kept", "client": 0, "number": 1, "warming": False}
+        columns = {"page": None, "connection_mode": "kept", "client": 0, "number": 1}
         return "paced_queries", {"protocol": SHARED[condition].value} | columns
 
     def warm_up(self) -> None:
@@ -84,7 +85,11 @@ class Shared(Measurer):
         return {
             "paced_queries": [
                 common
-                | {"number": number, "warming": number == 0, "started_s": query.sent_ns / 1e9}
+                | {
+                    "number": number,
+                    "role": (Role.PRIMING if number == 0 else Role.MEASURED).value,
+                    "started_s": query.sent_ns / 1e9,
+                }
                 | {"error": None if query.answered_ns is not None else "no answer"}
                 | PacedQueries.taken(tables.ASKED, query)
                 for number, query in enumerate(asked)

@@ -26,10 +26,10 @@ _UPLINKS = ("dsl", "dsl-uplink-x2", "dsl-uplink-x4", "dsl-uplink-x16")
 SOURCES = {
     name: Source(
         "dns_exchanges",
-        VALID_EXCHANGE & (pl.col("protocol") == "DoQ") & (pl.col("variant") == variant),
+        VALID_EXCHANGE & (pl.col("protocol") == "DoQ") & (pl.col("condition") == condition),
         pl.col("query_ms"),
     )
-    for name, variant in _SENT.items()
+    for name, condition in _SENT.items()
 } | {"DoUDP": Source("dns_exchanges", VALID_EXCHANGE & (pl.col("protocol") == "DoUDP"), pl.col("query_ms"))}
 
 

@@ -23,6 +23,7 @@ from crosslayer.figures.style import (
     with_titles,
 )
 from crosslayer.studies.coalescing.figures.common import PAPER
+from crosslayer.studies.serialisation.conditions import DOQ_SIZES
 
 _IP_AND_ETHERNET_BYTES = 34
 """Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
@@ -31,12 +32,7 @@ _DOQ_QUERY_BYTES = 43
 _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 
 _PUBLISHED_DSL_QUERY_RTT = 1.37  # TNSM24 section IV-B, claim T100
-_SENT = {
-    "main": "DoQ",
-    "datagram-1400-padding-128": "DoQ, datagrams of 1400",
-    "datagram-1200-padding-512": "DoQ, query padded to 512",
-    "datagram-1200-padding-1024": "DoQ, query padded to 1024",
-}
+_SENT = {name: sizes.series for name, sizes in DOQ_SIZES.items()}
 
 _LOOKS = {
     "DoUDP": TRANSPORTS["DoUDP"],
@@ -82,7 +78,9 @@ def _serialised(inputs: Inputs) -> pl.LazyFrame:
     a full datagram (RFC 9000, section 14.1).
     """
     rates = inputs.link_checks.group_by("link").agg(up_mbit=pl.col("nominal_up_mbit").median())
-    padding = pl.col("variant").str.extract(r"padding-(\d+)").cast(pl.Int64).fill_null(128)
+    padding = pl.col("condition").replace_strict(
+        {name: sizes.padding_bytes for name, sizes in DOQ_SIZES.items()}, return_dtype=pl.Int64
+    )
     flights = pl.col("handshake_sent_packets") - 1
     before = pl.col("handshake_sent_bytes") / pl.col("handshake_sent_packets") * flights
     doq = before + flights * _IP_AND_ETHERNET_BYTES + padding + _DOQ_QUERY_BYTES + _IP_AND_ETHERNET_BYTES
@@ -93,7 +91,7 @@ def _serialised(inputs: Inputs) -> pl.LazyFrame:
         .join(rates, on="link")
         .with_columns(
             series=pl.when(pl.col("protocol") == "DoQ")
-            .then(pl.col("variant").replace(_SENT))
+            .then(pl.col("condition").replace(_SENT))
             .otherwise(pl.col("protocol")),
             serialisation_ms=sent * 8 / pl.col("up_mbit") / 1e3,
             excess_ms=pl.col("query_ms") - pl.col("nominal_rtt_ms"),

@@ -306,7 +306,7 @@ SOURCES = {
         Source(
             "dns_exchanges",
             VALID_EXCHANGE
-            & (pl.col("variant") == "main")
+            & (pl.col("condition") == "main")
             & (pl.col("protocol") == series)
             & pl.col("resumption").is_in(["none", "ticket"] if series in _CLEAR else ["ticket"]),
             value,

@@ -172,7 +172,7 @@ def _heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
 # Handshakes in round-trips
 
 Kind = tuple[str, str, str]
-"""protocol, resumption and variant of an exchange."""
+"""protocol, resumption and condition of an exchange."""
 
 _HANDSHAKES: Mapping[str, tuple[Kind, int]] = {
     "DoQ 0-RTT": (("DoQ", "early-data", "early-data"), 0),
@@ -212,9 +212,9 @@ def round_trips(inputs: Inputs, kinds: Mapping[str, tuple[Kind, int]]) -> pl.Dat
     """
     rows = metrics.in_rtts(single_queries(inputs.dns_exchanges), inputs.rtts, ["handshake_ms"])
     parts = []
-    for label, ((protocol, resumption, variant), expected) in kinds.items():
+    for label, ((protocol, resumption, condition), expected) in kinds.items():
         wanted = rows.filter(
-            pl.col("protocol") == protocol, pl.col("resumption") == resumption, pl.col("variant") == variant
+            pl.col("protocol") == protocol, pl.col("resumption") == resumption, pl.col("condition") == condition
         )
         medians = metrics.medians(wanted, "handshake_rtt", [])
         further = wanted.select(

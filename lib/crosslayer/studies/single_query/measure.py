@@ -2,7 +2,7 @@
 
 A cell is a pair of vantage point and resolver, a link with its RTT (`vantage`). At the far end of it several resolvers
 are alive at once, each on a machine of its own and each with what some public resolvers do, so what is compared within
-a round differs in nothing but the resolver's options. As in the paper a warming query fetches the ticket and the
+a round differs in nothing but the resolver's options. As in the paper a priming query fetches the ticket and the
 address-validation token, and the measured one comes right after it on a new connection that uses both.
 """
 
@@ -41,7 +41,7 @@ RESOLVERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "large-certificate": {"early_data": False, "certificate_bytes": LARGE_CERTIFICATE_BYTES},
     }
 )
-"""Options of every resolver (`Server.start`), by the `variant` of its rows."""
+"""Options of every resolver (`Server.start`), by the `condition` of its rows."""
 
 SETTINGS = dns.ClientSettings(
     quic_datagram_bytes=1252, cookie=True, padding_block_bytes=0, pad_hello=False, group=dns.Group.X25519
@@ -132,8 +132,7 @@ class SingleQuery(Measurer):
             "page": NAME,
             "protocol": chosen.protocol.value,
             "resumption": chosen.resumption.value,
-            "warming": False,
-            "variant": chosen.resolver,
+            "condition": chosen.resolver,
         }
 
     def warm_up(self) -> None:
@@ -142,7 +141,7 @@ class SingleQuery(Measurer):
             self._exchanges(condition)
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
-        """The measured exchange, and before it the warming one where it resumes a session; both are rows."""
+        """The measured exchange, and before it the priming one where it resumes a session; both are rows."""
         row = self.row(condition, cell, round_number, position)
         results = self._exchanges(CONDITIONS[condition])
         return {"dns_exchanges": exchange_rows(row, results, self._servers[CONDITIONS[condition].resolver].events())}

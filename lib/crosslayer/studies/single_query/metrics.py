@@ -15,10 +15,10 @@ FURTHER_SERIES = ("DoH3", "DoQ 0-RTT", "DoH3 0-RTT")
 """What it could not have: DoH3 with session resumption, and queries as early data."""
 
 SIZES = {
-    "handshake, client to resolver": "parted_handshake_sent_bytes",
-    "handshake, resolver to client": "parted_handshake_received_bytes",
-    "query": "parted_query_sent_bytes",
-    "response": "parted_query_received_bytes",
+    "handshake, client to resolver": "handshake_sent_bytes_by_record",
+    "handshake, resolver to client": "handshake_received_bytes_by_record",
+    "query": "query_sent_bytes_by_record",
+    "response": "query_received_bytes_by_record",
 }
 """Parts of IMC22 Table 1, and the columns that have them, split as there; bytes are IP payload."""
 
@@ -42,10 +42,10 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
         links stand for themselves).
     """
     rows = pl.concat(exchanges(table, resumption=name) for name in ("none", "ticket", "early-data"))
-    main, early = (pl.col("variant") == name for name in ("main", "early-data"))
+    main, early = (pl.col("condition") == name for name in ("main", "early-data"))
     clear = pl.col("protocol").is_in(["DoUDP", "DoTCP"])
     resumed = pl.col("resumption") == "ticket"
-    by_time = [pl.coalesce(name, name.removeprefix("parted_")).alias(name) for name in SIZES.values()]
+    by_time = [pl.coalesce(name, name.removesuffix("_by_record")).alias(name) for name in SIZES.values()]
     return rows.with_columns(pl.col(SIZES["query"]).is_not_null().cast(pl.Int64).alias(SPLIT), *by_time).with_columns(
         series=pl.when(main & (clear | resumed))
         .then(pl.col("protocol"))

@@ -51,7 +51,7 @@ def observed(page_loads: pl.LazyFrame, lookups: pl.LazyFrame, link_checks: pl.La
     loads = metrics.page_loads(page_loads).filter(pl.col("coupling") == "coupled")
     loads = loads.with_columns(combination="dns_protocol")
     of_baseline = loads.filter(pl.col("combination") == BASELINE)
-    answered = lookups.filter(pl.col("error").is_null(), pl.col("variant") == "main").with_columns(
+    answered = lookups.filter(pl.col("error").is_null(), pl.col("condition") == "main").with_columns(
         combination="dns_protocol", again=pl.col("retries") > 0
     )
     rows = [
@@ -461,8 +461,8 @@ CHECKS = by_id(
     given={"I124": "the pages: they were made to have one lookup"},
 )
 
-_LOAD = VALID_LOAD & (pl.col("coupling") == "coupled") & (pl.col("variant") == "main")
-_LOOKUP = pl.col("error").is_null() & (pl.col("variant") == "main")
+_LOAD = VALID_LOAD & (pl.col("coupling") == "coupled") & (pl.col("condition") == "main")
+_LOOKUP = pl.col("error").is_null() & (pl.col("condition") == "main")
 
 
 def sources(protocol: str) -> dict[str, tuple[Source, ...]]:

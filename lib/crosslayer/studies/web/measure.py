@@ -1,7 +1,7 @@
 """The `web` study (Kosek et al., IMC 2022, section 3.2): a browser that resolves by itself, over every DNS transport.
 
 The browser asks the stub on 127.0.0.1, which the namespace's resolv.conf names, and the stub asks the far end over the
-transport under test. Each load has a stub of its own, started without any session: the cache-warming load makes it set
+transport under test. Each load has a stub of its own, started without any session: the priming load makes it set
 one up, the reset closes its connection, and the measured load resumes (`Browser.load_resolving`).
 
 Or the browser asks by itself (option `resolver`), over a connection for DNS that the measured load's context sets up
@@ -64,7 +64,7 @@ class Web(Measurer):
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
-        return "page_loads", {"h3": "1-rtt", "coupling": "coupled", "dns_protocol": condition, "variant": "main"}
+        return "page_loads", {"h3": "1-rtt", "coupling": "coupled", "dns_protocol": condition, "condition": "main"}
 
     def warm_up(self) -> None:
         """One load in each browser."""
@@ -148,7 +148,7 @@ def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.P
     """What is wrong with the queries of a load, None where every lookup is accounted for.
 
     Each host name that the page is fetched from must have been asked for, no other name, each address must have been
-    answered, and the first connection must have resumed the session of the cache-warming load where the transport has
+    answered, and the first connection must have resumed the session of the priming load where the transport has
     sessions.
     """
     expected = set(page.looked_up)
@@ -167,7 +167,7 @@ def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.P
             return f"{what} {', '.join(sorted(names))}"
     opened = [query for query in queries if query.new_connection]
     if protocol.transport.encrypted and not (opened and all(query.resumed for query in opened)):
-        return "the stub's connection did not resume the session of the cache-warming load"
+        return "the stub's connection did not resume the session of the priming load"
     return None
 
 

@@ -1,0 +1,10 @@
+"""Names of the study's conditions, in the column `condition`; `server_certificate_bytes` has the size."""
+
+CERTIFICATE = "certificate"
+"""The server sends a certificate of a set size; the client has ticket and token, or neither."""
+CERTIFICATE_AND_TOKEN = "certificate-token"
+"""The client has a token, but no ticket."""
+CERTIFICATE_NO_TOKEN = "certificate-no-token"
+"""The client has a ticket, but no token."""
+SEARCH = "search"
+"""One of the exchanges that search for the size above which a handshake takes another round-trip."""

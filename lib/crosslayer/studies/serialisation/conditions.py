@@ -1,0 +1,22 @@
+"""The study's conditions of DoQ: datagram and padding sizes of the client, by the name in the column `condition`."""
+
+from typing import NamedTuple
+
+
+class DoqSizes(NamedTuple):
+    """What the DoQ client sends, in bytes."""
+
+    series: str
+    """Label in figures."""
+    datagram_bytes: int
+    """UDP payload of the datagrams of the handshake (RFC 9000, section 14.1)."""
+    padding_bytes: int
+    """The query is padded to a multiple of this (RFC 8467, section 4.1)."""
+
+
+DOQ_SIZES = {
+    "main": DoqSizes("DoQ", 1200, 128),
+    "datagram-1400-padding-128": DoqSizes("DoQ, datagrams of 1400", 1400, 128),
+    "datagram-1200-padding-512": DoqSizes("DoQ, query padded to 512", 1200, 512),
+    "datagram-1200-padding-1024": DoqSizes("DoQ, query padded to 1024", 1200, 1024),
+}
