@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from crosslayer.campaign.dataset import Dataset
 from tests.har_cases import HARS, PAGES
 from tests.integration.conftest import CROSSLAYER
@@ -79,21 +81,31 @@ def test_a_page_of_three_hosts_is_measured_in_both_browsers(browser_machine: Non
     }
 
 
-def test_a_load_with_a_missing_resource_is_a_failed_row(browser_machine: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("/a%20c.png", "1 resource failed, the first is https://www.syn.test/a%20c.png (404)"),
+        ("data:,", "1 resource not requested, the first is https://www.syn.test/a%20b.png"),
+    ],
+)
+def test_a_load_with_a_missing_resource_is_a_failed_row(
+    browser_machine: None, tmp_path: Path, source: str, error: str
+) -> None:
     page = tmp_path / "page"
     assert from_har("pct_one.har", page, "--no-check").returncode == 0
     document = page / "0.html"
-    document.write_text(document.read_text().replace("/a%20b.png", "/a%20c.png"))
+    written = document.read_text()
+    # The document keeps its length, since `page.toml` states its weight.
+    document.write_text(written.replace("/a%20b.png", source).ljust(len(written)))
     names = "--study", "browsers", "--links", "local", "--rounds", "1", "--pages", str(page)
     command = [*CROSSLAYER, "measure", *names, "--out", str(tmp_path / "data")]
-    subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     dataset = Dataset.open(tmp_path / "data", every_round=True)
     rows = dataset.table("page_loads").collect()
-    assert rows.height == 4
-    assert set(rows["error"]) == {"1 resource failed, the first is https://www.syn.test/a%20c.png (404)"}
+    assert sorted(rows["browser"]) == ["chromium", "chromium", "firefox", "firefox"], done.stderr
+    assert set(rows["error"]) == {error}
     # A browser that requests an icon by itself may take the ticket of the measured load with it, or go over TCP.
-    icons = dataset.table("resources").collect().filter(browser="firefox")
-    assert set(icons["url"]) == {"https://www.syn.test/a%20c.png"}
+    assert set(dataset.table("resources").collect()["url"]) == {f"https://www.syn.test{source}"}
 
 
 def test_a_page_with_the_name_of_another_is_not_kept(tmp_path: Path) -> None:
