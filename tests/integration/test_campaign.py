@@ -100,7 +100,7 @@ def test_a_watch_sees_what_a_campaign_may_not_do(tmp_path: Path) -> None:
 
 def test_every_round_is_there_once(campaign: Path) -> None:
     loads = pl.read_parquet(campaign / "page_loads/**/*.parquet")
-    keys = ["link", "page", "round", "h3", "condition"]
+    keys = ["link", "page", "round", "h3", "condition", "role"]
     assert loads.height == loads.unique(keys).height
     main = loads.filter(condition="main", role="measured")
     assert main.group_by("link", "round", "h3").len()["len"].to_list() == [1] * 8

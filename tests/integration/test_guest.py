@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -172,12 +174,29 @@ def test_control_c_is_for_the_command() -> None:
     assert status in (1, 6, 130)  # `crosslayer` is interrupted with it, as on the host
 
 
-def _kernels() -> list[str]:
-    kernel = str(find_kernel().path).encode()
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder for the memory of the guests of one command: the guests are recognised by it."""
+    with _memory() as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _memory() -> Iterator[Path]:
+    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=shared) as name:
+        yield Path(name)
+
+
+def _kernels(memory: Path) -> list[str]:
+    """Processes of the guests whose memory is in a folder; other tests of this machine have guests too."""
+    kernel, mark = str(find_kernel().path).encode(), f"TMPDIR={memory}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if kernel in (entry / "cmdline").read_bytes().split(b"\0")[:1]:
+            if kernel in (entry / "cmdline").read_bytes().split(b"\0")[:1] and mark in (
+                entry / "environ"
+            ).read_bytes().split(b"\0"):
                 found.append(entry.name)
         except OSError:
             continue
@@ -185,42 +204,36 @@ def _kernels() -> list[str]:
 
 
 @pytest.fixture
-def up() -> Iterator[tuple[subprocess.Popen[str], str]]:
+def up(memory: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A guest whose command runs for long, and its kernel's process."""
-    others = set(_kernels())
-    words = [
-        *CROSSLAYER,
-        "link",
-        "--clock",
-        "virtual",
-        "local",
-        "--no-server",
-        "--",
-        "sh",
-        "-c",
-        "echo up; read forever",
-    ]
+    command = [*CROSSLAYER, "link", "--clock", "virtual", "local", "--no-server", "--"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, text=True, **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(
+        [*command, "sh", "-c", "echo up; read forever"],
+        text=True,
+        env=os.environ | {"TMPDIR": str(memory)},
+        **pipes,  # type: ignore[call-overload]
+    ) as process:
         assert process.stdout.readline() == "up\n"
-        (kernel,) = set(_kernels()) - others
+        (kernel,) = _kernels(memory)
         yield process, kernel
         process.kill()
 
 
-def _gone(kernel: str) -> bool:
+def _all_gone(memory: Path) -> bool:
+    """All guests with memory in a folder end within 10 s."""
     deadline = time.monotonic() + 10
-    while kernel in _kernels():
+    while _kernels(memory):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
     return True
 
 
-def test_kill_9_of_the_command_ends_the_guest(up: tuple[subprocess.Popen[str], str]) -> None:
-    process, kernel = up
+def test_kill_9_of_the_command_ends_the_guest(up: tuple[subprocess.Popen[str], str], memory: Path) -> None:
+    process, _kernel = up
     process.kill()
-    assert _gone(kernel)
+    assert _all_gone(memory)
 
 
 def test_kill_9_of_the_guest_is_one_message(up: tuple[subprocess.Popen[str], str]) -> None:
@@ -248,17 +261,23 @@ def _measure_until(
         "--pages",
         "example.org",
     ]
-    others, said = set(_kernels()), ""
-    with subprocess.Popen(
-        [*words, "--rounds", "2", "--out", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
+    said = ""
+    with (
+        _memory() as memory,
+        subprocess.Popen(
+            [*words, "--rounds", "2", "--out", str(folder)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TMPDIR": str(memory)},
+        ) as process,
+    ):
         assert process.stderr is not None
         while sign not in said and (part := process.stderr.read(1)):
             said += part
-        kill(process, sorted(set(_kernels()) - others))
+        kill(process, sorted(_kernels(memory)))
         said += process.communicate(timeout=1200)[1]
-    for kernel in set(_kernels()) - others:
-        assert _gone(kernel)
+        assert _all_gone(memory)
     return process.returncode, said
 
 

@@ -69,7 +69,7 @@ def test_a_load_over_every_transport(dataset: Dataset) -> None:
     assert sorted(rows["dns_protocol"]) == sorted(Protocol)
     assert set(rows["coupling"]) == {"coupled"}
     assert not rows["session_resumed"].any()  # a new user context: the web's handshakes are full
-    assert set(dataset.table("resources").collect()["protocol"]) == {"h3"}
+    assert set(dataset.table("resources").collect()["alpn"]) == {"h3"}
 
 
 def test_a_page_with_aliases_loads_as_well(browser_machine: None, virtual_clock: list[str], tmp_path: Path) -> None:

@@ -158,13 +158,13 @@ def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_tho
     ]
     shown = re.search(rf'<tr id="{changed[0]}"[^>]* data-changed>.*?</tr>', page, re.DOTALL)
     assert shown is not None
-    assert '<p class="beside ' in shown[0]
+    assert '<p class="other ' in shown[0]
     done = CliRunner().invoke(cli, ["claims", str(dataset.folder), "--compare", str(beside[0].folder)])
     assert done.exit_code == 0, done.output
     assert f"{counted[2]} of {counted[1]} verdicts differ." in done.output
     assert all(claim in done.output for claim in changed)
     report.check_others(dataset, [], out)
-    assert not (out / "coalescing" / "claims-beside.parquet").exists()
+    assert not (out / "coalescing" / "claims-other-campaigns.parquet").exists()
 
 
 def test_a_notebook_shows_what_both_clocks_say(tmp_path: Path) -> None:

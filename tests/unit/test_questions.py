@@ -44,7 +44,7 @@ QUESTIONS = {
     "loss": "loss-early-data",
     "path-quality": "path-early-data",
     "rest": "rest-next-answer",
-    "browsers": "browsers-beside",
+    "browsers": "browsers-compared",
     "https-records": "https-records",
 }
 ROUNDS = 30

@@ -20,11 +20,11 @@ def compared(verdicts: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        claim_id, quantity, scope, unit, verdict, ours, low, high, the same of the other campaign as `verdict_beside`
+        claim_id, quantity, scope, unit, verdict, ours, low, high, the same of the other campaign as `verdict_other`
         and so on, and changed (the verdict is another one); in the order of the first.
     """
     measured = pl.col("verdict") != Verdict.NOT_MEASURED
     one = verdicts.filter(measured).select("claim_id", "quantity", "scope", "unit", *_OURS)
     other = others.filter(measured).select("claim_id", *_OURS)
-    both = one.join(other, on="claim_id", suffix="_beside", maintain_order="left")
-    return both.with_columns(changed=pl.col("verdict") != pl.col("verdict_beside"))
+    both = one.join(other, on="claim_id", suffix="_other", maintain_order="left")
+    return both.with_columns(changed=pl.col("verdict") != pl.col("verdict_other"))

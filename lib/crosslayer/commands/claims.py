@@ -90,10 +90,10 @@ def _tell_changed(both: pl.DataFrame, caption: str, other_caption: str) -> None:
 
     changed = both.filter("changed")
     for row in changed.iter_rows(named=True):
-        theirs = row | {name: row[f"{name}_beside"] for name in ("ours", "low", "high")}
+        theirs = row | {name: row[f"{name}_other"] for name in ("ours", "low", "high")}
         what = ", ".join(row[name] for name in ("quantity", "scope") if row[name])
         click.echo(f"{row['claim_id']:<5} {row['verdict']:<15} {ours(row)} {interval(row)}: {what}")
-        click.echo(f"{'':<5} {row['verdict_beside']:<15} {ours(theirs)} {interval(theirs)}")
+        click.echo(f"{'':<5} {row['verdict_other']:<15} {ours(theirs)} {interval(theirs)}")
     click.echo(f"{changed.height} of {both.height} verdicts differ.")
     click.echo(caption)
     click.echo(other_caption)

@@ -217,16 +217,16 @@ class CampaignView:
         return observations(self.dataset, claim)
 
     def compared(self) -> Text:
-        """The claims whose verdict is another one in a campaign beside this one, and how many, campaign by campaign."""
+        """The claims whose verdict differs in another campaign of the study, and how many; campaign by campaign."""
         verdicts, shown, parts = report.check_claims(self.dataset), [], []
         for other in paired_campaigns(self.dataset):
             both = claims.compared(verdicts, report.check_claims(other))
             changed = both.filter("changed").drop("changed")
             parts.append(changed.with_columns(campaign=pl.lit(other.campaign.campaign)))
             shown += [figure_view.table(changed).data] if changed.height else []
-            shown.append(f"{changed.height} of {both.height} verdicts differ. Beside: {other.caption}")
+            shown.append(f"{changed.height} of {both.height} verdicts differ. Other campaign: {other.caption}")
         if not shown:
-            return Text("There is no other campaign beside this one.")
+            return Text("There is no other campaign of this study.")
         return Text("\n\n".join(shown), pl.concat(parts))
 
     @cached_property

@@ -21,11 +21,11 @@ from crosslayer.study import Study
 
 _KEY = "crosslayer"
 _CLAIMS = "claims.parquet"
-_OTHERS = "claims-beside.parquet"
+_OTHERS = "claims-other-campaigns.parquet"
 ANSWER = "answer.json"
 VERDICT_FILES = (_CLAIMS, "claims.md", _OTHERS, ANSWER)
 """What is written of the verdicts of a campaign; the last two only where there is something in them."""
-_COLUMNS_OF_OTHERS = {"beside": pl.String, "campaign": pl.String, "clock": pl.String} | claims.COLUMNS
+_COLUMNS_OF_OTHERS = {"compared_with": pl.String, "campaign": pl.String, "clock": pl.String} | claims.COLUMNS
 _PICTURES = ("svg", "png", "csv")
 ENDINGS = (*_PICTURES, "json")
 """Of the files of a figure."""
@@ -211,9 +211,9 @@ def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[
 
 
 def save_other_verdicts(of_others: Sequence[tuple[Dataset, pl.DataFrame]], dataset: Dataset, folder: Path) -> None:
-    """Write the verdicts of other campaigns of the study beside its own, as `claims-beside.parquet`.
+    """Write the verdicts of other campaigns of the study, as `claims-other-campaigns.parquet`.
 
-    Its columns are `beside` (campaign of `dataset`), `campaign` and `clock` of the other one, and those of
+    Its columns are `compared_with` (campaign of `dataset`), `campaign` and `clock` of the other one, and those of
     `crosslayer.claims.check`.
 
     Parameters
@@ -221,7 +221,7 @@ def save_other_verdicts(of_others: Sequence[tuple[Dataset, pl.DataFrame]], datas
     of_others
         Each with its verdicts, of which those that it measured are kept; for none, a table that is there goes.
     dataset
-        Whose table they stand beside.
+        The campaign whose verdicts they are compared with.
     folder
         As for `save_claims`.
 
@@ -230,7 +230,7 @@ def save_other_verdicts(of_others: Sequence[tuple[Dataset, pl.DataFrame]], datas
     ReportError
         Where the folder cannot be written.
     """
-    mine = pl.lit(dataset.campaign.campaign).alias("beside")
+    mine = pl.lit(dataset.campaign.campaign).alias("compared_with")
     parts = []
     for other, verdicts in of_others:
         whose = {"campaign": other.campaign.campaign, "clock": other.campaign.clock}
@@ -261,8 +261,8 @@ def saved_other_verdicts(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
     """
     tables = [_read(folder / name / _OTHERS, _COLUMNS_OF_OTHERS) for name in STUDIES]
     others = pl.concat([pl.DataFrame(schema=_COLUMNS_OF_OTHERS), *(table for table in tables if table is not None)])
-    shown = verdicts.select("claim_id", beside="campaign")
-    return shown.join(others, on=["claim_id", "beside"], maintain_order="left_right").select(*_COLUMNS_OF_OTHERS)
+    shown = verdicts.select("claim_id", compared_with="campaign")
+    return shown.join(others, on=["claim_id", "compared_with"], maintain_order="left_right").select(*_COLUMNS_OF_OTHERS)
 
 
 def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:

@@ -142,7 +142,7 @@ class _Content:
             "figure_answers": self.figure_answers,
             "verdicts": None if verdicts is None else verdicts.rows(named=True),
             "campaigns": [] if verdicts is None else verdicts["campaign"].unique(maintain_order=True).to_list(),
-            "beside": _by_claim(others),
+            "others_by_claim": _by_claim(others),
             "compared": _compared(verdicts, others),
             "by_paper": by_paper,
             "counted": list(next(iter(by_paper.values()), {})),
@@ -343,7 +343,7 @@ def _compared(verdicts: pl.DataFrame | None, of_others: pl.DataFrame | None) -> 
     if verdicts is None or of_others is None:
         return []
     comparisons = []
-    for (mine,), others in of_others.group_by("beside", maintain_order=True):
+    for (mine,), others in of_others.group_by("compared_with", maintain_order=True):
         of_campaign = verdicts.filter(campaign=mine)
         tables = [(f"{mine}", of_campaign)]
         for (name, clock), of_other in others.group_by("campaign", "clock", maintain_order=True):
@@ -353,7 +353,7 @@ def _compared(verdicts: pl.DataFrame | None, of_others: pl.DataFrame | None) -> 
             counted = {"claims": both.height, "changed": int(both["changed"].sum())}
             verdicts_of = {
                 side: counts_text({of.value: n for of in Verdict if (n := both.filter(pl.col(column) == of).height)})
-                for side, column in (("first_verdicts", "verdict"), ("second_verdicts", "verdict_beside"))
+                for side, column in (("first_verdicts", "verdict"), ("second_verdicts", "verdict_other"))
             }
             comparisons.append({"first": first, "second": second} | verdicts_of | counted)
     return comparisons

@@ -6,7 +6,7 @@ from crosslayer.study import question
 STUDY = question(
     __name__,
     asks="Does early data save a returning visitor the same in both, and which page is there first?",
-    heading="Firefox beside Chromium",
+    heading="Firefox and Chromium",
     lead="Full handshakes and early data in Chromium and in Firefox, which take turns.",
     links=LINKS,
     pages=PAGES,

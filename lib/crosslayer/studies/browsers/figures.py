@@ -158,8 +158,8 @@ FIGURES = (
         least=(1.0, 3.0),
         empty="no page loads of this study",
     ).figure(
-        name="browsers-beside",
-        title="Firefox beside Chromium, with full handshakes and with early data",
+        name="browsers-compared",
+        title="Firefox and Chromium, with full handshakes and with early data",
         notebook="question_browsers",
         caption="PLT in multiples of the link's RTT, in Chromium and in Firefox, each with a full handshake and with "
         "early data, measured in turns.",
