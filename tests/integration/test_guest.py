@@ -132,6 +132,17 @@ def test_files_are_the_hosts_and_only_named_folders_can_be_written(tmp_path: Pat
     assert not Path("/usr/x").exists()
 
 
+def test_a_file_of_standard_input_is_there_from_the_start(in_guest: Run, tmp_path: Path) -> None:
+    file = tmp_path / "input"
+    file.write_bytes(b"left out\n" + b"line\n" * 1000)
+    command = ["link", "local", "--no-server", "--", "sh", "-c", "wc -l"]
+    with file.open("rb", buffering=0) as source:
+        source.read(len(b"left out\n"))
+        done = in_guest(*command, stdin=source)
+    assert (done.returncode, done.stdout.strip()) == (0, "1000")
+    assert in_guest(*command, stdin=subprocess.DEVNULL).stdout.strip() == "0"
+
+
 def test_standard_input_output_and_errors_are_three(in_guest: Run) -> None:
     sent = "".join(f"line {number}\n" for number in range(5000))
     done = in_guest("link", "local", "--no-server", "--", "sh", "-c", "wc -l; echo fault >&2", input=sent)

@@ -8,6 +8,7 @@ import os
 import selectors
 import signal
 import socket
+import stat
 import struct
 import sys
 import termios
@@ -18,6 +19,8 @@ from pathlib import Path
 
 from crosslayer.guest.guest import LOOK_S, Clock, Guest
 
+_WHOLE_BYTES = 1 << 20
+"""A file of standard input that is at most this large is handed to the guest as a whole."""
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGWINCH)
 
 
@@ -45,11 +48,20 @@ def run_attached(
     # A background process must not read the terminal.
     foreground = os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
     terminal = (foreground, os.isatty(1), os.isatty(2))
+    given = _whole_input()
     sys.stdout.flush()
     sys.stderr.flush()
     with (
         _signals() as signals,
-        Guest(command, clock=clock, writable=writable, terminal=terminal, size=_size(), seed=seed) as guest,
+        Guest(
+            command,
+            clock=clock,
+            writable=writable,
+            terminal=terminal,
+            size=_size(),
+            standard_input=given,
+            seed=seed,
+        ) as guest,
         selectors.SelectSelector() as ready,  # unlike epoll, select accepts regular files
         contextlib.ExitStack() as undo,
     ):
@@ -72,6 +84,8 @@ def run_attached(
                                 running = True
                                 if foreground:
                                     _make_raw(undo)
+                            if given is not None:
+                                continue
                             if foreground or not os.isatty(0):
                                 ready.register(0, selectors.EVENT_READ)
                             else:
@@ -113,6 +127,22 @@ def _make_raw(undo: contextlib.ExitStack) -> None:
     """Pass every key to the terminal in the guest, until the end."""
     undo.callback(termios.tcsetattr, 0, termios.TCSADRAIN, termios.tcgetattr(0))
     tty.setraw(0)
+
+
+def _whole_input() -> bytes | None:
+    """Standard input if all of it is there: the guest then has it from its start, at no time of the host's.
+
+    None for pipes, sockets, terminals and large files, whose bytes are sent as they come.
+    """
+    try:
+        status = os.fstat(0)
+        if os.path.samestat(status, Path(os.devnull).stat()):
+            return b""
+        if stat.S_ISREG(status.st_mode) and status.st_size <= _WHOLE_BYTES:
+            return sys.stdin.buffer.read()
+    except OSError:  # closed
+        return b""
+    return None
 
 
 def _size() -> tuple[int, int]:
