@@ -50,11 +50,13 @@ def read() -> dict[str, list[Row]]:
 
 
 @cache
-def names() -> frozenset[str]:
-    """Every test there is, of pytest by its module and of Go by its package."""
-    python = {f"{file.stem}.{name}" for file in ROOT.glob("tests/**/test_*.py") for name in _found(_PYTHON, file)}
-    go = {f"{file.parent.name}.{name}" for file in ROOT.glob("emulation/**/*_test.go") for name in _found(_GO, file)}
-    return frozenset(python | go)
+def names() -> dict[str, Path]:
+    """Every test there is, of pytest by its module and of Go by its package, and its file."""
+    python = {f"{file.stem}.{name}": file for file in ROOT.glob("tests/**/test_*.py") for name in _found(_PYTHON, file)}
+    go = {
+        f"{file.parent.name}.{name}": file for file in ROOT.glob("emulation/**/*_test.go") for name in _found(_GO, file)
+    }
+    return python | go
 
 
 def _found(pattern: re.Pattern[str], file: Path) -> list[str]:
@@ -63,7 +65,7 @@ def _found(pattern: re.Pattern[str], file: Path) -> list[str]:
 
 def missing(named: Iterable[str]) -> list[str]:
     """Those of the names that no test has."""
-    return sorted(set(named) - names())
+    return sorted(set(named) - names().keys())
 
 
 def to_markdown() -> str:
