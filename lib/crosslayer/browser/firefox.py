@@ -44,6 +44,7 @@ _PREFERENCES: Mapping[str, object] = {
     "browser.newtabpage.enabled": False,
     "browser.startup.page": 0,
     "extensions.systemAddon.update.enabled": False,
+    "media.gmp-manager.updateEnabled": False,
     "network.trr.mode": 5,
     "security.OCSP.enabled": 0,
     "toolkit.telemetry.enabled": False,
