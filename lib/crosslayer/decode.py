@@ -7,6 +7,7 @@ several fields is checked in `__post_init__`, which raises `FieldError`.
 from __future__ import annotations
 
 import difflib
+import io
 import json
 import math
 import re
@@ -48,6 +49,8 @@ _BOUNDS = {
     "<": "be below",
     "matching regex": "be of the form",
 }
+_MOST_BYTES = 50_000_000
+"""Of a file; a device has no end."""
 _type_info: Callable[[object], inspect.Type] = cache(inspect.type_info)
 
 
@@ -115,21 +118,46 @@ def read_toml(path: Path, error: type[CrosslayerError], next_step: str = "Name a
     CrosslayerError
         Of the class `error`, naming the file; `next_step` is used if the file cannot be read.
     """
-    return _read(path, tomllib.loads, "TOML", error, next_step)
+    return _read(path, tomllib.loads, "TOML", error, next_step, "Correct that line.")
 
 
 def read_json(path: Path, error: type[CrosslayerError], next_step: str = "Name a file that can be read.") -> Any:
-    """Read a JSON file; returns its value and raises like `read_toml`."""
-    return _read(path, json.loads, "JSON", error, next_step)
+    """Read a JSON file; returns its value and raises like `read_toml`.
+
+    Programs write JSON, so `next_step` is also used if the file is not JSON.
+    """
+    return _read(path, json.loads, "JSON", error, next_step, next_step)
 
 
-def _read(path: Path, loads: Callable[[str], Any], language: str, error: type[CrosslayerError], next_step: str) -> Any:
+def read_text(path: Path, error: type[CrosslayerError], next_step: str = "Name a file that can be read.") -> str:
+    """Read a text file in UTF-8, of at most 50 MB; returns it without a byte order mark, its lines ended by LF.
+
+    Raises
+    ------
+    CrosslayerError
+        Of the class `error`, naming the file; `next_step` is used if the file cannot be read.
+    """
     try:
-        return loads(path.read_text(encoding="utf-8-sig"))
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
     except OSError as fault:
         raise error(f"cannot be read ({fault.strerror})", where=str(path), next_step=next_step) from fault
+    if len(content) > _MOST_BYTES:
+        raise error(f"has more than {_MOST_BYTES} bytes", where=str(path), next_step=next_step)
+    try:
+        return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig").read()
+    except UnicodeDecodeError as fault:
+        raise error("is not UTF-8", where=str(path), next_step="Save it as text in UTF-8.") from fault
+
+
+def _read(
+    path: Path, loads: Callable[[str], Any], language: str, error: type[CrosslayerError], unread: str, malformed: str
+) -> Any:
+    text = read_text(path, error, unread)
+    try:
+        return loads(text)
     except (ValueError, RecursionError) as fault:
-        raise error(f"is not {language}: {fault}", where=str(path), next_step="Correct that line.") from fault
+        raise error(f"is not {language}: {fault}", where=str(path), next_step=malformed) from fault
 
 
 def _raise_first_fault(value: object, kind: inspect.Type, key: str, *, foreign_keys: bool) -> None:

@@ -37,6 +37,8 @@ _BURST_MS = 1.0
 _CODEL_FRAMES = 1.5
 """Target of fq_codel in frames, where that is more than its 5 ms: RFC 8290, section 5.2.1, asks for one at least."""
 _CODEL_TARGET_MS = 5.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+"""Of a link: it names folders of a dataset, and lists of links are separated by commas."""
 _RTT_ALONE = re.compile(r"rtt-(\d{1,4}(?:\.\d+)?)")
 _SWEPT = re.compile(r"(.+)-(?:(loss|rtt|jitter)-(\d{1,4}(?:\.\d+)?)|(queue)-(\d{1,3}bdp|fifo|fq_codel|cake))")
 
@@ -387,6 +389,8 @@ def load_profiles(path: Path | None = None) -> dict[str, Profile]:
     )
     path = path or find_profiles_file()
     tables = read_toml(path, LinkError, step)
+    if not tables:
+        raise LinkError("has no link", where=str(path), next_step="Add one: a table [NAME] with rtt_ms.")
     return {name: _profile(table, name, path) for name, table in tables.items()}
 
 
@@ -406,6 +410,12 @@ def own_profiles(path: Path) -> dict[str, Profile]:
 
 def _profile(table: object, name: str, path: Path) -> Profile:
     where, explained = f"{path}, profile '{name}'", "emulation/profiles.toml explains every key at its head."
+    if not _NAME.fullmatch(name):
+        step = "Use at most 60 letters, digits, '.', '_' and '-', the first a letter or digit."
+        raise LinkError("is not the name of a link", where=where, next_step=step)
+    if _RTT_ALONE.fullmatch(name) or _SWEPT.fullmatch(name):
+        step = "Call it otherwise."
+        raise LinkError("has a name that describes a link by itself", where=where, next_step=step)
     if isinstance(table, dict) and isinstance(table.get("trace"), dict):
         match = checked(table["trace"], Trace, where=f"{where}, trace", error=LinkError, next_step=explained).at(
             path.parent

@@ -18,7 +18,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from crosslayer.decode import FieldError
+from crosslayer.decode import FieldError, read_text
 from crosslayer.errors import CrosslayerError
 
 OPPORTUNITY_BYTES: Final = 1504
@@ -150,14 +150,7 @@ def from_text(text: str) -> Trace:
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """Lines that say something, each with where it stands."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as fault:
-        raise TraceError(
-            f"cannot be read ({fault.strerror})", where=str(path), next_step="Name a trace that is there."
-        ) from fault
-    except UnicodeDecodeError as fault:
-        raise TraceError("is not text", where=str(path), next_step="Name a trace, not packed.") from fault
+    text = read_text(path, TraceError, "Name a trace that is there.")
     for number, line in enumerate(text.splitlines(), 1):
         if (line := line.strip()) and not line.startswith("#"):
             yield f"{path}, line {number}", line

@@ -151,7 +151,8 @@ def test_missing_campaign_file(folder: Path) -> None:
     ("text", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "schema version None"),
+        ("[]", "must be an object, is \\[\\]"),
+        ("{}", "schema version None"),
         ('{"schema_version": 99}', "schema version 99"),
         ('{"schema_version": 3, "plan": {}, "campaign": "x"}', "key 'study': is missing"),
         (json.dumps({"schema_version": 3, "plan": PLAN}), "key 'campaign': is missing"),

@@ -73,7 +73,7 @@ def test_a_list_of_the_box_has_a_target_for_each_address_and_transport(tmp_path:
         ('"198.18.2.53"', '"224.0.0.1"', "is not the address of one host"),
         ('"2001:db8:53:2::53"', '"198.18.2.53"', "198.18.2.53 over DoUDP is listed twice"),
         ("operator =", "oprator =", "Did you mean 'operator'?"),
-        ('path = "/', 'path = "', "key 'resolver[0].path': must begin with a slash"),
+        ('path = "/', 'path = "', "key 'resolver[0].path': must be a path that begins with a slash"),
         ("[[resolver]]\n", "[[resolver", "is not TOML"),
     ],
 )

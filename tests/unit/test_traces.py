@@ -153,7 +153,7 @@ def test_steps_that_are_none_are_refused_with_their_line(tmp_path: Path, text: s
 
 def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "packed").write_bytes(b"\x1f\x8b\xff")
-    for name, what in (("none", "cannot be read"), ("packed", "is not text")):
+    for name, what in (("none", "cannot be read"), ("packed", "is not UTF-8")):
         with pytest.raises(TraceError, match=what):
             Trace(down=str(tmp_path / name)).course()
 

@@ -51,14 +51,14 @@ const maxPathBytes = len(syscall.RawSockaddrUnix{}.Path) - 1
 // umask, which would do as well, is the whole process's, and other goroutines make folders meanwhile.
 func Listen(path, owner string) (*Socket, error) {
 	if len(path) > maxPathBytes {
-		return nil, fmt.Errorf("%s is longer than the %d bytes a socket's path may have", path, maxPathBytes)
+		return nil, fmt.Errorf("%s is longer than the %d bytes a socket's path may have; choose a shorter one", path, maxPathBytes)
 	}
 	if err := vacant(path, owner); err != nil {
 		return nil, err
 	}
 	listener, err := bindPrivately(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w; choose a path in a folder that exists and that you may write to", path, err)
 	}
 	return &Socket{Listener: listener, path: path, talks: map[net.Conn]struct{}{}}, nil
 }
@@ -70,11 +70,11 @@ func vacant(path, owner string) error {
 	case err != nil:
 		return nil // whatever is wrong with the folder, binding says it
 	case info.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("listen unix %s: %w: there is something else than a socket", path, syscall.EADDRINUSE)
+		return fmt.Errorf("%s exists and is no socket; choose another path", path)
 	}
 	if conn, err := net.Dial("unix", path); err == nil {
 		_ = conn.Close()
-		return fmt.Errorf("%s belongs to a running %s", path, owner)
+		return fmt.Errorf("%s belongs to a running %s; choose another path, or stop it", path, owner)
 	}
 	return nil
 }

@@ -115,11 +115,24 @@ func TestSocketLeftBehind(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(path, "program"); err == nil {
-		t.Error("took over a file")
+	link := path + "-link"
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := Listen(filepath.Join(path, "below"), "program"); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("a folder that is a file: %v", err)
+	for bad, want := range map[string]string{
+		path:                                    "exists and is no socket; choose another path",
+		link:                                    "exists and is no socket; choose another path",
+		filepath.Dir(path):                      "exists and is no socket; choose another path",
+		filepath.Join(path, "below"):            "not a directory; choose a path in a folder that exists",
+		filepath.Join(path+"-missing", "below"): "no such file or directory; choose a path in a folder that exists",
+		path + "\x00":                           "invalid argument; choose a path",
+	} {
+		if _, err := Listen(bad, "program"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), bad) {
+			t.Errorf("%q: %v, want %q", bad, err, want)
+		}
+	}
+	if content, err := os.ReadFile(path); err != nil || string(content) != "precious" {
+		t.Errorf("the file has %q, %v", content, err)
 	}
 }
 

@@ -130,8 +130,15 @@ class Campaign:
         """
         if not path.is_file():
             _refuse("there is no campaign.json", path.parent)
-        raw = read_json(path, DatasetError, _MEASURE_AGAIN)
-        version = raw.get("schema_version") if isinstance(raw, dict) else None
+        raw = checked(
+            read_json(path, DatasetError, _MEASURE_AGAIN),
+            dict[str, Any],
+            where=str(path),
+            error=DatasetError,
+            next_step=_MEASURE_AGAIN,
+            json_file=True,
+        )
+        version = raw.get("schema_version")
         if version != SCHEMA_VERSION:
             _refuse(
                 f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}",

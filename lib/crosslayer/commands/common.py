@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,6 +37,16 @@ class _Text(click.types.StringParamType):
         if not str(value).strip():
             self.fail("It is empty. Leave the option out, or give it a value.", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range; NaN is refused, which no bound of a range refuses."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail("It is not a number. Write it in digits.", param, ctx)
+        return number
 
 
 PATH = FilePath(path_type=Path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from crosslayer.commands.common import PATH
+from crosslayer.commands.common import PATH, FiniteRange
 from crosslayer.vocabulary import Protocol
 
 _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
@@ -22,10 +22,10 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 )
 @click.option("--rounds", type=click.IntRange(1, 1000), default=6, show_default=True, help="6 or more give intervals.")
 @click.option("--name", default="www.example.org", show_default=True, help="The name to ask for (its A record).")
-@click.option("--timeout", type=click.FloatRange(0.1, 60), default=5.0, show_default=True, help="Seconds per query.")
+@click.option("--timeout", type=FiniteRange(0.1, 60), default=5.0, show_default=True, help="Seconds per query.")
 @click.option(
     "--rate",
-    type=click.FloatRange(0.001, 1000),
+    type=FiniteRange(0.001, 1000),
     default=1.0,
     show_default=True,
     help="Queries per second to each operator, at most; above 1 only for loopback and private namespaces.",

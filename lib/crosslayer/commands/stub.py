@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from crosslayer.commands.common import PATH
+from crosslayer.commands.common import PATH, FiniteRange
 
 if TYPE_CHECKING:
     from crosslayer.stub import StubSettings
+
+
+_DAY_S = 86_400
+_SECONDS = FiniteRange(0.001, _DAY_S)
 
 
 @click.command("stub")
@@ -29,13 +33,22 @@ if TYPE_CHECKING:
     type=click.Choice(["none", "ticket", "early-data"]),
     help="What a new connection may use of an earlier one.  [default: ticket; none over udp and tcp]",
 )
-@click.option("--timeout", default=5.0, show_default=True, help="Seconds until a query is given up (SERVFAIL).")
-@click.option("--idle-timeout", default=30.0, show_default=True, help="Seconds until an idle connection is closed.")
 @click.option(
-    "--udp-retransmit", default=1.0, show_default=True, help="Seconds until udp asks again; doubles each time."
+    "--timeout", type=_SECONDS, default=5.0, show_default=True, help="Seconds until a query is given up (SERVFAIL)."
+)
+@click.option(
+    "--idle-timeout", type=_SECONDS, default=30.0, show_default=True, help="Seconds until an idle connection is closed."
+)
+@click.option(
+    "--udp-retransmit",
+    type=_SECONDS,
+    default=1.0,
+    show_default=True,
+    help="Seconds until udp asks again; doubles each time.",
 )
 @click.option(
     "--rested-after",
+    type=FiniteRange(0, _DAY_S),
     default=1.0,
     show_default=True,
     help="Seconds without an answer after which a connection is in doubt: if nothing comes within a probe timeout, a "

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from crosslayer.decode import read_text
 from crosslayer.discover.errors import DiscoverError
 from crosslayer.dns.model import is_host_name
 
@@ -38,13 +39,7 @@ def read_targets(path: Path) -> list[Target]:
     """
     if not path.is_file():  # excludes pipes: the file is read again inside the private namespaces
         raise DiscoverError("is not a file", where=str(path), next_step="Give a text file with one target a line.")
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise DiscoverError(
-            f"cannot be read: {reason}", where=str(path), next_step="Give a text file with one target a line."
-        ) from None
+    lines = read_text(path, DiscoverError, "Give a text file with one target a line.").splitlines()
     targets: list[Target] = []
     for number, line in enumerate(lines, start=1):
         if argument := line.partition("#")[0].strip():

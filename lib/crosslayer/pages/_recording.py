@@ -177,14 +177,17 @@ def _unzipped(content: bytes, file: Path) -> tuple[bytes, _Attached]:
 
 
 def _gunzipped(content: bytes, file: Path) -> bytes:
-    decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    try:
-        plain = decoder.decompress(content, _MOST_BYTES)
-    except zlib.error as error:
-        raise PageError(f"is no gzip file ({error})", where=str(file), next_step=_EXPORT_AGAIN) from error
-    if not decoder.eof:
-        what = "is too large" if decoder.unconsumed_tail else "is a truncated gzip file"
-        raise PageError(what, where=str(file), next_step=_EXPORT_AGAIN)
+    plain = b""
+    while content[:2] == b"\x1f\x8b":  # member by member
+        decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            plain += decoder.decompress(content, _MOST_BYTES + 1 - len(plain))
+        except zlib.error as error:
+            raise PageError(f"is no gzip file ({error})", where=str(file), next_step=_EXPORT_AGAIN) from error
+        if len(plain) > _MOST_BYTES or not decoder.eof:
+            what = "is too large" if len(plain) > _MOST_BYTES else "is a truncated gzip file"
+            raise PageError(what, where=str(file), next_step=_EXPORT_AGAIN)
+        content = decoder.unused_data
     return plain
 
 

@@ -286,13 +286,20 @@ def _load_resource(entry: dict[str, Any], number: int, folder: Path, origins: Co
             next_step="Add the host name to 'origins' at the top of the file",
         )
     source = folder / resource.source
-    if not source.resolve().is_relative_to(folder.resolve()):
+    try:
+        inside, is_file = source.resolve().is_relative_to(folder.resolve()), source.is_file()
+    except (OSError, ValueError, RuntimeError) as error:  # too long; NUL; a loop of symbolic links
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise PageError(
+            f"cannot be opened ({reason})", where=f"{where}, key 'source'", next_step="Name a file of the page's folder"
+        ) from error
+    if not inside:
         raise PageError(
             f"{resource.source!r} leaves the page's folder",
             where=f"{where}, key 'source'",
             next_step="Keep a page's content in its folder",
         )
-    if not source.is_file():
+    if not is_file:
         raise PageError(
             f"names the missing file {resource.source!r}",
             where=f"{where}, key 'source'",

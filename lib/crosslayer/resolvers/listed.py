@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from crosslayer.decode import FieldError, checked, choice, read_toml
+from crosslayer.decode import FieldError, checked, choice, read_text, read_toml
 from crosslayer.dns import Protocol
 from crosslayer.dns.model import is_host_name
 from crosslayer.resolvers import stamps
@@ -24,6 +24,8 @@ from crosslayer.resolvers.errors import ResolversError
 
 _BY_SCHEME = {protocol.transport.url_scheme: protocol for protocol in Protocol}
 _PATH = "/dns-query"
+_URL_PATH = re.compile(r"/(?:[\w.~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*", re.ASCII)
+"""RFC 3986, section 3.3."""
 _SECTION = re.compile(r"^## +(.+?) *$")
 _BY_KEY = {protocol.value.lower(): protocol for protocol in Protocol}
 _Port = Annotated[int, Meta(ge=1, le=65535)]
@@ -83,8 +85,9 @@ class ResolverEntry:
             )
         if self.host and not _is_certificate_name(self.host):
             raise FieldError(f"is not a host name: {self.host!r}", key="host", next_step="Give the ASCII form.")
-        if not self.path.startswith("/"):
-            raise FieldError(f"must begin with a slash, is {self.path!r}", key="path")
+        if not _URL_PATH.fullmatch(self.path):
+            step = "Write it as in the URL, in ASCII, without query, fragment and template, like /dns-query."
+            raise FieldError(f"must be a path that begins with a slash, is {self.path!r}", key="path", next_step=step)
 
     def targets(self) -> list[ResolverTarget]:
         """Every transport of every address."""
@@ -190,13 +193,7 @@ def _entries(path: Path) -> list[ResolverEntry]:
 
 def _stamp_list(path: Path) -> Listed:
     """Targets of a list in the layout of dnscrypt-resolvers' `public-resolvers.md`: `## NAME`, text, stamps."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ResolversError(
-            f"cannot be read ({reason})", where=str(path), next_step="Name a file that can be read."
-        ) from None
+    lines = read_text(path, ResolversError).splitlines()
     listed, name = Listed([]), ""
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
@@ -234,7 +231,7 @@ def _of_stamp(text: str, *, where: str, name: str = "") -> ResolverTarget:
     if stamp.protocol.transport.encrypted and not _is_certificate_name(host):
         raise ResolversError(f"the stamp has no host name but '{host}'", where=where, next_step="Use another stamp.")
     path = stamp.path or _PATH
-    if not path.startswith("/"):
+    if not _URL_PATH.fullmatch(path):
         raise ResolversError(f"the stamp's path is '{path}'", where=where, next_step="Use another stamp.")
     return _target(name or host or address, address, stamp.protocol, port, host, path)
 

@@ -76,6 +76,8 @@ def load_plan(file: Path) -> Plan:
         Naming file and key.
     """
     values = read_toml(file, CampaignError, "Name a plan file.")
-    return changed(
-        sized(str(values.get("study", DEFAULT)), "quick"), values, where=str(file), next_step="Mend the file."
-    )
+    study = values.get("study", DEFAULT)
+    if study not in tuple(STUDIES):
+        where = f"{file}, key 'study'"
+        raise CampaignError(f"there is no study {study!r}", where=where, next_step=choice(str(study), STUDIES))
+    return changed(sized(study, "quick"), values, where=str(file), next_step="Correct the file.")
