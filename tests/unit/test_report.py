@@ -27,7 +27,7 @@ from crosslayer.campaign import provenance
 from crosslayer.campaign.dataset import Dataset, dataset_sha256
 from crosslayer.cli import cli
 from crosslayer.figures import Drawing, Figure, Inputs, draw
-from crosslayer.report import answer, made
+from crosslayer.report import answer, facts, made
 from crosslayer.report import drawing as drawing_all
 from crosslayer.report.files import saved_claims
 from crosslayer.studies import STUDIES, Study
@@ -674,6 +674,9 @@ def test_a_dataset_from_another_machine_is_called_one(tmp_path: Path, folder: Pa
     page = report.write_index(local_executor, folder).read_text()
     assert "Measured elsewhere" not in page
     assert 'class="notice"' not in page
+    committed = Dataset.open(Path(__file__).parents[2] / "data" / "raw" / "coalescing")
+    assert facts.elsewhere(dataset)
+    assert facts.elsewhere(committed) == "", "its page is the same wherever it is made"
 
 
 # What comes from outside

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from crosslayer import resources
 from crosslayer.campaign import provenance as machine
 from crosslayer.campaign.dataset import Campaign, Dataset
 from crosslayer.report.files import ReportError, write
@@ -61,7 +62,13 @@ def saved(folder: Path, study: str) -> dict[str, Any] | None:
 
 
 def elsewhere(dataset: Dataset) -> str:
-    """A sentence where a dataset was measured on another machine than this one; else empty."""
+    """A sentence where a dataset was measured on another machine than this one; else empty.
+
+    Empty also for the campaigns of a checkout's `data/raw`: their pages are the same wherever they are made.
+    """
+    root = resources.checkout()
+    if root is not None and dataset.folder.resolve().is_relative_to(root / "data" / "raw"):
+        return ""
     host, here = dataset.campaign.host, machine.host()
     if all(getattr(host, name) == here[name] for name in ("cpu", "cores", "kernel", "os")):
         return ""
