@@ -277,8 +277,8 @@ def test_a_port_of_coredns_in_use(namespace: Namespace, pages_dir: Path, tmp_pat
 def test_a_control_path_that_cannot_be(namespace: Namespace, pages_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "run" / "control").mkdir(parents=True)
     message = refused(namespace, pages_dir, tmp_path / "run")
-    assert "plugin/coalesce: control: listen unix" in message
-    assert "address already in use" in message
+    assert "plugin/coalesce: control: " in message
+    assert "control exists and is no socket; choose another path" in message
 
 
 def test_a_folder_that_cannot_be_written(namespace: Namespace, pages_dir: Path, tmp_path: Path) -> None:
