@@ -128,6 +128,31 @@ def test_what_differs_is_reported(tmp_path: Path) -> None:
         assert note in str(done), name
 
 
+@pytest.mark.parametrize(
+    ("sizes", "size"),
+    [
+        ({"bodySize": -1, "_transferSize": 1887}, None),  # Chromium's developer tools, HTTP/2
+        ({"bodySize": 1887, "headersSize": 0, "_transferSize": 1887}, None),  # Playwright
+        ({"bodySize": 1974, "headersSize": 208}, 1766),  # Firefox: the size is that on the wire, too
+    ],
+)
+def test_header_and_body_counted_together_weigh_the_content_length(
+    tmp_path: Path, sizes: dict[str, int], size: int | None
+) -> None:
+    text = "<!DOCTYPE html>" + "".join(f"<p>Paragraph {n} of {n * n} words.</p>" for n in range(150))
+    headers = [{"name": "content-encoding", "value": "gzip"}, {"name": "content-length", "value": "1766"}]
+    content = {"size": size or len(text), "mimeType": "text/html", "text": text}
+    entry = {
+        "startedDateTime": "2026-01-01T00:00:00Z",
+        "request": {"method": "GET", "url": "https://www.syn.test/"},
+        "response": {"status": 200, "headers": headers, "content": content, **sizes},
+    }
+    done = from_har(written(tmp_path, {"log": {"entries": [entry]}}), tmp_path / "sites" / "page")
+    (resource,) = pages.load_pages(tmp_path / "sites")["page"].resources
+    assert (resource.wire_bytes, resource.encoding) == (1766, "gzip")
+    assert not done.synthesised
+
+
 def test_an_unlabelled_compressed_text_is_compressed_to_its_weight(tmp_path: Path) -> None:
     text = "<!DOCTYPE html>" + "".join(f"<p>Paragraph {n} of {n * n} words.</p>" for n in range(150))
     content = {"size": len(text), "mimeType": "text/html", "text": text}

@@ -19,6 +19,8 @@ _DNS_PATH = "/dns-query"
 """The server answers DNS there, on every host."""
 _PATH_MOST = 1000
 """Characters of a path; a longer one is cut, since Chromium and servers limit header fields."""
+_HEADER_MOST = 4096
+"""Bytes of the header fields of a response, at most, where a recording counts them with the body."""
 _PACKED = ("image", "font")
 """Kinds that are compressed already, and sent as they are."""
 
@@ -180,8 +182,8 @@ def _script_before(fetch: Fetch, fetches: list[Fetch]) -> Fetch:
 def _weight(resource: Resource) -> tuple[int, str]:
     """Bytes of a body on the wire and its encoding, as well as the recording knows them.
 
-    Browsers differ in what they report of HTTP/2 and later: where header and body are counted together, that is the
-    weight. What came from a cache has the weight of its decoded body, compressed where the response says so. A text
+    Browsers report header and body together for HTTP/2 and later: Chromium as the transfer size, Firefox as the body
+    size. A Content-Length up to `_HEADER_MOST` bytes below that is the weight of the body. What came from a cache has the weight of its decoded body, compressed where the response says so. A text
     whose weight is below its size was compressed, whatever its header says.
     """
     entry = resource.entry
@@ -192,6 +194,9 @@ def _weight(resource: Resource) -> tuple[int, str]:
             return len(gzip_compress(entry.body)) + GZIP_PADDING[0], "gzip"
         return plain, "identity"
     wire = entry.transfer_bytes or 0 if entry.body_bytes is None else entry.body_bytes
+    length = entry.received.get("content-length", "")
+    if length.isascii() and length.isdigit() and 0 < int(length) and 0 < wire - int(length) <= _HEADER_MOST:
+        wire = int(length)
     compressed = compressed or 0 < wire < plain
     if not compressed and entry.body is not None:
         return plain, "identity"
