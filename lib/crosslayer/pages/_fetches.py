@@ -183,8 +183,9 @@ def _weight(resource: Resource) -> tuple[int, str]:
     """Bytes of a body on the wire and its encoding, as well as the recording knows them.
 
     Browsers report header and body together for HTTP/2 and later: Chromium as the transfer size, Firefox as the body
-    size. A Content-Length up to `_HEADER_MOST` bytes below that is the weight of the body. What came from a cache has the weight of its decoded body, compressed where the response says so. A text
-    whose weight is below its size was compressed, whatever its header says.
+    size. A Content-Length up to `_HEADER_MOST` bytes below that is the weight of the body. What came from a cache has
+    the weight of its decoded body, compressed where the response says so. A text whose weight is below its size was
+    compressed, whatever its header says.
     """
     entry = resource.entry
     compressed = entry.received.get("content-encoding", "").lower() not in ("", "identity")
@@ -195,7 +196,7 @@ def _weight(resource: Resource) -> tuple[int, str]:
         return plain, "identity"
     wire = entry.transfer_bytes or 0 if entry.body_bytes is None else entry.body_bytes
     length = entry.received.get("content-length", "")
-    if length.isascii() and length.isdigit() and 0 < int(length) and 0 < wire - int(length) <= _HEADER_MOST:
+    if length.isascii() and length.isdigit() and int(length) > 0 and 0 < wire - int(length) <= _HEADER_MOST:
         wire = int(length)
     compressed = compressed or 0 < wire < plain
     if not compressed and entry.body is not None:
