@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +12,8 @@ from click.testing import CliRunner
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.cli import cli
 from crosslayer.metrics import Drift, drift
+from crosslayer.report.confirmations import confirmations
+from crosslayer.report.files import ReportError
 
 COMMITTED = Path("data/raw/key-share-virtual")
 
@@ -73,3 +76,30 @@ def test_what_cannot_be_measured_again_is_refused(arguments: list[str], message:
     result = CliRunner().invoke(cli, ["drift", *arguments])
     assert result.exit_code != 0
     assert message in result.output + str(result.exception)
+
+
+def test_the_report_gives_the_last_confirmation_of_each_campaign_of_a_study(tmp_path: Path) -> None:
+    result = {
+        "study": "loss",
+        "measured": "2026-11-27T23:10:00+00:00",
+        "revision": "0123456789abcdef",
+        "clean": True,
+        "rounds": 6,
+        "counts": {"confirmed": 58, "drifted": 0, "undecided": 2},
+    }
+    (tmp_path / "loss.json").write_text(json.dumps(result))
+    (tmp_path / "loss-again.json").write_text(json.dumps(result | {"rounds": 1, "clean": False}))
+    assert confirmations("loss", tmp_path) == {
+        "loss": "2026-11-27, revision 0123456: the first 6 rounds measured again, 60 medians compared: "
+        "58 confirmed, 2 undecided.",
+        "loss-again": "2026-11-27, revision 0123456 (with uncommitted changes): the first round measured again, "
+        "60 medians compared: 58 confirmed, 2 undecided.",
+    }
+    assert confirmations("web", tmp_path) == {}
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"study": "loss", "measured": 1, "counts": {}}'])
+def test_a_damaged_result_names_the_file_and_the_command(text: str, tmp_path: Path) -> None:
+    (tmp_path / "loss.json").write_text(text)
+    with pytest.raises(ReportError, match=r"loss\.json: is no result of `crosslayer drift`.*drift data/raw/"):
+        confirmations("loss", tmp_path)

@@ -47,6 +47,8 @@ def command(
     crosslayer drift data/raw/key-share-virtual --rounds 1 --links fiber      about half a minute
     crosslayer drift data/raw/combinations                                    the first six rounds of every cell
     """
+    import polars as pl
+
     from crosslayer import metrics
     from crosslayer.campaign.dataset import Dataset
 
@@ -57,6 +59,7 @@ def command(
         frame = metrics.drift(committed.table, again.table)
         counts = {verdict.value: frame.filter(verdict=verdict.value).height for verdict in metrics.Drift}
         result = {
+            "study": committed.campaign.study,
             "campaign": committed.campaign.campaign,
             "campaign_revision": committed.campaign.git_revision,
             "campaign_versions": committed.campaign.versions,
@@ -68,7 +71,7 @@ def command(
             "links": plan.links,
             "pages": plan.pages,
             "counts": counts,
-            "conditions": frame.to_dicts(),
+            "not_confirmed": frame.filter(pl.col("verdict") != metrics.Drift.CONFIRMED.value).to_dicts(),
         }
     file = out or Path("build/drift") / f"{committed.folder.resolve().name}.json"
     try:

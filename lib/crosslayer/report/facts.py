@@ -10,6 +10,7 @@ from typing import Any
 from crosslayer import resources
 from crosslayer.campaign import provenance as machine
 from crosslayer.campaign.dataset import Campaign, Dataset
+from crosslayer.report.confirmations import confirmations
 from crosslayer.report.files import ReportError, write
 
 _BACKENDS = {"netem": "netem in the host's kernel", "uml": "netem in a User-Mode Linux guest"}
@@ -19,11 +20,12 @@ _FILE = "about.json"
 
 
 def about(dataset: Dataset) -> dict[str, Any]:
-    """Everything below as plain values: campaign, overview, provenance, versions, whole."""
+    """Everything below as plain values: campaign, overview, provenance, confirmations, versions, whole."""
     return {
         "campaign": dataset.campaign.campaign,
         "overview": overview(dataset),
         "provenance": provenance(dataset),
+        "confirmations": confirmations(dataset.campaign.study) if _is_committed(dataset) else {},
         "versions": dict(dataset.campaign.versions),
         "whole": whole(dataset),
     }
@@ -66,8 +68,7 @@ def elsewhere(dataset: Dataset) -> str:
 
     Empty also for the campaigns of a checkout's `data/raw`: their pages are the same wherever they are made.
     """
-    root = resources.checkout()
-    if root is not None and dataset.folder.resolve().is_relative_to(root / "data" / "raw"):
+    if _is_committed(dataset):
         return ""
     host, here = dataset.campaign.host, machine.host()
     if all(getattr(host, name) == here[name] for name in ("cpu", "cores", "kernel", "os")):
@@ -75,6 +76,11 @@ def elsewhere(dataset: Dataset) -> str:
     return (
         f"Measured elsewhere: this page was made on another machine than the campaign's, {host_text(dataset.campaign)}."
     )
+
+
+def _is_committed(dataset: Dataset) -> bool:
+    root = resources.checkout()
+    return root is not None and dataset.folder.resolve().is_relative_to(root / "data" / "raw")
 
 
 def overview(dataset: Dataset) -> dict[str, str]:
