@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from crosslayer.campaign.guests import left_of
 from crosslayer.campaign.measurer import Measurer
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.rounds import FinishedRound, Job
-from crosslayer.guest import Guest, GuestError, check_mappings, find_kernel, inside
+from crosslayer.guest import Guest, GuestError, find_kernel, inside
 from crosslayer.guest import guest as guest_module
 from crosslayer.testbed.errors import TestbedError
 
@@ -125,14 +124,3 @@ def test_a_fault_in_a_guest_is_the_campaigns_fault() -> None:
         from_json(json.dumps(line | {"cannot_measure": True}).encode())
     with pytest.raises(CampaignError, match="Install it"):
         from_json(json.dumps(line | {"cannot_measure": False}).encode())
-
-
-@pytest.mark.parametrize(("allowed", "enough"), [(65530, False), (1048576, True)])
-def test_firefox_is_refused_where_a_guest_has_too_few_mappings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int, enough: bool
-) -> None:
-    limit = tmp_path / "max_map_count"
-    limit.write_text(f"{allowed}\n", encoding="ascii")
-    monkeypatch.setattr(guest_module, "_MAPPINGS_FILE", limit)
-    with contextlib.nullcontext() if enough else pytest.raises(GuestError, match="65530 mappings, too few for Firefox"):
-        check_mappings()

@@ -31,6 +31,9 @@ _PREFERENCES: Mapping[str, object] = {
     "browser.cache.memory.enable": False,
     "image.cache.size": 0,
     "browser.sessionhistory.max_total_viewers": 0,
+    # A BiDi session sets 0. Until the tab in front is drawn, Firefox then repeats a timer without delay, and by the
+    # virtual clock no time passes meanwhile. This is the default.
+    "browser.tabs.remote.unloadDelayMs": 300,
     "network.dns.disablePrefetch": True,
     "network.http.speculative-parallel-limit": 0,
     "privacy.reduceTimerPrecision": False,

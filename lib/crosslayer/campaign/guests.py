@@ -17,7 +17,7 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.guest_main import WORDS, from_json
 from crosslayer.campaign.plan import RoundBatch
 from crosslayer.campaign.rounds import Executor, FinishedRound, Job, describe
-from crosslayer.guest import LOOK_S, Clock, Guest, GuestDied, check_mappings, find_kernel
+from crosslayer.guest import LOOK_S, Clock, Guest, GuestDied, find_kernel
 
 _KEPT: Final = frozenset({"HOME", "LANG", "PATH", "TZ"})
 _KEPT_PREFIXES: Final = ("CROSSLAYER_", "FONTCONFIG_", "LC_", "LD_", "NIX_", "PYTHON", "SSL_CERT_", "XDG_")
@@ -47,8 +47,6 @@ def guest_executor(clock: Clock, guests: int) -> Executor:
 
 def _measured(job: Job, say: Callable[[str], None], clock: Clock, guests: int) -> Generator[FinishedRound, None, None]:
     kernel = find_kernel().as_versions()
-    if job.plan.browser == "firefox":
-        check_mappings()
     tasks = deque(left_of(job) if clock == "virtual" else [job.todo])
     cells = len({cell for _, cell in job.todo})
     say(f"Measuring in guests by the {clock} clock: {cells} cells, {len(job.todo)} rounds of a cell to go.")

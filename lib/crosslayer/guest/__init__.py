@@ -7,7 +7,7 @@ commands measure. See docs/reference/clocks.md.
 
 from crosslayer.guest.attached import run_attached
 from crosslayer.guest.errors import GuestDied, GuestError
-from crosslayer.guest.guest import LOOK_S, Clock, Guest, check_mappings, inside
+from crosslayer.guest.guest import LOOK_S, Clock, Guest, inside
 from crosslayer.guest.kernel import Kernel, find_kernel
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "GuestDied",
     "GuestError",
     "Kernel",
-    "check_mappings",
     "find_kernel",
     "inside",
     "run_attached",

@@ -40,23 +40,9 @@ _DATE_S: Final = 1_767_225_600
 """Start date of a guest with a seed: 2026-01-01, Unix time."""
 
 _MAPPINGS_FILE = Path("/proc/sys/vm/max_map_count")
-_MAPPINGS_TOO_FEW: Final = 65_530
-"""Limit of mappings with which Firefox crashes in a guest, where each run of guest pages is one host mapping."""
-
 
 LOOK_S: Final = 10.0
 """Interval at which callers that wait for a guest should call `Guest.check_programs`, s."""
-
-
-def check_mappings() -> None:
-    """Raise `GuestError` if the host allows a process too few mappings for Firefox in a guest."""
-    allowed = int(_MAPPINGS_FILE.read_text(encoding="ascii"))
-    if allowed <= _MAPPINGS_TOO_FEW:
-        raise GuestError(
-            f"this machine allows a process {allowed} mappings, too few for Firefox in a guest",
-            where=str(_MAPPINGS_FILE),
-            next_step="Measure in real time (--clock wall), or have its administrator raise vm.max_map_count.",
-        )
 
 
 def inside() -> Clock | None:
