@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from crosslayer.metrics.intervals import median
 from crosslayer.metrics.resampling import MIN_ROUNDS, Rounds
 from crosslayer.resolvers.listed import ResolverTarget
-from crosslayer.resolvers.visits import ComparePlan, TargetVisit
+from crosslayer.resolvers.plan import ComparePlan, TargetVisit
 
 MARGIN_MS = 1.0
 """Two targets differ if the whole 95 % interval of their paired difference is beyond this."""
@@ -47,6 +47,8 @@ class TargetResult:
     """Visits whose first query failed."""
     reasons: dict[str, int]
     """Number of visits by the reason why something failed."""
+    not_asked: str | None = None
+    """Why it was not asked at all, or no more; None if it was asked to the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,21 @@ class ResolverComparison:
                 **{key: asdict(value) for key, value in line.times.items()},
                 "failed": line.failed,
                 "reasons": line.reasons,
+                "not_asked": line.not_asked,
             }
             for line in self.lines
         ]
         return {"name": plan.name, "rounds": plan.rounds, "margin_ms": MARGIN_MS, "advice": self.advice, "lines": lines}
 
 
-def compare(plan: ComparePlan, visits: Sequence[TargetVisit]) -> ResolverComparison:
-    """Summarise the visits of a plan; rounds may be missing."""
+def compare(
+    plan: ComparePlan, visits: Sequence[TargetVisit], not_asked: Mapping[int, str] | None = None
+) -> ResolverComparison:
+    """Summarise the visits of a plan; rounds may be missing.
+
+    `not_asked` has targets that were not asked at all, or no more, each with its reason.
+    """
+    not_asked = not_asked or {}
     by_target: list[list[TargetVisit]] = [[] for _ in plan.targets]
     for visit in visits:
         by_target[visit.target].append(visit)
@@ -82,8 +91,15 @@ def compare(plan: ComparePlan, visits: Sequence[TargetVisit]) -> ResolverCompari
     }
     order = sorted(first, key=lambda number: (float(np.median(list(first[number].values()))), number))
     numbers = _groups(order, first)
-    failing = [number for number in range(len(plan.targets)) if number not in first and by_target[number]]
-    lines = [_line(plan.targets[number], numbers.get(number), by_target[number]) for number in [*order, *failing]]
+    others = [
+        number
+        for number in range(len(plan.targets))
+        if number not in first and (by_target[number] or number in not_asked)
+    ]
+    lines = [
+        _line(plan.targets[number], numbers.get(number), by_target[number], not_asked.get(number))
+        for number in [*order, *others]
+    ]
     return ResolverComparison(lines, _advice(plan, order, first, numbers))
 
 
@@ -120,11 +136,12 @@ def text(comparison: ResolverComparison, plan: ComparePlan) -> str:
         for line in comparison.lines
         for reason, count in line.reasons.items()
     ]
+    left_alone = [f"not asked: {line.target.label}: {line.not_asked}" for line in comparison.lines if line.not_asked]
     legend = (
         "Medians of rounds [95 % interval]. A group begins where the first query takes longer than that of the first "
         f"target of the last group, by more than {MARGIN_MS:g} ms beyond doubt."
     )
-    return "\n".join([*parts, *failures, legend, comparison.advice])
+    return "\n".join([*parts, *failures, *left_alone, legend, comparison.advice])
 
 
 def explained(error: str) -> str:
@@ -138,7 +155,9 @@ def explained(error: str) -> str:
     return error
 
 
-def _line(target: ResolverTarget, group: int | None, visits: Sequence[TargetVisit]) -> TargetResult:
+def _line(
+    target: ResolverTarget, group: int | None, visits: Sequence[TargetVisit], not_asked: str | None
+) -> TargetResult:
     times = {key: _median(list(values.values())) for key in TIMES if (values := _by_round(visits, key))}
     reasons: dict[str, int] = {}
     for visit in visits:
@@ -150,7 +169,8 @@ def _line(target: ResolverTarget, group: int | None, visits: Sequence[TargetVisi
             if error is not None:
                 reason = prefix + explained(error)
                 reasons[reason] = reasons.get(reason, 0) + 1
-    return TargetResult(target, group, times, sum(visit.error is not None for visit in visits), reasons)
+    failed = sum(visit.error is not None for visit in visits)
+    return TargetResult(target, group, times, failed, reasons, not_asked)
 
 
 def _by_round(visits: Sequence[TargetVisit], key: str) -> dict[int, float]:

@@ -313,6 +313,7 @@ def _canonical(text: str) -> str | None:
         address = ipaddress.ip_address(text)
     except ValueError:
         return None
+    address = getattr(address, "ipv4_mapped", None) or address
     if address.is_multicast or address.is_unspecified or "%" in text or str(address) == "255.255.255.255":
         return None
     return str(address)
