@@ -119,10 +119,11 @@ def differs(one: dict[int, float], other: dict[int, float]) -> tuple[bool | None
 
 def text(comparison: ResolverComparison, plan: ComparePlan) -> str:
     """One table, the failures with their reasons, and the advice."""
-    rows = [("group", "resolver", "address", "transport", *(f"{name}, ms" for name in TIMES.values()), "rounds")]
+    shown = {key: name for key, name in TIMES.items() if any(key in line.times for line in comparison.lines)}
+    rows = [("group", "resolver", "address", "transport", *(f"{name}, ms" for name in shown.values()), "rounds")]
     for line in comparison.lines:
         if "first_ms" in line.times:
-            times = [str(line.times[key]) if key in line.times else "-" for key in TIMES]
+            times = [str(line.times[key]) if key in line.times else "-" for key in shown]
             good = line.times["first_ms"].rounds
             target = line.target
             group = str(line.group or "-")
@@ -136,7 +137,11 @@ def text(comparison: ResolverComparison, plan: ComparePlan) -> str:
         for line in comparison.lines
         for reason, count in line.reasons.items()
     ]
-    left_alone = [f"not asked: {line.target.label}: {line.not_asked}" for line in comparison.lines if line.not_asked]
+    left_alone = dict.fromkeys(
+        f"not asked: {line.target.name} {line.target.address}: {line.not_asked}"
+        for line in comparison.lines
+        if line.not_asked
+    )
     legend = (
         "Medians of rounds [95 % interval]. A group begins where the first query takes longer than that of the first "
         f"target of the last group, by more than {MARGIN_MS:g} ms beyond doubt."

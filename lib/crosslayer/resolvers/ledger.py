@@ -94,7 +94,10 @@ class QueryLedger:
             return self.per_day - _today(states.operators.get(operator) or OperatorState()).queries
 
     def take(self, operator: str) -> float:
-        """Count a query; returns the Unix time at which it may leave. `DayLimitError` if today allows none."""
+        """Count a query that leaves now and return 0; or return the Unix time, s, at which to ask again.
+
+        `DayLimitError` if today allows no query.
+        """
         with self._states() as states:
             state = _today(states.operators.setdefault(operator, OperatorState()))
             if state.queries >= self.per_day:
@@ -105,10 +108,12 @@ class QueryLedger:
                 )
             now = time.time()
             # A clock that was set back must not stop a comparison for longer than a pause.
-            start_s = max(now, min(state.ready_s, now + LONGEST_PAUSE_S))
-            state.ready_s = start_s + self._interval_s
+            state.ready_s = min(state.ready_s, now + max(LONGEST_PAUSE_S, self._interval_s))
+            if state.ready_s > now:
+                return state.ready_s
+            state.ready_s = now + self._interval_s
             state.queries += 1
-            return start_s
+            return 0.0
 
     def heed(self, operator: str, error: str | None, extended_error: int | None = None) -> str | None:
         """Heed the outcome of a query; returns why the operator must not be asked again, None if it may be.

@@ -106,8 +106,9 @@ def announce(request: CompareRequest, say: Say) -> None:
     """Print what will be sent at most, and to whom."""
     for entry in request.left_out:
         say(f"left out: {entry}")
-    for number, reason in request.not_asked.items():
-        say(f"not asked: {request.plan.targets[number].label}: {reason}")
+    stopped = {request.plan.targets[number]: reason for number, reason in request.not_asked.items()}
+    for line in dict.fromkeys(f"{target.name} {target.address}: {reason}" for target, reason in stopped.items()):
+        say(f"not asked: {line}")
     visited: set[tuple[int, int]] = set()
     if request.resume:
         journal = Journal.resume(request.out, request.plan)

@@ -123,13 +123,13 @@ class _Visiting:
         server, protocol = resolver_of(target, self._ca_file), target.protocol
         if self._needs_priming(target.address):
             self._priming_left[target.address] -= 1
-            yield self._ledger.take(target.operator)
+            yield from self._turn(target)
             with client_for(protocol, server, self._settings) as client:
                 error = self._ask(client, target, connect=True)[0]
             if error is not None:
                 return replace(visit, error=error)
         visit = replace(visit, rtt_ms=self._path_rtt_ms(target))
-        yield self._ledger.take(target.operator)
+        yield from self._turn(target)
         session = Session()
         with client_for(protocol, server, self._settings) as client:
             error, answer = self._ask(client, target, connect=True)
@@ -140,7 +140,7 @@ class _Visiting:
             visit = replace(visit, first_ms=first_ms, handshake_ms=handshake_ms, site=answer.nsid if answer else None)
             if protocol is Protocol.DOUDP:
                 return visit
-            yield self._ledger.take(target.operator)
+            yield from self._turn(target)
             error, _ = self._ask(client, target, connect=False)
             if error is not None:
                 return replace(visit, next_error=error)
@@ -149,7 +149,7 @@ class _Visiting:
             return visit
         if session.ticket is None:
             return replace(visit, resumed_error=_NO_TICKET)
-        yield self._ledger.take(target.operator)
+        yield from self._turn(target)
         sessions = SessionStore()
         sessions.put(server, protocol, session)
         resumed = exchange(
@@ -159,6 +159,11 @@ class _Visiting:
         if resumed.error is not None:
             return replace(visit, resumed_error=resumed.error)
         return replace(visit, resumed_ms=(resumed.handshake_ms or 0.0) + (resumed.query_ms or 0.0))
+
+    def _turn(self, target: ResolverTarget) -> Iterator[float]:
+        """Wait until a query to the target may leave."""
+        while ready_s := self._ledger.take(target.operator):
+            yield ready_s
 
     def _needs_priming(self, address: str) -> bool:
         cached_for_s = self._cached_until_s.get(address, 0.0) - time.time()

@@ -30,11 +30,15 @@ def canonical(address: str) -> str:
     return str(getattr(parsed, "ipv4_mapped", None) or parsed)
 
 
+def private() -> bool:
+    """Whether the calling thread is in a private network namespace, from which no packet leaves."""
+    return namespaces.in_any_namespace() and os.environ.get(BOX_IS_OUTSIDE) != "1"
+
+
 def inside(address: str) -> bool:
     """Whether packets to an address stay in this machine: its loopback, its own addresses, its private namespaces."""
     address = canonical(address)
-    private = namespaces.in_any_namespace() and os.environ.get(BOX_IS_OUTSIDE) != "1"
-    return ipaddress.ip_address(address).is_loopback or private or _is_own(address)
+    return ipaddress.ip_address(address).is_loopback or private() or _is_own(address)
 
 
 def _is_own(address: str) -> bool:
@@ -76,6 +80,22 @@ def check(address: str) -> None:
             where=address,
             next_step="Use `crosslayer compare`, `discover --allow-external` or `stub --i-may-send-this`: they ask for "
             "consent.",
+        )
+
+
+def open_socket(address: str, kind: socket.SocketKind) -> socket.socket:
+    """A new socket for packets to an address; `OutsideError` as `check` raises it."""
+    check(address)
+    return socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
+
+
+def check_names(names: Iterable[str], program: str) -> None:
+    """Raise `OutsideError` if a program would look up names outside: its packets would go to addresses unknown here."""
+    if not private() and (unknown := sorted(set(names) - {"localhost"})):
+        raise OutsideError(
+            f"would be looked up by {program}, and its address is not known before",
+            where=unknown[0],
+            next_step="Give the address.",
         )
 
 
