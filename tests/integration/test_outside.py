@@ -53,11 +53,11 @@ class Packets:
     def __init__(self, folder: Path) -> None:
         self._file = folder / "packets"
         self._end = self._file.open("wb")
-        command = ["tcpdump", "-i", "eth0", "-n", "-l", "--immediate-mode", "-Q", "out"]
+        command = ["tcpdump", "-i", "eth0", "-n", "-l", "--immediate-mode", "-Q", "out", "-Z", "root"]
         self._program = subprocess.Popen(command, stdout=self._end, stderr=subprocess.PIPE, text=True)
         assert self._program.stderr is not None
-        while "listening on" not in self._program.stderr.readline():
-            pass
+        started = next((line for line in self._program.stderr if "listening on" in line), "")
+        assert started, "tcpdump does not start"
         self._before = 0
 
     def since_last(self, wait_s: float = 1.0) -> int:
@@ -135,7 +135,7 @@ def python(packets: Packets, folder: Path) -> dict[str, Any]:
     result["withdrawn"] = [all(refused(action) for action in actions), packets.since_last()]
     base = [f"udp://{ONE}", f"tls://{ONE}#{HOST}", f"quic://{ONE}#{HOST}", "--name", NAME]
     base = ["compare", *base, "--ca", os.environ["CROSSLAYER_CA"]]
-    out = ["--out", str(folder / "c.jsonl")]
+    out = ["--visits", str(folder / "c.jsonl")]
     result["commands"] = {
         "dry run": [status(*base, *out, "--dry-run"), packets.since_last()],
         "no input": [status(*base, *out), packets.since_last()],
@@ -145,7 +145,7 @@ def python(packets: Packets, folder: Path) -> dict[str, Any]:
     }
     result["typed"] = [status(*base, *out, "--rounds", "1", typed="I may send this\n"), packets.since_last()]
     for number in (signal.SIGINT, signal.SIGKILL):
-        arguments = [*base, "--i-may-send-this", "--out", str(folder / f"{number.name}.jsonl")]
+        arguments = [*base, "--i-may-send-this", "--visits", str(folder / f"{number.name}.jsonl")]
         with running(*arguments, stderr=subprocess.DEVNULL) as program:
             result[number.name] = stopped(packets, program, number)
     return result

@@ -75,7 +75,7 @@ def killed(folder: Path) -> None:
         "dot",
         "--rate",
         "50",
-        "--out",
+        "--visits",
         str(out),
     ]
     with subprocess.Popen(
@@ -108,7 +108,7 @@ def in_box(
     """
     truth, result = folder / "truth.jsonl", folder / "result.json"
     command = [*(program or [*CROSSLAYER, "compare"]), "--name", "a.box.example", "--json", str(result)]
-    command += ["--seed", "1", "--out", str(folder / "compare.jsonl"), *arguments]
+    command += ["--seed", "1", "--visits", str(folder / "compare.jsonl"), *arguments]
     options = ["--clock", "virtual", "--truth", str(truth), "--writable", str(folder)]
     done = run("box", str(box), *options, "--", *command, env=environment() | variables)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import random
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from crosslayer.cli import cli
+from crosslayer.discover import Support, table
 from crosslayer.dns import Protocol
 from crosslayer.errors import CrosslayerError
 from crosslayer.resolvers import ResolversError, ResolverTarget, analysis, ledger, manners, read, stamps, well_known
-from crosslayer.resolvers.plan import ComparePlan, Journal, OperatorStop, TargetVisit
+from crosslayer.resolvers.flags import FlagKind, flags
+from crosslayer.resolvers.page import page
+from crosslayer.resolvers.plan import ComparePlan, Journal, NetworkCheck, OperatorStop, TargetVisit
 from crosslayer.testbed import outside, stop_list
 from crosslayer.testbed.errors import OutsideError
 
+Row = dict[str, Any]
 BOX_LIST = """
 [[resolver]]
 name = "city"
@@ -273,13 +281,13 @@ def test_the_budget_counts_each_query_by_operator() -> None:
 
 
 def test_dry_run_prints_the_budget_and_sends_nothing(unsent: None, tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["compare", "quad9", "--dry-run", "--out", str(tmp_path / "c.jsonl")])
+    done = CliRunner().invoke(cli, ["compare", "quad9", "--dry-run", "--visits", str(tmp_path / "c.jsonl")])
     assert done.exit_code == 0, done.output
-    assert "at most 33 queries" in done.output
+    assert "at most 34 queries" in done.output
     assert "9.9.9.9\n" in done.output
     assert "MANY QUERIES" not in done.output
-    done = CliRunner().invoke(cli, ["compare", "quad9", "--all", "--dry-run", "--out", str(tmp_path / "c.jsonl")])
-    assert "at most 114 queries" in done.output
+    done = CliRunner().invoke(cli, ["compare", "quad9", "--all", "--dry-run", "--visits", str(tmp_path / "c.jsonl")])
+    assert "at most 115 queries" in done.output
     assert "9.9.9.9 2620:fe::fe" in done.output
     assert not list(tmp_path.glob("*.jsonl"))
 
@@ -292,19 +300,19 @@ def test_five_resolvers_need_300_queries_and_more_are_pointed_out(unsent: None, 
     path = tmp_path / "list.toml"
     path.write_text(text[: text.index('name = "r6"') - len("[[resolver]]\n")], encoding="utf-8")
     done = CliRunner().invoke(cli, ["compare", str(path), "--dry-run"])
-    assert "at most 285 queries" in done.output
+    assert "at most 286 queries" in done.output
     assert "It takes at least 0.9 minutes" in done.output
     assert "MANY QUERIES" not in done.output
     path.write_text(text, encoding="utf-8")
     done = CliRunner().invoke(cli, ["compare", str(path), "--dry-run"])
-    assert "MANY QUERIES: 342 are more than 300" in done.output
+    assert "MANY QUERIES: 343 are more than 300" in done.output
     done = CliRunner().invoke(cli, ["compare", str(path), "--dry-run", "--per-day", "50"])
     assert "it ends after 50 queries" in done.output
 
 
 @pytest.mark.parametrize("typed", ["", "yes\n", "i may send this\n"])
 def test_without_the_sentence_nothing_is_sent(unsent: None, tmp_path: Path, typed: str) -> None:
-    arguments = ["compare", "udp://192.0.2.1", "--out", str(tmp_path / "c.jsonl")]
+    arguments = ["compare", "udp://192.0.2.1", "--visits", str(tmp_path / "c.jsonl")]
     done = CliRunner().invoke(cli, arguments, input=typed)
     assert isinstance(done.exception, ResolversError)
     assert "there is no consent, and nothing was sent" in str(done.exception)
@@ -594,3 +602,180 @@ def test_failures_are_rows_with_their_reason() -> None:
     assert "failed: r0 127.0.0.1 DoUDP: no answer (1 of 1 rounds)" in shown
     assert "wrong certificate (certificate has expired)" in shown
     assert "other application protocol, such as a draft's" in shown
+
+
+# Flags
+
+
+RESOLVERS = """
+[[resolver]]
+name = "a"
+address = ["198.18.1.53", "2001:db8::1"]
+host = "a.example"
+transports = { doudp = 53, dot = 853, doh3 = 443 }
+[[resolver]]
+name = "b"
+address = ["198.18.2.53"]
+host = "b.example"
+transports = { doudp = 53, dot = 853, doh3 = 443 }
+"""
+
+
+def measured(tmp_path: Path, change: Callable[[ResolverTarget, int], Row]) -> tuple[ComparePlan, list[TargetVisit]]:
+    """Eight visits of each target of `RESOLVERS`; `change` gives values that differ from those without a flag."""
+    path = tmp_path / "list.toml"
+    path.write_text(RESOLVERS, encoding="utf-8")
+    plan = ComparePlan("a.example", 8, 1, 5.0, read([str(path)]).targets)
+    visits = []
+    for round_ in range(8):
+        for number, one in enumerate(plan.targets):
+            kept = None if one.protocol is Protocol.DOUDP else 20.0
+            values = {"first_ms": 20.0 if kept is None else 60.0, "handshake_ms": 0.0 if kept is None else 40.0}
+            values |= {"next_ms": kept, "rtt_ms": 20.0 + 0.1 * (round_ % 2), "site": "x"} | change(one, round_)
+            if values.get("error"):
+                values = {"error": values["error"]}
+            visits.append(TargetVisit(round_, number, float(10 * round_ + number), **values))
+    return plan, visits
+
+
+def kinds(tmp_path: Path, change: Callable[[ResolverTarget, int], Row]) -> list[tuple[str, str]]:
+    plan, visits = measured(tmp_path, change)
+    return [(flag.kind.name, flag.subject) for flag in flags(plan, visits, None)]
+
+
+def test_a_clean_comparison_has_no_flag(tmp_path: Path) -> None:
+    plan, visits = measured(tmp_path, lambda _target, _round: {})
+    assert flags(plan, visits, NetworkCheck("192.0.2.53", False, None, 1.0)) == []
+    (flag,) = flags(plan, visits, NetworkCheck("192.0.2.53", True, "box", 1.0))
+    assert flag.kind is FlagKind.INTERCEPTED
+    assert {plan.targets[number].protocol for number in flag.targets} == {Protocol.DOUDP}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            lambda one, _round: {"error": "timeout"} if one.protocol is Protocol.DOH3 else {},
+            [("BLOCKED", "UDP port 443")],
+        ),
+        (lambda one, _round: {"error": "timeout"} if one.name == "b" else {}, [("DEAD", "b 198.18.2.53")]),
+        (lambda one, _round: {"error": "timeout"} if ":" in one.address else {}, [("BROKEN_IPV6", "a 2001:db8::1")]),
+        (
+            lambda one, _round: {"site": "y"} if one.protocol is Protocol.DOH3 and one.name == "b" else {},
+            [("SITES", "b 198.18.2.53")],
+        ),
+        (lambda one, round_: {"site": "y"} if round_ > 3 and one.name == "b" else {}, [("SITES", "b 198.18.2.53")]),
+        (lambda one, round_: {"site": str(round_ % 3)} if one.name == "b" else {}, [("CACHES", "b 198.18.2.53")]),
+        (
+            lambda one, round_: {"rtt_ms": 45.0} if round_ > 4 and one.name == "b" else {},
+            [("PATH_CHANGE", "b 198.18.2.53")],
+        ),
+        (
+            lambda one, round_: {"first_ms": 140.0} if round_ == 1 and one.protocol is Protocol.DOT else {},
+            [("PARTLY_MISSED", f"{name} DoT") for name in ("a 198.18.1.53", "a 2001:db8::1", "b 198.18.2.53")],
+        ),
+        (
+            lambda one, round_: {"error": "http status 503"} if round_ == 1 and one.name == "b" else {},
+            [("RATE_LIMIT", f"b 198.18.2.53 {name}") for name in ("DoUDP", "DoT", "DoH3")],
+        ),
+        (
+            lambda one, _round: {"error": "rcode NXDOMAIN"} if one.label == "b 198.18.2.53 DoT" else {},
+            [("OTHER_ANSWER", "b 198.18.2.53 DoT")],
+        ),
+        (
+            lambda one, _round: {"error": "certificate: expired"} if one.label == "b 198.18.2.53 DoT" else {},
+            [("CERTIFICATE", "b 198.18.2.53 DoT")],
+        ),
+    ],
+)
+def test_flags(tmp_path: Path, change: Callable[[ResolverTarget, int], Row], expected: list[tuple[str, str]]) -> None:
+    assert kinds(tmp_path, change) == expected
+
+
+def test_flagged_targets_are_not_ranked(tmp_path: Path) -> None:
+    plan, visits = measured(
+        tmp_path, lambda one, _round: {"site": "y"} if one.protocol is Protocol.DOH3 and one.name == "b" else {}
+    )
+    comparison = analysis.compare(plan, visits)
+    assert {line.target.name for line in comparison.lines if line.group is None} == {"b"}
+    assert "b 198" not in comparison.advice
+    assert "flag: several sites: b 198.18.2.53: answers came from x, y" in analysis.text(comparison, plan)
+
+
+# Files for people and notebooks
+
+
+def test_the_report_is_one_file_and_escapes_what_it_shows(tmp_path: Path) -> None:
+    plan, visits = measured(tmp_path, lambda _target, round_: {"site": f"<b>{round_ % 2}"})
+    shown = page(analysis.compare(plan, visits, {0: "left alone: <script>"}), plan)
+    assert "&lt;b&gt;0, &lt;b&gt;1" in shown
+    assert "<script" not in shown
+    assert "http" not in re.sub(r"xmlns(:xlink)?=\"[^\"]+\"|http-equiv", "", shown), "nothing is loaded"
+    assert shown.count("<svg") == 1
+    for text in ("first query, ms", "next query, ms", "path RTT, ms", "several servers behind one address"):
+        assert text in shown
+    empty = analysis.compare(plan, [TargetVisit(0, 0, 1.0, error="timeout")])
+    assert "No resolver answered" in page(empty, plan)
+
+
+def test_a_notebook_gets_frames_a_chart_and_advice(tmp_path: Path) -> None:
+    import crosslayer
+
+    plan, visits = measured(tmp_path, lambda _target, _round: {})
+    journal = Journal.create(tmp_path / "c.jsonl", plan)
+    for visit in visits:
+        journal.add(visit)
+    journal.close()
+    view = crosslayer.compare(tmp_path / "c.jsonl")
+    assert view.visits.height == len(visits)
+    assert view.visits["transport"].unique().sort().to_list() == ["DoH3", "DoT", "DoUDP"]
+    first = view.results.filter(measure="first query", transport="DoT", address="198.18.2.53").row(0, named=True)
+    assert (first["median"], first["n"], first["group"], first["flags"]) == (60.0, 8, 2, "")
+    assert view.advice.startswith("Take encrypted any of")
+    assert view.flags == []
+    assert view.chart.to_dict(validate=False)["vconcat"]
+    assert view._repr_mimebundle_()["text/plain"] == view.text()
+    assert view.save(tmp_path / "r.html").read_text(encoding="utf-8").count("<svg") == 1
+
+
+def test_a_notebook_sends_nothing_without_consent(unsent: None, tmp_path: Path, capsys: Any) -> None:
+    import crosslayer
+
+    with pytest.raises(ResolversError, match="there is no consent, and nothing was sent"):
+        crosslayer.compare(["quad9"], visits=tmp_path / "c.jsonl")
+    assert "at most 34 queries" in capsys.readouterr().out
+    with pytest.raises(ResolversError, match="is no transport: 'DOH'"):
+        crosslayer.compare(["quad9"], transports=["DOH"])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_file_of_discover_is_a_list(tmp_path: Path, ending: str) -> None:
+    def row(target: str, address: str, transport: str, port: int, supported: bool, alpn: str | None = None) -> Support:
+        unknown: dict[str, Any] = {field.name: None for field in dataclasses.fields(Support)} | {"quic_versions": ()}
+        own = {"target": target, "address": address, "transport": transport, "port": port, "supported": supported}
+        return Support(**(unknown | own | {"alpn": alpn}))
+
+    path = tmp_path / f"support.{ending}"
+    rows = [
+        row("dns.example.net", "192.0.2.1", "DoUDP", 53, True),
+        row("dns.example.net", "192.0.2.1", "DoT", 853, True),
+        row("dns.example.net", "192.0.2.1", "DoH", 443, False),
+        row("dns.example.net", "192.0.2.1", "DoQ", 8853, True, "doq"),
+        row("dns.example.net", "192.0.2.1", "DoQ", 784, True, "doq-i02"),
+        row("192.0.2.2", "192.0.2.2", "DoH3", 443, True, "h3"),
+    ]
+    table.write(rows, path)
+    listed = read([str(path)])
+    assert [(t.name, t.operator, t.protocol.value, t.port, t.host) for t in listed.targets] == [
+        ("dns.example.net", "example.net", "DoUDP", 53, ""),
+        ("dns.example.net", "example.net", "DoT", 853, "dns.example.net"),
+        ("dns.example.net", "example.net", "DoQ", 8853, "dns.example.net"),
+        ("192.0.2.2", "192.0.2.2", "DoH3", 443, "192.0.2.2"),
+    ]
+    assert listed.left_out == ["dns.example.net 192.0.2.1 DoQ: it speaks doq-i02 of DoQ"]
+    path.write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(ResolversError, match="is no file of `crosslayer discover --out`"):
+        read([str(path)])
+    table.write([dataclasses.replace(rows[0], transport="DoX")], path)
+    with pytest.raises(ResolversError, match="has a row without"):
+        read([str(path)])

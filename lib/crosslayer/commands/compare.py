@@ -46,9 +46,10 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order in each round.  [default: random]")
 @click.option(
-    "--out", type=PATH, default=Path("compare.jsonl"), show_default=True, help="Write each visit to this file."
+    "--visits", type=PATH, default=Path("compare.jsonl"), show_default=True, help="Write each visit to this file."
 )
-@click.option("--resume", is_flag=True, help="Continue the file of --out.")
+@click.option("--resume", is_flag=True, help="Continue the file of --visits.")
+@click.option("--out", "report_file", type=PATH, metavar="FILE.html", help="Write the result to this file, HTML.")
 @click.option("--json", "json_file", type=PATH, metavar="FILE", help="Write the result to this file, JSON.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
 @click.option("--i-may-send-this", "consents", is_flag=True, help="Consent to the budget, for scripts.")
@@ -63,8 +64,9 @@ def command(
     per_day: int,
     ca: Path | None,
     seed: int | None,
-    out: Path,
+    visits: Path,
     resume: bool,
+    report_file: Path | None,
     json_file: Path | None,
     dry_run: bool,
     consents: bool,
@@ -100,9 +102,10 @@ def command(
         queries_per_s=rate,
         per_day=per_day,
         ca_file=ca or (Path(os.environ["CROSSLAYER_CA"]) if os.environ.get("CROSSLAYER_CA") else None),
-        out=out,
+        visits_file=visits,
         resume=resume,
         json_file=json_file,
+        report_file=report_file,
     )
     comparing.announce(request, click.echo)
     if dry_run:

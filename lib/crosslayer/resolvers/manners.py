@@ -15,6 +15,8 @@ QUERIES_PER_S = 1.0
 """Default rate for each operator, and the highest one for an address outside."""
 QUERIES_PER_DAY = 5000
 """Default limit for each operator and day, and the highest one for an address outside."""
+NOBODY = "192.0.2.53"
+"""Nobody has this address (RFC 5737). A query to it shows whether the network intercepts UDP port 53."""
 USUAL_QUERIES = 300
 """Five resolvers need no more by default. A budget above it is pointed out."""
 
@@ -60,7 +62,11 @@ class OperatorBudget:
 
 
 def budget(
-    plan: ComparePlan, *, not_asked: Container[int] = (), visited: Container[tuple[int, int]] = ()
+    plan: ComparePlan,
+    *,
+    not_asked: Container[int] = (),
+    visited: Container[tuple[int, int]] = (),
+    network_check: bool = False,
 ) -> list[OperatorBudget]:
     """What a comparison sends at most from now on, by operator; `visited` has rounds and targets."""
     missing: dict[str, list[tuple[int, ResolverTarget]]] = {}
@@ -90,6 +96,8 @@ def budget(
                 + sum(count * _CONNECTION_BYTES[fill[address]] for address, count in priming.items()),
             )
         )
+    if network_check and budgets:
+        budgets.append(OperatorBudget("nobody (RFC 5737)", (NOBODY,), 1, _CONNECTION_BYTES[Protocol.DOUDP]))
     return budgets
 
 

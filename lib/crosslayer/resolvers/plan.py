@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -55,6 +56,19 @@ class OperatorStop:
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkCheck:
+    """A query over UDP to an address where nobody is: a row of the file."""
+
+    address: str
+    intercepted: bool
+    """It was answered."""
+    site: str | None
+    """Name server identifier of the answer."""
+    checked_s: float
+    """Seconds since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True)
 class ComparePlan:
     """What a comparison measures: the first row of its file."""
 
@@ -84,6 +98,7 @@ class Journal:
     _stream: TextIO
     stops: dict[str, str] = field(default_factory=dict)
     """Operators that asked to stop, each with the reason."""
+    check: NetworkCheck | None = None
 
     @classmethod
     def create(cls, path: Path, plan: ComparePlan) -> Journal:
@@ -94,7 +109,7 @@ class Journal:
             raise ResolversError(
                 "exists already",
                 where=str(path),
-                next_step="Continue it with --resume, or name another file with --out.",
+                next_step="Continue it with --resume, or name another file with --visits.",
             ) from None
         except OSError as error:
             raise _unusable(path, error) from None
@@ -108,13 +123,13 @@ class Journal:
 
         An incomplete last line is removed. `ResolversError` if the file is missing or is of another comparison.
         """
-        kept, visits, stops, size = _read(path)
+        kept, visits, stops, check, size = read_file(path)
         same = replace(plan, seed=kept.seed)
         if replace(kept, rounds=plan.rounds) != same or any(not 0 <= v.target < len(plan.targets) for v in visits):
             raise ResolversError(
                 "is of another comparison (resolvers, transports, --all, --name or --timeout)",
                 where=str(path),
-                next_step="Give the same arguments as before, or name another file with --out.",
+                next_step="Give the same arguments as before, or name another file with --visits.",
             )
         try:
             if size < path.stat().st_size:
@@ -122,7 +137,7 @@ class Journal:
             stream = path.open("a", encoding="utf-8")
         except OSError as error:
             raise _unusable(path, error) from None
-        return cls(same, visits, stream, stops)
+        return cls(same, visits, stream, stops, check)
 
     def add(self, visit: TargetVisit) -> None:
         """Write a visit; it is in the file when this returns, also if the process is killed afterwards."""
@@ -133,6 +148,11 @@ class Journal:
         """Write that an operator asked to stop."""
         self._write(asdict(row))
         self.stops[row.operator] = row.reason
+
+    def add_check(self, row: NetworkCheck) -> None:
+        """Write the check of the network."""
+        self._write(asdict(row))
+        self.check = row
 
     def close(self) -> None:
         """Close the file."""
@@ -154,8 +174,17 @@ class Journal:
         self._stream.flush()
 
 
-def _read(path: Path) -> tuple[ComparePlan, list[TargetVisit], dict[str, str], int]:
-    """Plan, visits, stops and the size of the complete lines of a file."""
+def stopped_targets(plan: ComparePlan, stops: Mapping[str, str]) -> dict[int, str]:
+    """Targets whose operator asked to stop, by number, each with the reason."""
+    return {
+        number: f"left alone: {stops[target.operator]}"
+        for number, target in enumerate(plan.targets)
+        if target.operator in stops
+    }
+
+
+def read_file(path: Path) -> tuple[ComparePlan, list[TargetVisit], dict[str, str], NetworkCheck | None, int]:
+    """Plan, visits, stops, check of the network, and the size of the complete lines of a file."""
     try:
         data = path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
@@ -164,21 +193,25 @@ def _read(path: Path) -> tuple[ComparePlan, list[TargetVisit], dict[str, str], i
         raise _unusable(path, error) from None
     except ValueError:
         raise ResolversError(
-            "is not a file of `crosslayer compare`", where=str(path), next_step="Name the file of --out."
+            "is not a file of `crosslayer compare`", where=str(path), next_step="Name the file of --visits."
         ) from None
     plan = checked(first, ComparePlan, where=f"{path}, line 1", error=ResolversError, json_file=True)
-    visits, stops = [], {}
+    visits: list[TargetVisit] = []
+    stops: dict[str, str] = {}
+    check: NetworkCheck | None = None
     for number, row in enumerate(rest, start=2):
         where = f"{path}, line {number}"
         if isinstance(row, dict) and "operator" in row:
             stop = checked(row, OperatorStop, where=where, error=ResolversError, json_file=True)
             stops[stop.operator] = stop.reason
+        elif isinstance(row, dict) and "intercepted" in row:
+            check = checked(row, NetworkCheck, where=where, error=ResolversError, json_file=True)
         else:
             visits.append(checked(row, TargetVisit, where=where, error=ResolversError, json_file=True))
-    return plan, visits, stops, len(whole)
+    return plan, visits, stops, check, len(whole)
 
 
 def _unusable(path: Path, error: OSError) -> ResolversError:
     return ResolversError(
-        f"cannot be used ({error.strerror})", where=str(path), next_step="Name another file with --out."
+        f"cannot be used ({error.strerror})", where=str(path), next_step="Name another file with --visits."
     )

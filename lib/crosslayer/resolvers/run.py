@@ -16,8 +16,8 @@ from crosslayer.dns import ClientSettings, Protocol, Question, build_query
 from crosslayer.resolvers import analysis, ledger, manners
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.listed import Listed, ResolverTarget, read
-from crosslayer.resolvers.plan import ComparePlan, Journal
-from crosslayer.resolvers.visits import visits
+from crosslayer.resolvers.plan import ComparePlan, Journal, stopped_targets
+from crosslayer.resolvers.visits import needs_check, visits
 from crosslayer.testbed import outside
 
 Say = Callable[[str], None]
@@ -45,9 +45,10 @@ class CompareRequest:
     queries_per_s: float
     per_day: int
     ca_file: Path | None
-    out: Path
+    visits_file: Path
     resume: bool
     json_file: Path | None
+    report_file: Path | None
 
 
 def request(
@@ -62,9 +63,10 @@ def request(
     queries_per_s: float = manners.QUERIES_PER_S,
     per_day: int = manners.QUERIES_PER_DAY,
     ca_file: Path | None = None,
-    out: Path,
+    visits_file: Path,
     resume: bool = False,
     json_file: Path | None = None,
+    report_file: Path | None = None,
 ) -> CompareRequest:
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
 
@@ -75,7 +77,7 @@ def request(
     targets = listed.targets if everything else _usual(listed.targets, protocols)
     build_query(Question(name), Protocol.DOUDP, ClientSettings())
     manners.check_limits(queries_per_s, per_day, targets)
-    for file in (out, json_file):
+    for file in (visits_file, json_file, report_file):
         if file is not None and not file.absolute().parent.is_dir():
             raise ResolversError("is in a folder that does not exist", where=str(file), next_step="Create it first.")
     encrypted = any(target.protocol.transport.encrypted for target in targets)
@@ -86,9 +88,10 @@ def request(
         queries_per_s,
         per_day,
         (ca_file or _system_ca()) if encrypted else None,
-        out,
+        visits_file,
         resume,
         json_file,
+        report_file,
     )
 
 
@@ -110,11 +113,12 @@ def announce(request: CompareRequest, say: Say) -> None:
     for line in dict.fromkeys(f"{target.name} {target.address}: {reason}" for target, reason in stopped.items()):
         say(f"not asked: {line}")
     visited: set[tuple[int, int]] = set()
+    check = needs_check(request.plan, request.not_asked)
     if request.resume:
-        journal = Journal.resume(request.out, request.plan)
-        visited = journal.visited()
+        journal = Journal.resume(request.visits_file, request.plan)
+        visited, check = journal.visited(), check and journal.check is None
         journal.close()
-    shares = manners.budget(request.plan, not_asked=request.not_asked, visited=visited)
+    shares = manners.budget(request.plan, not_asked=request.not_asked, visited=visited, network_check=check)
     say(manners.budget_text(shares, request.plan.name, request.queries_per_s, request.per_day))
 
 
@@ -138,8 +142,10 @@ def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) 
 
 def _outside(request: CompareRequest) -> list[str]:
     """Addresses that are asked and need the user's consent."""
-    asked = [target for number, target in enumerate(request.plan.targets) if number not in request.not_asked]
-    return [address for address in dict.fromkeys(target.address for target in asked) if not outside.inside(address)]
+    asked = [target.address for number, target in enumerate(request.plan.targets) if number not in request.not_asked]
+    if needs_check(request.plan, request.not_asked):
+        asked.append(manners.NOBODY)
+    return [address for address in dict.fromkeys(asked) if not outside.inside(address)]
 
 
 def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
@@ -150,7 +156,7 @@ def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
     path = ledger.user_file() if _outside(request) else None
     paced = ledger.QueryLedger(request.queries_per_s, request.per_day, path)
     make = Journal.resume if request.resume else Journal.create
-    journal = make(request.out, request.plan)
+    journal = make(request.visits_file, request.plan)
     plan, status, ending = journal.plan, CompareStatus.INTERRUPTED, "Stopped. Give the same command with --resume."
     try:
         total = (len(plan.targets) - len(request.not_asked)) * plan.rounds
@@ -167,29 +173,30 @@ def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
                 status, ending = CompareStatus.DAY_LIMIT, f"Stopped: {limit}"
     finally:
         journal.close()
-    comparison = analysis.compare(plan, journal.visits, {**_stops(journal), **request.not_asked})
+    comparison = analysis.compare(
+        plan, journal.visits, {**stopped_targets(plan, journal.stops), **request.not_asked}, journal.check
+    )
     say(analysis.text(comparison, plan))
     if request.json_file is not None:
-        try:
-            request.json_file.write_text(json.dumps(comparison.record(plan), indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ResolversError(
-                f"cannot be written ({error.strerror})", where=str(request.json_file), next_step="Name another file."
-            ) from None
-        tell(str(request.json_file))
-    tell(str(request.out))
+        _write(request.json_file, json.dumps(comparison.record(plan), indent=2) + "\n", tell)
+    if request.report_file is not None:
+        from crosslayer.resolvers.page import page  # charts take a second to import
+
+        _write(request.report_file, page(comparison, plan), tell)
+    tell(str(request.visits_file))
     if status is not CompareStatus.COMPLETE:
         tell(ending)
     return status
 
 
-def _stops(journal: Journal) -> dict[int, str]:
-    """Targets whose operator asked to stop, by number, each with the reason."""
-    return {
-        number: f"left alone: {journal.stops[target.operator]}"
-        for number, target in enumerate(journal.plan.targets)
-        if target.operator in journal.stops
-    }
+def _write(file: Path, content: str, tell: Say) -> None:
+    try:
+        file.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise ResolversError(
+            f"cannot be written ({error.strerror})", where=str(file), next_step="Name another file."
+        ) from None
+    tell(str(file))
 
 
 def _system_ca() -> Path:

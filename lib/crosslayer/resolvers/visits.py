@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Container, Generator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,11 +34,13 @@ from crosslayer.dns import (
 from crosslayer.dns.timing import PhaseName, collector_paused
 from crosslayer.resolvers.ledger import DayLimitError, QueryLedger
 from crosslayer.resolvers.listed import ResolverTarget
-from crosslayer.resolvers.manners import priming_queries, resumable, visit_queries
-from crosslayer.resolvers.plan import Journal, OperatorStop, TargetVisit
+from crosslayer.resolvers.manners import NOBODY, priming_queries, resumable, visit_queries
+from crosslayer.resolvers.plan import ComparePlan, Journal, NetworkCheck, OperatorStop, TargetVisit
 
 _CACHED_FOR_S = 10.0
 """An answer must stay in the resolver's cache for so long, otherwise a query fills the cache before a visit."""
+_CHECK_S = 2.0
+"""A middlebox is near: it answers in this time."""
 _NO_TICKET = "the server sent no session ticket"
 Steps = Iterator[float | TargetVisit]
 """Steps of an operator: the Unix time at which its next query may leave, or a visit that ended."""
@@ -54,6 +57,8 @@ def visits(
         If an operator got its queries of today. Visits that had begun are complete.
     """
     plan, visited = journal.plan, journal.visited()
+    if journal.check is None and needs_check(plan, not_asked):
+        journal.add_check(_check_network(plan))
     visiting = _Visiting(journal, ledger, ca_file)
     for round_ in range(plan.rounds):
         by_operator: dict[str, list[int]] = {}
@@ -63,6 +68,26 @@ def visits(
         for visit in _interleaved(visiting.steps(round_, numbers) for numbers in by_operator.values()):
             journal.add(visit)
             yield visit
+
+
+def needs_check(plan: ComparePlan, not_asked: Container[int]) -> bool:
+    """Whether a comparison asks over UDP port 53, which networks intercept."""
+    return any(
+        target.protocol is Protocol.DOUDP and target.port == Protocol.DOUDP.transport.port and number not in not_asked
+        for number, target in enumerate(plan.targets)
+    )
+
+
+def _check_network(plan: ComparePlan) -> NetworkCheck:
+    """Ask at an address where nobody is: an answer is a middlebox's."""
+    wait_s = min(plan.timeout_s, _CHECK_S)
+    settings = ClientSettings(timeout_s=wait_s, udp_retransmit_s=2 * wait_s)
+    query = build_query(Question(plan.name), Protocol.DOUDP, settings, nsid=True)
+    answer: Answer | None = None
+    with suppress(DnsError), client_for(Protocol.DOUDP, Resolver(NOBODY), settings) as client:
+        client.connect(query)
+        answer = check_answer(client.query(query), query)
+    return NetworkCheck(NOBODY, answer is not None, answer.nsid if answer else None, time.time())
 
 
 def _interleaved(operators: Iterable[Steps]) -> Iterator[TargetVisit]:
