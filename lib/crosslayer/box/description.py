@@ -148,7 +148,8 @@ class BoxResolver:
         if self.make != "crosslayer":
             own = {
                 "caches": self.caches > 1, "doq_alpn": self.doq_alpn != "doq", "filter": bool(self.filter),
-                "asks_to_stop": self.asks_to_stop is not None, "ipv6": self.has_ipv6, "rate_limit": self.rate_limit is not None, "site": bool(self.site),
+                "asks_to_stop": self.asks_to_stop is not None, "ipv6": self.has_ipv6,
+                "rate_limit": self.rate_limit is not None, "site": bool(self.site),
             }  # fmt: skip
             for key, used in own.items():
                 if used:

@@ -80,7 +80,7 @@ def request(
 
 def in_testbed() -> bool:
     """Whether this process is in the client's namespace of a link, where `crosslayer link` runs its command."""
-    return namespaces.in_namespace(network.CLIENT)
+    return namespaces.in_namespace(network.CLIENT) and outside.private()
 
 
 def run(request: DiscoverRequest, *, as_json: bool, say: Say, tell: Say) -> bool:
