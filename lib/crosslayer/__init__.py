@@ -1,7 +1,7 @@
 """crosslayer: what encrypted DNS costs a web user, and what sharing QUIC between DNS and HTTP/3 gives back.
 
-`open` is the way in to a measured campaign, `measure` to one on a cluster; whatever else is needed is imported from
-its room.
+`open` is the way in to a measured campaign, `measure` to one on a cluster, `compare` to resolvers; whatever else is
+needed is imported from its room.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crosslayer.notebooks import open_campaign as open  # noqa: A004
     from crosslayer.notebooks.cluster import measure
+    from crosslayer.resolvers.view import compare
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "measure", "open"]
+__all__ = ["__version__", "compare", "measure", "open"]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,4 +28,8 @@ def __getattr__(name: str) -> Any:
         from crosslayer.notebooks.cluster import measure
 
         return measure
+    if name == "compare":
+        from crosslayer.resolvers.view import compare
+
+        return compare
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

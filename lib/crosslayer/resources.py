@@ -17,7 +17,7 @@ import shutil
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from crosslayer.errors import CrosslayerError
 
@@ -106,9 +106,14 @@ def built() -> Path | None:
     share = wheel()
     if share is None:
         return None
-    cached = os.environ.get("XDG_CACHE_HOME", "")
-    caches = Path(cached) if cached.startswith("/") else Path.home() / ".cache"
-    return caches / "crosslayer" / _digest(share / "emulation")
+    return user_folder("cache") / _digest(share / "emulation")
+
+
+def user_folder(kind: Literal["cache", "config", "state"]) -> Path:
+    """The user's folder of this program, by the XDG Base Directory Specification; it may be missing."""
+    configured = os.environ.get(f"XDG_{kind.upper()}_HOME", "")
+    default = {"cache": ".cache", "config": ".config", "state": ".local/state"}[kind]
+    return (Path(configured) if configured.startswith("/") else Path.home() / default) / "crosslayer"
 
 
 @cache

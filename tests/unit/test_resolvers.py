@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import random
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from crosslayer.cli import cli
+from crosslayer.discover import Support, table
 from crosslayer.dns import Protocol
 from crosslayer.errors import CrosslayerError
-from crosslayer.resolvers import ResolversError, ResolverTarget, analysis, manners, read, stamps, well_known
-from crosslayer.resolvers.visits import ComparePlan, Journal, TargetVisit
-from crosslayer.testbed import outside
+from crosslayer.resolvers import ResolversError, ResolverTarget, analysis, ledger, manners, read, stamps, well_known
+from crosslayer.resolvers.flags import FlagKind, flags
+from crosslayer.resolvers.page import page
+from crosslayer.resolvers.plan import ComparePlan, Journal, NetworkCheck, OperatorStop, TargetVisit
+from crosslayer.testbed import outside, stop_list
 from crosslayer.testbed.errors import OutsideError
 
+Row = dict[str, Any]
 BOX_LIST = """
 [[resolver]]
 name = "city"
@@ -227,69 +235,247 @@ def test_the_list_of_dnscrypt_resolvers(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def unsent(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Folders of a user without files."""
+    for kind in ("CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
+    (tmp_path / "config/crosslayer").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.fixture
+def unsent(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> None:
     """Fail a test that would send, before it does."""
     monkeypatch.setattr("crosslayer.resolvers.run.run", lambda *_a, **_k: pytest.fail("it would send"))
 
 
 def test_consent_is_for_the_named_addresses_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outside, "_allowed", set())
-    outside.allow(["2001:db8:0::1"])
+    outside.allow(["2001:db8:0::1", "::ffff:192.0.2.9"])
     outside.check("2001:db8::1")
+    outside.check("192.0.2.9")
     outside.check("127.0.0.1")
     outside.check("::1")
     with pytest.raises(OutsideError):
         outside.check("2001:db8::2")
+    outside.withdraw()
+    with pytest.raises(OutsideError):
+        outside.check("2001:db8::1")
+
+
+def plan_of_names(*names: str, rounds: int = 6, resumed: bool = False) -> ComparePlan:
+    return ComparePlan("a.example", rounds, 1, 5.0, read(names).targets, resumed)
 
 
 def test_the_budget_counts_each_query_by_operator() -> None:
-    shares = manners.budget(read(["cloudflare", "quad9"]).targets, rounds=10)
-    # 4 queries with a ticket and 3 without, for two addresses.
+    shares = manners.budget(plan_of_names("cloudflare", "quad9", rounds=10, resumed=True))
+    # 3 queries with a ticket, 2 over DoTCP, 1 over DoUDP, for two addresses; a query to fill the cache in 5 rounds.
     assert {share.operator: share.queries for share in shares} == {
-        "cloudflare-dns.com": 10 * 2 * (3 + 3 + 4 + 4 + 4),
-        "quad9.net": 10 * 2 * (3 + 3 + 4 + 4),
+        "cloudflare-dns.com": 2 * (10 * (1 + 2 + 3 + 3 + 3) + 5),
+        "quad9.net": 2 * (10 * (1 + 2 + 3 + 3) + 5),
     }
+    visited = {(round_, number) for round_ in range(10) for number in range(10)}
+    (rest,) = manners.budget(plan_of_names("cloudflare", "quad9", rounds=10), visited=visited)
+    assert (rest.operator, rest.queries) == ("quad9.net", 2 * (10 * (1 + 2 + 2 + 2) + 5))
+    assert manners.budget(plan_of_names("quad9"), not_asked=range(8)) == []
 
 
 def test_dry_run_prints_the_budget_and_sends_nothing(unsent: None, tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["compare", "quad9", "--dry-run", "--out", str(tmp_path / "c.jsonl")])
+    done = CliRunner().invoke(cli, ["compare", "quad9", "--dry-run", "--visits", str(tmp_path / "c.jsonl")])
     assert done.exit_code == 0, done.output
-    assert "at most 168 queries" in done.output
+    assert "at most 34 queries" in done.output
+    assert "9.9.9.9\n" in done.output
+    assert "MANY QUERIES" not in done.output
+    done = CliRunner().invoke(cli, ["compare", "quad9", "--all", "--dry-run", "--visits", str(tmp_path / "c.jsonl")])
+    assert "at most 115 queries" in done.output
     assert "9.9.9.9 2620:fe::fe" in done.output
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
+def test_five_resolvers_need_300_queries_and_more_are_pointed_out(unsent: None, tmp_path: Path) -> None:
+    text = "".join(
+        BOX_LIST.replace("city", f"r{number}").replace(".2.", f".{number}.").replace(":2:", f":{number}:")
+        for number in range(1, 7)
+    )
+    path = tmp_path / "list.toml"
+    path.write_text(text[: text.index('name = "r6"') - len("[[resolver]]\n")], encoding="utf-8")
+    done = CliRunner().invoke(cli, ["compare", str(path), "--dry-run"])
+    assert "at most 286 queries" in done.output
+    assert "It takes at least 0.9 minutes" in done.output
+    assert "MANY QUERIES" not in done.output
+    path.write_text(text, encoding="utf-8")
+    done = CliRunner().invoke(cli, ["compare", str(path), "--dry-run"])
+    assert "MANY QUERIES: 343 are more than 300" in done.output
+    done = CliRunner().invoke(cli, ["compare", str(path), "--dry-run", "--per-day", "50"])
+    assert "it ends after 50 queries" in done.output
 
 
 @pytest.mark.parametrize("typed", ["", "yes\n", "i may send this\n"])
 def test_without_the_sentence_nothing_is_sent(unsent: None, tmp_path: Path, typed: str) -> None:
-    arguments = ["compare", "udp://192.0.2.1", "--out", str(tmp_path / "c.jsonl")]
+    arguments = ["compare", "udp://192.0.2.1", "--visits", str(tmp_path / "c.jsonl")]
     done = CliRunner().invoke(cli, arguments, input=typed)
     assert isinstance(done.exception, ResolversError)
     assert "there is no consent, and nothing was sent" in str(done.exception)
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("*.jsonl"))
 
 
-def test_an_address_outside_gets_no_higher_rate(unsent: None) -> None:
-    done = CliRunner().invoke(cli, ["compare", "udp://192.0.2.1", "--rate", "2", "--dry-run"])
-    assert "192.0.2.1 is outside, and gets at most 1 query/s" in str(done.exception)
+@pytest.mark.parametrize(("option", "message"), [("--rate=2", "1 query/s"), ("--per-day=5001", "5000 queries a day")])
+def test_an_address_outside_gets_no_higher_limit(unsent: None, option: str, message: str) -> None:
+    done = CliRunner().invoke(cli, ["compare", "udp://192.0.2.1", option, "--dry-run"])
+    assert f"192.0.2.1 is outside, and gets at most {message}" in str(done.exception)
+
+
+# Stop list
+
+
+def test_the_stop_list_has_addresses_networks_and_operators(own_folders: Path) -> None:
+    own = own_folders / "config/crosslayer/stop_list.toml"
+    assert stop_list.user_file() == own
+    own.write_text(
+        '[[stop]]\nreason = "they asked"\nnetworks = ["192.0.2.0/24", "2001:db8::5"]\noperators = ["Quad9.net"]\n',
+        encoding="utf-8",
+    )
+    stops = stop_list.load()
+    assert stops.reason("192.0.2.77") == "they asked"
+    assert stops.reason("2001:db8::5") == "they asked"
+    assert stops.reason("2001:db8::6", "other.net", "notquad9.net") is None
+    assert stops.reason("198.51.100.1", "a", "DNS11.quad9.net") == "they asked"
+    assert stops.reason("198.51.100.1", "quad9.net") == "they asked"
+    assert "root server" in str(stops.reason("199.7.83.42"))
+    assert "AS112" in str(stops.reason("2620:4f:8000::42"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[stop]]\nnetworks = ["192.0.2.1"]\n', "reason"),
+        ('[[stop]]\nreason = "x"\n', "key 'stop[0].networks': is missing, and so is operators"),
+        ('[[stop]]\nreason = "x"\nnetworks = ["192.0.2.1/24"]\n', "key 'stop[0].networks[0]': is no network"),
+        ('[[stop]]\nreason = "x"\nnetwork = ["192.0.2.1"]\n', "Did you mean 'networks'?"),
+        ("stop", "is not TOML"),
+    ],
+)
+def test_nothing_is_sent_with_a_faulty_stop_list(own_folders: Path, text: str, message: str) -> None:
+    (own_folders / "config/crosslayer/stop_list.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(OutsideError) as caught:
+        stop_list.load()
+    assert message in str(caught.value)
+    done = CliRunner().invoke(cli, ["compare", "quad9", "--dry-run"])
+    assert isinstance(done.exception, OutsideError)
+
+
+def test_a_stopped_address_gets_no_packet_whatever_the_consent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outside, "_allowed", set())
+    outside.allow(["192.33.4.12", "192.0.2.1"])
+    outside.check("192.0.2.1")
+    for address in ("192.33.4.12", "::ffff:192.33.4.12"):
+        with pytest.raises(OutsideError, match="is on the stop list"):
+            outside.check(address)
+
+
+def test_stopped_targets_are_no_part_of_the_budget(unsent: None, own_folders: Path) -> None:
+    (own_folders / "config/crosslayer/stop_list.toml").write_text(
+        '[[stop]]\nreason = "they asked"\noperators = ["quad9.net"]\n', encoding="utf-8"
+    )
+    done = CliRunner().invoke(cli, ["compare", "quad9", "mullvad", "--dry-run"])
+    assert "not asked: quad9 9.9.9.9: stop list: they asked" in done.output
+    assert "at most 27 queries" in done.output
+    assert "quad9.net" not in done.output
+    done = CliRunner().invoke(cli, ["compare", "quad9", "--dry-run"])
+    assert "sends nothing more" in done.output
+
+
+# Pace
+
+
+class FakeClock:
+    """A clock that stands still."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_800_000_000.0
+        monkeypatch.setattr("crosslayer.resolvers.ledger.time.time", lambda: self.now)
 
 
 def test_pauses_double_and_end_with_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    slept: list[float] = []
-    monkeypatch.setattr(manners.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(manners.time, "sleep", slept.append)
-    turn = manners.Turn(1000.0)
+    clock = FakeClock(monkeypatch)
+    paced = ledger.QueryLedger(1000.0, 5000, None)
     pauses = []
     for error in ("timeout", "rcode REFUSED", "http status 503", "http status 429", None, "timeout", "certificate: x"):
-        before = turn.ready_s
-        turn.heed(error)
-        pauses.append(turn.ready_s - 100 if turn.ready_s != before else None)
-    assert pauses == [5, 10, 20, 40, None, 5, None]
-    turn.wait()
-    assert slept == [5]
+        assert paced.heed("a", error) is None
+        pauses.append(max(0.0, paced.take("a") - clock.now))
+        clock.now += pauses[-1] + 1
+    assert pauses == [5, 10, 20, 40, 0, 5, 0]
     for _ in range(20):
-        turn.heed("timeout")
-    assert turn.ready_s == 100 + manners.LONGEST_PAUSE_S
+        paced.heed("a", "timeout")
+    assert paced.take("a") - clock.now == ledger.LONGEST_PAUSE_S
+
+
+def test_rate_pauses_and_counts_hold_across_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock, path = FakeClock(monkeypatch), tmp_path / "state/operators.json"
+    assert ledger.QueryLedger(1.0, 5, path).take("a") == 0
+    assert ledger.QueryLedger(1.0, 5, path).take("a") == clock.now + 1
+    assert ledger.QueryLedger(1.0, 5, path).take("b") == 0
+    clock.now += 1
+    assert ledger.QueryLedger(1.0, 5, path).take("a") == 0
+    ledger.QueryLedger(1.0, 5, path).heed("a", "timeout")
+    ledger.QueryLedger(1.0, 5, path).heed("a", "timeout")
+    again = ledger.QueryLedger(1.0, 5, path)
+    assert again.take("a") == clock.now + 10
+    assert again.left("a") == 3
+    assert [file.name for file in path.parent.iterdir() if file.suffix == ".new"] == []
+    # The clock is set back: no pause gets longer by that.
+    clock.now -= 3600
+    assert again.take("a") == clock.now + ledger.LONGEST_PAUSE_S
+
+
+def test_the_limit_of_a_day_holds_across_runs_until_the_next_day(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock, path = FakeClock(monkeypatch), tmp_path / "operators.json"
+    for _ in range(3):
+        assert ledger.QueryLedger(1.0, 3, path).take("a") == 0
+        clock.now += 1
+    with pytest.raises(ledger.DayLimitError, match="Continue tomorrow with --resume"):
+        ledger.QueryLedger(1.0, 3, path).take("a")
+    assert ledger.QueryLedger(1.0, 3, path).left("b") == 3
+    clock.now += 86_400
+    assert ledger.QueryLedger(1.0, 3, path).left("a") == 3
+    assert ledger.QueryLedger(1.0, 3, path).take("a") == 0
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "reason"),
+    [
+        ([("http status 403", None)], "http status 403"),
+        ([("http status 451", None)], "http status 451"),
+        ([("rcode REFUSED", 18)], "extended error Prohibited"),
+        ([(None, 15)], "extended error Blocked"),
+        ([("rcode REFUSED", None)] * 3, "refused 3 queries in succession"),
+    ],
+)
+def test_an_operator_asks_to_stop(outcomes: list[tuple[str | None, int | None]], reason: str) -> None:
+    paced = ledger.QueryLedger(1.0, 5000, None)
+    *before, last = [paced.heed("a", *outcome) for outcome in outcomes]
+    assert not any(before)
+    assert reason in str(last)
+
+
+def test_other_failures_do_not_ask_to_stop() -> None:
+    paced = ledger.QueryLedger(1.0, 5000, None)
+    errors = ["rcode REFUSED", "rcode REFUSED", None, "rcode REFUSED", "timeout", "rcode REFUSED", "http status 503"]
+    assert [paced.heed("a", error) for error in errors] == [None] * 7
+    assert paced.heed("a", None, 3) is None
+
+
+def test_nothing_is_sent_without_a_usable_state(tmp_path: Path) -> None:
+    path = tmp_path / "operators.json"
+    for text, message in (("{", "is not JSON"), ('{"operators": {"a": {"queries": "1"}}}', "operators")):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ResolversError, match=message):
+            ledger.QueryLedger(1.0, 5, path)
+        assert path.read_text(encoding="utf-8") == text
+    with pytest.raises(ResolversError, match="cannot be used"):
+        ledger.QueryLedger(1.0, 5, path / "below" / "a-file")
 
 
 # The file
@@ -341,6 +527,20 @@ def test_a_target_that_keeps_failing_is_left_alone(tmp_path: Path) -> None:
     assert journal.left_alone(0)
     assert not journal.left_alone(1)
     journal.close()
+
+
+def test_an_operator_that_asked_to_stop_is_left_alone_after_a_resume(tmp_path: Path) -> None:
+    path, plan = tmp_path / "c.jsonl", plan_of()
+    journal = Journal.create(path, plan)
+    journal.add(TargetVisit(0, 0, 1.0, error="http status 403"))
+    journal.stop(OperatorStop("r0", "it answered with http status 403", 1.0))
+    journal.close()
+    again = Journal.resume(path, plan)
+    again.close()
+    assert again.left_alone(0)
+    assert not again.left_alone(1)
+    shown = analysis.text(analysis.compare(plan, again.visits, {0: "left alone: it answered"}), plan)
+    assert "not asked: r0 127.0.0.1: left alone: it answered" in shown
 
 
 # Analysis
@@ -402,3 +602,180 @@ def test_failures_are_rows_with_their_reason() -> None:
     assert "failed: r0 127.0.0.1 DoUDP: no answer (1 of 1 rounds)" in shown
     assert "wrong certificate (certificate has expired)" in shown
     assert "other application protocol, such as a draft's" in shown
+
+
+# Flags
+
+
+RESOLVERS = """
+[[resolver]]
+name = "a"
+address = ["198.18.1.53", "2001:db8::1"]
+host = "a.example"
+transports = { doudp = 53, dot = 853, doh3 = 443 }
+[[resolver]]
+name = "b"
+address = ["198.18.2.53"]
+host = "b.example"
+transports = { doudp = 53, dot = 853, doh3 = 443 }
+"""
+
+
+def measured(tmp_path: Path, change: Callable[[ResolverTarget, int], Row]) -> tuple[ComparePlan, list[TargetVisit]]:
+    """Eight visits of each target of `RESOLVERS`; `change` gives values that differ from those without a flag."""
+    path = tmp_path / "list.toml"
+    path.write_text(RESOLVERS, encoding="utf-8")
+    plan = ComparePlan("a.example", 8, 1, 5.0, read([str(path)]).targets)
+    visits = []
+    for round_ in range(8):
+        for number, one in enumerate(plan.targets):
+            kept = None if one.protocol is Protocol.DOUDP else 20.0
+            values = {"first_ms": 20.0 if kept is None else 60.0, "handshake_ms": 0.0 if kept is None else 40.0}
+            values |= {"next_ms": kept, "rtt_ms": 20.0 + 0.1 * (round_ % 2), "site": "x"} | change(one, round_)
+            if values.get("error"):
+                values = {"error": values["error"]}
+            visits.append(TargetVisit(round_, number, float(10 * round_ + number), **values))
+    return plan, visits
+
+
+def kinds(tmp_path: Path, change: Callable[[ResolverTarget, int], Row]) -> list[tuple[str, str]]:
+    plan, visits = measured(tmp_path, change)
+    return [(flag.kind.name, flag.subject) for flag in flags(plan, visits, None)]
+
+
+def test_a_clean_comparison_has_no_flag(tmp_path: Path) -> None:
+    plan, visits = measured(tmp_path, lambda _target, _round: {})
+    assert flags(plan, visits, NetworkCheck("192.0.2.53", False, None, 1.0)) == []
+    (flag,) = flags(plan, visits, NetworkCheck("192.0.2.53", True, "box", 1.0))
+    assert flag.kind is FlagKind.INTERCEPTED
+    assert {plan.targets[number].protocol for number in flag.targets} == {Protocol.DOUDP}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            lambda one, _round: {"error": "timeout"} if one.protocol is Protocol.DOH3 else {},
+            [("BLOCKED", "UDP port 443")],
+        ),
+        (lambda one, _round: {"error": "timeout"} if one.name == "b" else {}, [("DEAD", "b 198.18.2.53")]),
+        (lambda one, _round: {"error": "timeout"} if ":" in one.address else {}, [("BROKEN_IPV6", "a 2001:db8::1")]),
+        (
+            lambda one, _round: {"site": "y"} if one.protocol is Protocol.DOH3 and one.name == "b" else {},
+            [("SITES", "b 198.18.2.53")],
+        ),
+        (lambda one, round_: {"site": "y"} if round_ > 3 and one.name == "b" else {}, [("SITES", "b 198.18.2.53")]),
+        (lambda one, round_: {"site": str(round_ % 3)} if one.name == "b" else {}, [("CACHES", "b 198.18.2.53")]),
+        (
+            lambda one, round_: {"rtt_ms": 45.0} if round_ > 4 and one.name == "b" else {},
+            [("PATH_CHANGE", "b 198.18.2.53")],
+        ),
+        (
+            lambda one, round_: {"first_ms": 140.0} if round_ == 1 and one.protocol is Protocol.DOT else {},
+            [("PARTLY_MISSED", f"{name} DoT") for name in ("a 198.18.1.53", "a 2001:db8::1", "b 198.18.2.53")],
+        ),
+        (
+            lambda one, round_: {"error": "http status 503"} if round_ == 1 and one.name == "b" else {},
+            [("RATE_LIMIT", f"b 198.18.2.53 {name}") for name in ("DoUDP", "DoT", "DoH3")],
+        ),
+        (
+            lambda one, _round: {"error": "rcode NXDOMAIN"} if one.label == "b 198.18.2.53 DoT" else {},
+            [("OTHER_ANSWER", "b 198.18.2.53 DoT")],
+        ),
+        (
+            lambda one, _round: {"error": "certificate: expired"} if one.label == "b 198.18.2.53 DoT" else {},
+            [("CERTIFICATE", "b 198.18.2.53 DoT")],
+        ),
+    ],
+)
+def test_flags(tmp_path: Path, change: Callable[[ResolverTarget, int], Row], expected: list[tuple[str, str]]) -> None:
+    assert kinds(tmp_path, change) == expected
+
+
+def test_flagged_targets_are_not_ranked(tmp_path: Path) -> None:
+    plan, visits = measured(
+        tmp_path, lambda one, _round: {"site": "y"} if one.protocol is Protocol.DOH3 and one.name == "b" else {}
+    )
+    comparison = analysis.compare(plan, visits)
+    assert {line.target.name for line in comparison.lines if line.group is None} == {"b"}
+    assert "b 198" not in comparison.advice
+    assert "flag: several sites: b 198.18.2.53: answers came from x, y" in analysis.text(comparison, plan)
+
+
+# Files for people and notebooks
+
+
+def test_the_report_is_one_file_and_escapes_what_it_shows(tmp_path: Path) -> None:
+    plan, visits = measured(tmp_path, lambda _target, round_: {"site": f"<b>{round_ % 2}"})
+    shown = page(analysis.compare(plan, visits, {0: "left alone: <script>"}), plan)
+    assert "&lt;b&gt;0, &lt;b&gt;1" in shown
+    assert "<script" not in shown
+    assert "http" not in re.sub(r"xmlns(:xlink)?=\"[^\"]+\"|http-equiv", "", shown), "nothing is loaded"
+    assert shown.count("<svg") == 1
+    for text in ("first query, ms", "next query, ms", "path RTT, ms", "several servers behind one address"):
+        assert text in shown
+    empty = analysis.compare(plan, [TargetVisit(0, 0, 1.0, error="timeout")])
+    assert "No resolver answered" in page(empty, plan)
+
+
+def test_a_notebook_gets_frames_a_chart_and_advice(tmp_path: Path) -> None:
+    import crosslayer
+
+    plan, visits = measured(tmp_path, lambda _target, _round: {})
+    journal = Journal.create(tmp_path / "c.jsonl", plan)
+    for visit in visits:
+        journal.add(visit)
+    journal.close()
+    view = crosslayer.compare(tmp_path / "c.jsonl")
+    assert view.visits.height == len(visits)
+    assert view.visits["transport"].unique().sort().to_list() == ["DoH3", "DoT", "DoUDP"]
+    first = view.results.filter(measure="first query", transport="DoT", address="198.18.2.53").row(0, named=True)
+    assert (first["median"], first["n"], first["group"], first["flags"]) == (60.0, 8, 2, "")
+    assert view.advice.startswith("Take encrypted any of")
+    assert view.flags == []
+    assert view.chart.to_dict(validate=False)["vconcat"]
+    assert view._repr_mimebundle_()["text/plain"] == view.text()
+    assert view.save(tmp_path / "r.html").read_text(encoding="utf-8").count("<svg") == 1
+
+
+def test_a_notebook_sends_nothing_without_consent(unsent: None, tmp_path: Path, capsys: Any) -> None:
+    import crosslayer
+
+    with pytest.raises(ResolversError, match="there is no consent, and nothing was sent"):
+        crosslayer.compare(["quad9"], visits=tmp_path / "c.jsonl")
+    assert "at most 34 queries" in capsys.readouterr().out
+    with pytest.raises(ResolversError, match="is no transport: 'DOH'"):
+        crosslayer.compare(["quad9"], transports=["DOH"])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_file_of_discover_is_a_list(tmp_path: Path, ending: str) -> None:
+    def row(target: str, address: str, transport: str, port: int, supported: bool, alpn: str | None = None) -> Support:
+        unknown: dict[str, Any] = {field.name: None for field in dataclasses.fields(Support)} | {"quic_versions": ()}
+        own = {"target": target, "address": address, "transport": transport, "port": port, "supported": supported}
+        return Support(**(unknown | own | {"alpn": alpn}))
+
+    path = tmp_path / f"support.{ending}"
+    rows = [
+        row("dns.example.net", "192.0.2.1", "DoUDP", 53, True),
+        row("dns.example.net", "192.0.2.1", "DoT", 853, True),
+        row("dns.example.net", "192.0.2.1", "DoH", 443, False),
+        row("dns.example.net", "192.0.2.1", "DoQ", 8853, True, "doq"),
+        row("dns.example.net", "192.0.2.1", "DoQ", 784, True, "doq-i02"),
+        row("192.0.2.2", "192.0.2.2", "DoH3", 443, True, "h3"),
+    ]
+    table.write(rows, path)
+    listed = read([str(path)])
+    assert [(t.name, t.operator, t.protocol.value, t.port, t.host) for t in listed.targets] == [
+        ("dns.example.net", "example.net", "DoUDP", 53, ""),
+        ("dns.example.net", "example.net", "DoT", 853, "dns.example.net"),
+        ("dns.example.net", "example.net", "DoQ", 8853, "dns.example.net"),
+        ("192.0.2.2", "192.0.2.2", "DoH3", 443, "192.0.2.2"),
+    ]
+    assert listed.left_out == ["dns.example.net 192.0.2.1 DoQ: it speaks doq-i02 of DoQ"]
+    path.write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(ResolversError, match="is no file of `crosslayer discover --out`"):
+        read([str(path)])
+    table.write([dataclasses.replace(rows[0], transport="DoX")], path)
+    with pytest.raises(ResolversError, match="has a row without"):
+        read([str(path)])

@@ -4,7 +4,9 @@ package box
 
 import (
 	"context"
+	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +29,7 @@ const (
 	sourceFiltered = "filtered" // the resolver's own list of names
 	sourceLimited  = "limited"  // none: the client asks too often
 	sourceLocal    = "local"    // the server itself, without a cache
+	sourceStop     = "stop"     // none: the operator asks the client to stop
 )
 
 // silence is how long a query over HTTP or QUIC stays open without an answer: there, its end would be an answer.
@@ -59,6 +62,7 @@ type Box struct {
 	cache *cache  // nil without one
 
 	exceeded atomic.Int64 // queries that exceeded the rate
+	served   atomic.Int64 // queries before the operator asked to stop
 }
 
 // Name implements the plugin.Handler interface.
@@ -80,6 +84,9 @@ func (b *Box) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (i
 	}
 	rw := &reporter{ResponseWriter: w, report: report}
 	switch {
+	case b.stopAnswer != "" && b.served.Add(1) > b.stopAfter:
+		source = sourceStop
+		return b.askToStop(rw, r, from)
 	case b.rate != nil && !b.rate.take(time.Now()):
 		source = sourceLimited
 		return b.limit(ctx, rw, r, from)
@@ -144,12 +151,27 @@ func (b *Box) limit(ctx context.Context, w *reporter, r *dns.Msg, from early.Ori
 			}
 		}
 		return dns.RcodeSuccess, nil
-	case how == limit503 && from.Unavailable != nil:
-		from.Unavailable()
+	case how == limit503 && from.SetStatus != nil:
+		from.SetStatus(http.StatusServiceUnavailable)
 		w.report("")
 		return dns.RcodeSuccess, nil
 	}
 	return dns.RcodeSuccess, w.WriteMsg(new(dns.Msg).SetRcode(r, dns.RcodeRefused))
+}
+
+// askToStop asks a client to stop: by its HTTP status, and without HTTP by REFUSED, with an extended error if it is set.
+func (b *Box) askToStop(w *reporter, r *dns.Msg, from early.Origin) (int, error) {
+	if status, err := strconv.Atoi(b.stopAnswer); err == nil && from.SetStatus != nil {
+		from.SetStatus(status)
+		w.report("")
+		return dns.RcodeSuccess, nil
+	}
+	m := new(dns.Msg).SetRcode(r, dns.RcodeRefused)
+	if b.stopAnswer == stopProhibited {
+		m.SetEdns0(dns.DefaultMsgSize, false)
+		m.IsEdns0().Option = append(m.IsEdns0().Option, &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeProhibited})
+	}
+	return dns.RcodeSuccess, w.WriteMsg(m)
 }
 
 // reporter reports an answer before it leaves.

@@ -187,27 +187,60 @@ func TestRateLimitEscalates(t *testing.T) {
 	equal(t, rows(t, truth), "local NOERROR", "local NOERROR", "limited REFUSED", "limited REFUSED", "limited REFUSED", "limited REFUSED", "limited ")
 }
 
-// Over HTTP, the listener is told to answer 503.
+// Over HTTP, the listener answers 503.
 func TestRateLimitOverHTTP(t *testing.T) {
 	handler, _ := start(t, " rate 1\n limit 503", &upstream{ttl: 300})
 	ask(t, handler, "a.example.")
-	unavailable := false
-	ctx := early.WithOrigin(context.Background(), early.Origin{Listener: "doh", Arrival: time.Now(), Unavailable: func() { unavailable = true }})
+	status := 0
+	ctx := early.WithOrigin(context.Background(), early.Origin{Listener: "doh", Arrival: time.Now(), SetStatus: func(set int) { status = set }})
 	w := &writer{ResponseWriter: &test.ResponseWriter{}}
-	if _, err := handler.ServeDNS(ctx, w, new(dns.Msg).SetQuestion("a.example.", dns.TypeA)); err != nil || w.answer != nil || !unavailable {
-		t.Errorf("error %v, answer %v, unavailable %v", err, w.answer, unavailable)
+	if _, err := handler.ServeDNS(ctx, w, new(dns.Msg).SetQuestion("a.example.", dns.TypeA)); err != nil || w.answer != nil || status != 503 {
+		t.Errorf("error %v, answer %v, status %d", err, w.answer, status)
 	}
+}
+
+func TestAsksToStop(t *testing.T) {
+	for how, wanted := range map[string]int{"403": 403, "451": 451, "prohibited": 0} {
+		handler, truth := start(t, " stop "+how+"\n stop_after 2", &upstream{ttl: 300})
+		for range 3 {
+			ask(t, handler, "a.example.")
+		}
+		refused := ask(t, handler, "a.example.")
+		equal(t, rows(t, truth), "local NOERROR", "local NOERROR", "stop REFUSED", "stop REFUSED")
+		if code := extendedError(refused); (code == dns.ExtendedErrorCodeProhibited) != (how == "prohibited") {
+			t.Errorf("%s: extended error %d", how, code)
+		}
+		status := 0
+		ctx := early.WithOrigin(context.Background(), early.Origin{Listener: "doh", Arrival: time.Now(), SetStatus: func(set int) { status = set }})
+		w := &writer{ResponseWriter: &test.ResponseWriter{}}
+		if _, err := handler.ServeDNS(ctx, w, new(dns.Msg).SetQuestion("a.example.", dns.TypeA)); err != nil || status != wanted || (w.answer == nil) != (wanted != 0) {
+			t.Errorf("%s: error %v, answer %v, status %d", how, err, w.answer, status)
+		}
+	}
+}
+
+func extendedError(m *dns.Msg) uint16 {
+	if options := m.IsEdns0(); options != nil {
+		for _, option := range options.Option {
+			if extended, ok := option.(*dns.EDNS0_EDE); ok {
+				return extended.InfoCode
+			}
+		}
+	}
+	return 0
 }
 
 func TestSetupRefuses(t *testing.T) {
 	for input, want := range map[string]string{
-		"box":                              "truth names no file",
-		"box {\n truth /t\n cache yes\n}":  "either on or off",
-		"box {\n truth /t\n rate 0\n}":     "at least 1",
-		"box {\n truth /t\n rate x\n}":     "at least 1",
-		"box {\n truth /t\n limit 429\n}":  "503, refused, silence or escalate",
-		"box {\n truth /t\n speed fast\n}": "unknown property 'speed'",
-		"box {\n truth /t\n truth /u\n}":   "given twice",
+		"box":                                "truth names no file",
+		"box {\n truth /t\n cache yes\n}":    "either on or off",
+		"box {\n truth /t\n rate 0\n}":       "at least 1",
+		"box {\n truth /t\n rate x\n}":       "at least 1",
+		"box {\n truth /t\n limit 429\n}":    "503, refused, silence or escalate",
+		"box {\n truth /t\n stop 404\n}":     "403, 451 or prohibited",
+		"box {\n truth /t\n stop_after x\n}": "at least 0",
+		"box {\n truth /t\n speed fast\n}":   "unknown property 'speed'",
+		"box {\n truth /t\n truth /u\n}":     "given twice",
 	} {
 		if err := setup(caddy.NewTestController("dns", input)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", input, err, want)

@@ -21,6 +21,9 @@ const pluginName = "box"
 // Answers to a query that exceeds the rate.
 const limit503, limitRefused, limitSilence, limitEscalate = "503", "refused", "silence", "escalate"
 
+// Answers by which an operator asks to stop: status 403 or 451 (REFUSED without HTTP), or the extended error Prohibited.
+const stop403, stop451, stopProhibited = "403", "451", "prohibited"
+
 func init() { plugin.Register(pluginName, setup) }
 
 // options are the properties of the plugin in a server block.
@@ -32,6 +35,8 @@ type options struct {
 	filter      []string // zones
 	rate        float64  // queries per second; 0 without a limit
 	limitAnswer string
+	stopAnswer  string // empty without one
+	stopAfter   int64  // queries that are answered before
 }
 
 func setup(c *caddy.Controller) error {
@@ -90,6 +95,15 @@ func (o *options) set(property, value string) (err error) {
 		o.limitAnswer = value
 		if !slices.Contains([]string{limit503, limitRefused, limitSilence, limitEscalate}, value) {
 			return errors.New("limit is 503, refused, silence or escalate, not '" + value + "'")
+		}
+	case "stop":
+		o.stopAnswer = value
+		if !slices.Contains([]string{stop403, stop451, stopProhibited}, value) {
+			return errors.New("stop is 403, 451 or prohibited, not '" + value + "'")
+		}
+	case "stop_after":
+		if o.stopAfter, err = strconv.ParseInt(value, 10, 64); err != nil || o.stopAfter < 0 {
+			return errors.New("stop_after is a number of queries, at least 0, not '" + value + "'")
 		}
 	default:
 		return errors.New("unknown property '" + property + "'")

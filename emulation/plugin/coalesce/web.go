@@ -167,7 +167,7 @@ func (h *web) respondDNS(x exchange) (int, *resource) {
 		KeyShare: early.KeyShare(*x.TLS), Initials: x.initials(),
 	}
 	unanswered := http.StatusInternalServerError
-	from.Unavailable = func() { unanswered = http.StatusServiceUnavailable }
+	from.SetStatus = func(status int) { unanswered = status }
 	var body []byte
 	var age time.Duration
 	switch h.chain.Resolve(x.Context(), early.Query{Msg: query, Wire: wire, Origin: from, Local: local, Remote: remoteAddr(x.RemoteAddr)},

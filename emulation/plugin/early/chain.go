@@ -28,8 +28,8 @@ type Origin struct {
 	// KeyShare names the group of the TLS key exchange; Initials counts the packets of the client's hello, 0 over TCP.
 	KeyShare string
 	Initials int
-	// Unavailable makes the listener answer status 503 to a query that gets no DNS answer; nil without HTTP.
-	Unavailable func()
+	// SetStatus sets the HTTP status of a query that gets no DNS answer; nil without HTTP.
+	SetStatus func(status int)
 }
 
 type originKey struct{}

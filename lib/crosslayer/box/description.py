@@ -86,6 +86,15 @@ class RateLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class StopRequest:
+    """An operator that asks its clients to stop after some queries."""
+
+    after_queries: Annotated[int, Meta(ge=0)]
+    answer: Literal["403", "451", "prohibited"] = "403"
+    """HTTP status, REFUSED without HTTP; or REFUSED with the extended error Prohibited."""
+
+
+@dataclass(frozen=True, slots=True)
 class BoxResolver:
     """A resolver of the box."""
 
@@ -112,6 +121,7 @@ class BoxResolver:
     filter: list[Domain] = field(default_factory=list)
     """Zones whose names do not exist by this resolver (NXDOMAIN)."""
     rate_limit: RateLimit | None = None
+    asks_to_stop: StopRequest | None = None
     dead: bool = False
     """No server runs, and every packet to it is lost."""
 
@@ -138,7 +148,8 @@ class BoxResolver:
         if self.make != "crosslayer":
             own = {
                 "caches": self.caches > 1, "doq_alpn": self.doq_alpn != "doq", "filter": bool(self.filter),
-                "ipv6": self.has_ipv6, "rate_limit": self.rate_limit is not None, "site": bool(self.site),
+                "asks_to_stop": self.asks_to_stop is not None, "ipv6": self.has_ipv6,
+                "rate_limit": self.rate_limit is not None, "site": bool(self.site),
             }  # fmt: skip
             for key, used in own.items():
                 if used:

@@ -42,7 +42,10 @@ def peculiarities(resolver: BoxResolver) -> list[str]:
     limit = ""
     if resolver.rate_limit is not None:
         limit = f"{resolver.rate_limit.answer} above {resolver.rate_limit.queries_per_s:g} queries/s"
+    stop = ""
+    if resolver.asks_to_stop is not None:
+        stop = f"asks to stop after {resolver.asks_to_stop.after_queries} queries ({resolver.asks_to_stop.answer})"
     filtered = f"NXDOMAIN for {', '.join(resolver.filter)}" if resolver.filter else ""
     ipv6 = "broken IPv6" if resolver.broken_ipv6 else ""
     dead = "dead" if resolver.dead else ""
-    return [text for text in (several, sites, *changes, certificate, alpn, limit, filtered, ipv6, dead) if text]
+    return [text for text in (several, sites, *changes, certificate, alpn, limit, stop, filtered, ipv6, dead) if text]

@@ -70,6 +70,8 @@ def resolver_corefile(
     }
     if resolver.rate_limit is not None:
         properties |= {"rate": f"{resolver.rate_limit.queries_per_s:g}", "limit": resolver.rate_limit.answer}
+    if resolver.asks_to_stop is not None:
+        properties |= {"stop": resolver.asks_to_stop.answer, "stop_after": str(resolver.asks_to_stop.after_queries)}
     own = {} if resolver.doq_alpn == "doq" else {"doq_alpn": resolver.doq_alpn}
     return _corefile(resolver.transports, certificates, folder, properties, own, upstream=upstream)
 

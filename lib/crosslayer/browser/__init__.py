@@ -9,6 +9,7 @@ from crosslayer.browser.browser import WARM_UP_HOST, Browser, PageLoad, SecureDn
 from crosslayer.browser.chromium import Chromium
 from crosslayer.browser.firefox import Firefox
 from crosslayer.browser.programs import BrowserError, BrowserPrograms, find_browser
+from crosslayer.testbed import outside
 
 __all__ = [
     "KINDS",
@@ -27,5 +28,15 @@ KINDS: dict[str, type[Chromium] | type[Firefox]] = {"chromium": Chromium, "firef
 
 
 def launch(programs: BrowserPrograms, **options: Any) -> Browser:
-    """Start a browser; `options` are the parameters of `Browser`."""
+    """Start a browser; `options` are the parameters of `Browser`.
+
+    Raises
+    ------
+    OutsideError
+        If it would send packets to an address outside without consent, or look up names outside.
+    """
+    secure_dns: SecureDns | None = options.get("secure_dns")
+    for address in {*options["addresses"].values(), *([secure_dns.address] if secure_dns else [])}:
+        outside.check(address)
+    outside.check_names(options.get("resolves", ()), "a browser")
     return KINDS[programs.name](programs, **options)

@@ -161,3 +161,11 @@ def enter(clock: Clock = "wall", writable: Iterable[Path] = (), *, seed: int | N
     if of_guest := guest_clock(clock):
         sys.exit(run_attached(words, clock=of_guest, writable=writable, seed=seed))
     namespaces.enter(words)
+
+
+def typed(question: str) -> str:
+    """What the user types; empty at the end of input."""
+    try:
+        return str(click.prompt(question, default="", show_default=False, err=True))
+    except click.Abort:
+        return ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from crosslayer.commands.common import PATH, FiniteRange
+from crosslayer.commands.common import PATH, FiniteRange, typed
 from crosslayer.vocabulary import Protocol
 
 _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
@@ -19,6 +19,12 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.argument("resolvers", metavar="[LIST|NAMES]...", nargs=-1)
 @click.option(
     "--transport", "transports", multiple=True, type=click.Choice(list(_TRANSPORTS)), help="Only this one; repeatable."
+)
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also measure further addresses, DoTCP and resumed connections: two to three times as many queries.",
 )
 @click.option("--rounds", type=click.IntRange(1, 1000), default=6, show_default=True, help="6 or more give intervals.")
 @click.option("--name", default="www.example.org", show_default=True, help="The name to ask for (its A record).")
@@ -30,37 +36,51 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     show_default=True,
     help="Queries per second to each operator, at most; above 1 only for loopback and private namespaces.",
 )
+@click.option(
+    "--per-day",
+    type=click.IntRange(1, 10_000_000),
+    default=5000,
+    show_default=True,
+    help="Queries a day (UTC) to each operator, at most, over all runs; above 5000 only for private namespaces.",
+)
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order in each round.  [default: random]")
 @click.option(
-    "--out", type=PATH, default=Path("compare.jsonl"), show_default=True, help="Write each visit to this file."
+    "--visits", type=PATH, default=Path("compare.jsonl"), show_default=True, help="Write each visit to this file."
 )
-@click.option("--resume", is_flag=True, help="Continue the file of --out.")
+@click.option("--resume", is_flag=True, help="Continue the file of --visits.")
+@click.option("--out", "report_file", type=PATH, metavar="FILE.html", help="Write the result to this file, HTML.")
 @click.option("--json", "json_file", type=PATH, metavar="FILE", help="Write the result to this file, JSON.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
 @click.option("--i-may-send-this", "consents", is_flag=True, help="Consent to the budget, for scripts.")
 def command(
     resolvers: tuple[str, ...],
     transports: tuple[str, ...],
+    everything: bool,
     rounds: int,
     name: str,
     timeout: float,
     rate: float,
+    per_day: int,
     ca: Path | None,
     seed: int | None,
-    out: Path,
+    visits: Path,
     resume: bool,
+    report_file: Path | None,
     json_file: Path | None,
     dry_run: bool,
     consents: bool,
 ) -> None:
-    """Compare resolvers over every transport from here: first, next and resumed query, and the RTT of the path.
+    """Compare resolvers over each transport from here: first and next query, and the RTT of the path.
 
     LIST is a .toml file (docs/howto/internet.md), a .md list of DNS stamps, a stamp, or a URL such as
     tls://9.9.9.9#dns.quad9.net. NAMES are cloudflare, quad9, google, adguard, mullvad. The default is the file in
     $CROSSLAYER_RESOLVERS, which `crosslayer box` sets.
 
     It prints what it will send and to whom. Nothing is sent to an address outside this machine before you consent.
+    Addresses and operators of the stop list are never asked (docs/howto/internet.md).
+
+    Exit status: 0 complete; 75 an operator got its queries of the day, continue tomorrow with --resume; 130 stopped.
 
     \b
     crosslayer compare cloudflare quad9 --dry-run
@@ -74,27 +94,21 @@ def command(
     request = comparing.request(
         resolvers,
         protocols=[_TRANSPORTS[transport] for transport in transports],
+        everything=everything,
         name=name,
         rounds=rounds,
         seed=random.SystemRandom().getrandbits(32) if seed is None else seed,
         timeout_s=timeout,
         queries_per_s=rate,
+        per_day=per_day,
         ca_file=ca or (Path(os.environ["CROSSLAYER_CA"]) if os.environ.get("CROSSLAYER_CA") else None),
-        out=out,
+        visits_file=visits,
         resume=resume,
         json_file=json_file,
+        report_file=report_file,
     )
     comparing.announce(request, click.echo)
     if dry_run:
         return
-    comparing.consent(request, given=consents, ask=_ask)
-    whole = comparing.run(request, say=click.echo, tell=lambda line: click.echo(line, err=True))
-    sys.exit(0 if whole else 130)
-
-
-def _ask(question: str) -> str:
-    """What the user types; empty at the end of input."""
-    try:
-        return str(click.prompt(question, default="", show_default=False, err=True))
-    except click.Abort:
-        return ""
+    comparing.consent(request, given=consents, ask=typed)
+    sys.exit(comparing.run(request, say=click.echo, tell=lambda line: click.echo(line, err=True)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from crosslayer.commands.common import PATH, FiniteRange
+from crosslayer.commands.common import PATH, FiniteRange, typed
 
 if TYPE_CHECKING:
     from crosslayer.stub import StubSettings
@@ -56,6 +57,7 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
 )
 @click.option("--metrics", type=PATH, help="Append the metrics here, not to standard output.")
 @click.option("--control", type=PATH, help="Take commands on a Unix socket here (JSON lines).")
+@click.option("--i-may-send-this", "consents", is_flag=True, help="Consent to packets to the upstream, for scripts.")
 @click.option(
     "--clock",
     type=click.Choice(["wall"]),
@@ -77,6 +79,7 @@ def command(
     rested_after: float,
     metrics: Path | None,
     control: Path | None,
+    consents: bool,
     command: tuple[str, ...],
 ) -> None:
     """Forward DNS queries from a local address to one upstream over any transport, and tell what each cost.
@@ -85,11 +88,13 @@ def command(
     with the ticket and token of the last connection, as early data where --resumption says so. Nothing is cached. One
     JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed, early_data, rcode, error and more.
 
+    Outside of a link or a box, HOST is an address, and nothing is sent to one of another machine before you consent.
+
     Runs until it is stopped or, where there is a COMMAND, for as long as that runs, with COMMAND's exit status.
     The control socket takes {"command": "..."}: ready, reset-sessions (keeps tickets), forget (tickets too), stats.
 
     \b
-    crosslayer stub --upstream quic://192.0.2.1 --listen 127.0.0.1:5353
+    crosslayer stub --upstream quic://192.0.2.1 --server-name dns.example.net --listen 127.0.0.1:5353
     crosslayer link 4g -- crosslayer stub --upstream 'quic://$CROSSLAYER_SERVER' --ca '$CROSSLAYER_CA' \\
         --server-name www.example.org -- kdig @127.0.0.1 www.example.org
     """
@@ -109,11 +114,31 @@ def command(
         udp_retransmit_s=udp_retransmit,
         rested_after_s=rested_after,
     )
+    _ask_for_consent(settings, given=consents)
     if not command:
         _run_forever(settings, metrics=metrics, control=control)
     if control is not None:
         raise click.UsageError("--control is for a stub that runs until it is stopped: leave it or COMMAND out.")
     sys.exit(_run_command(settings, list(command), metrics=metrics))
+
+
+def _ask_for_consent(settings: StubSettings, *, given: bool) -> None:
+    """Obtain the user's consent if the upstream is an address outside; `OutsideError` for another host outside."""
+    from crosslayer.testbed import outside
+    from crosslayer.testbed.errors import OutsideError
+
+    host = settings.upstream_host
+    with contextlib.suppress(ValueError):  # a name: it is refused, or its packets stay in this machine
+        if not outside.inside(host):
+            question = f"The stub forwards every query to {host}. Type '{outside.SENTENCE}'"
+            if not given and typed(question).strip() != outside.SENTENCE:
+                raise OutsideError(
+                    "there is no consent, and nothing was sent",
+                    where=host,
+                    next_step=f"Type '{outside.SENTENCE}', or give --i-may-send-this in a script.",
+                )
+            outside.allow([host])
+    settings.check_consent()
 
 
 def _run_forever(settings: StubSettings, *, metrics: Path | None, control: Path | None) -> NoReturn:

@@ -42,6 +42,7 @@ from crosslayer.dns.message import framed
 from crosslayer.dns.quic import DoQClient
 from crosslayer.dns.quic_core import DoH3Core, DoQCore, QuicCore
 from crosslayer.errors import printable
+from crosslayer.testbed import outside
 
 EARLY_RTT = 1.5
 """Early answers take less than this: one round-trip, or two if the server waits for the handshake."""
@@ -324,7 +325,7 @@ def _play(
 
 @contextmanager
 def _connected(server: ExaminedServer, protocol: Protocol) -> Any:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+    with outside.open_socket(server.address, socket.SOCK_DGRAM) as end:
         end.connect((server.address, DEFAULT_PORTS[protocol]))
         yield end
 

@@ -58,8 +58,8 @@ class _Probing:
         """Open one socket for each address family in use; `OutsideError` for an endpoint without consent."""
         for address in {address for address, _port in self._ids}:
             outside.check(address)
-        for family in {_family(address) for address, _port in self._ids}:
-            own = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+        for family, address in {_family(address): address for address, _port in self._ids}.items():
+            own = stack.enter_context(outside.open_socket(address, socket.SOCK_DGRAM))
             own.setblocking(False)
             own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
             self._poll.register(own, select.POLLIN)

@@ -27,7 +27,7 @@ from crosslayer.discover import (
 )
 from crosslayer.discover.pace import Pace
 from crosslayer.dns import ClientSettings, Protocol, Question, build_query
-from crosslayer.testbed import Testbed, namespaces, network, outside
+from crosslayer.testbed import Testbed, namespaces, network, outside, stop_list
 
 Say = Callable[[str], None]
 
@@ -80,7 +80,7 @@ def request(
 
 def in_testbed() -> bool:
     """Whether this process is in the client's namespace of a link, where `crosslayer link` runs its command."""
-    return namespaces.in_namespace(network.CLIENT)
+    return namespaces.in_namespace(network.CLIENT) and outside.private()
 
 
 def run(request: DiscoverRequest, *, as_json: bool, say: Say, tell: Say) -> bool:
@@ -93,7 +93,7 @@ def run(request: DiscoverRequest, *, as_json: bool, say: Say, tell: Say) -> bool
     absent: list[emulated.Absent] = []
     with contextlib.ExitStack() as stack:
         if request.outside:
-            hosts = resolve(request.targets)
+            hosts = _not_stopped(resolve(request.targets), tell)
             outside.allow(host.address for host in hosts)
         else:
             if not in_testbed():
@@ -144,6 +144,16 @@ def _probe_hosts(request: DiscoverRequest, hosts: list[ProbedHost]) -> tuple[lis
         if request.out is not None:
             table.write(_in_order(hosts, rows_by_host), request.out)
     return _in_order(hosts, rows_by_host), len(rows_by_host) == len(hosts)
+
+
+def _not_stopped(hosts: list[ProbedHost], tell: Say) -> list[ProbedHost]:
+    """The hosts that the stop list does not have; the others are reported."""
+    stops = stop_list.load()
+    reasons = {host: stops.reason(host.address, host.target) for host in hosts}
+    for host, reason in reasons.items():
+        if reason is not None:
+            tell(f"not asked: {host.target} {host.address}: stop list: {reason}")
+    return [host for host, reason in reasons.items() if reason is None]
 
 
 def _in_order(hosts: list[ProbedHost], rows_by_host: dict[ProbedHost, list[Support]]) -> list[Support]:

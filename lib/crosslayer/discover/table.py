@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from crosslayer.discover.errors import DiscoverError
 from crosslayer.discover.support import Support
 from crosslayer.dns import Protocol
+from crosslayer.errors import CrosslayerError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -66,6 +67,39 @@ def write(
         raise DiscoverError(
             f"cannot be written ({error.strerror})", where=str(path), next_step="Choose another file with --out."
         ) from error
+
+
+def read(path: Path, error: type[CrosslayerError]) -> list[dict[str, Any]]:
+    """Rows of a file of `write`, by column: the first five of `Support`, and `alpn`.
+
+    Raises
+    ------
+    CrosslayerError
+        Of the class `error`, if it is no such file.
+    """
+    import polars as pl
+
+    kinds = {"target": pl.String, "address": pl.String, "transport": pl.String, "port": pl.Int64}
+    kinds |= {"supported": pl.Boolean, "alpn": pl.String}
+    try:
+        frame = pl.read_csv(path, infer_schema=False) if path.suffix == ".csv" else pl.read_parquet(path)
+        if frame.schema.get("supported") == pl.String:
+            frame = frame.with_columns(pl.col("supported").str.to_lowercase() == "true")
+        rows = frame.select(pl.col(name).cast(kind) for name, kind in kinds.items())
+    except (OSError, pl.exceptions.PolarsError) as fault:
+        raise error(
+            f"is no file of `crosslayer discover --out` ({type(fault).__name__})",
+            where=str(path),
+            next_step="Write it with `crosslayer discover --out FILE.parquet`.",
+        ) from None
+    known = pl.col("transport").is_in([str(protocol) for protocol in Protocol])
+    if not rows.filter(~known | pl.any_horizontal(pl.exclude("alpn").is_null())).is_empty():
+        raise error(
+            "has a row without target, address, transport, port or support",
+            where=str(path),
+            next_step="Write it with `crosslayer discover --out FILE.parquet`.",
+        )
+    return rows.to_dicts()
 
 
 def text(rows: list[Support]) -> str:

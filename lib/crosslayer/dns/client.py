@@ -172,9 +172,7 @@ class Client(ABC):
 
     def _new_socket(self, kind: socket.SocketKind) -> socket.socket:
         """A socket to the server; `OutsideError` if it is outside and the user has not consented."""
-        outside.check(self.server.address)
-        family = socket.AF_INET6 if ":" in self.server.address else socket.AF_INET
-        self._connection = socket.socket(family, kind)
+        self._connection = outside.open_socket(self.server.address, kind)
         return self._connection
 
     @property

@@ -44,10 +44,18 @@ class Answer:
     records: tuple[str, ...]
     error: str | None
     """None where the answer is good."""
+    ttl_s: int | None = None
+    """Smallest TTL of the answer section, seconds; None without a record."""
+    nsid: str | None = None
+    """Name server identifier (RFC 5001): its text if it is printable ASCII, otherwise hexadecimal digits."""
+    extended_error: int | None = None
+    """INFO-CODE of the first extended DNS error (RFC 8914)."""
 
 
-def build_query(question: Question, protocol: Protocol, settings: ClientSettings) -> Query:
+def build_query(question: Question, protocol: Protocol, settings: ClientSettings, *, nsid: bool = False) -> Query:
     """Build the query for one transport; `DnsError` if the name or the type is not one.
+
+    `nsid` asks for the name server identifier (RFC 5001).
 
     The message ID is 0 on DoQ (RFC 9250, section 4.2.1), DoH and DoH3 (RFC 8484, section 4.1) and random elsewhere.
     Encrypted transports pad (RFC 8467).
@@ -61,13 +69,18 @@ def build_query(question: Question, protocol: Protocol, settings: ClientSettings
             where=f"{question.name!r} {question.type!r}",
             next_step="Give a domain name and the mnemonic of a record type.",
         ) from None
+    options: list[dns.edns.Option] = []
+    if settings.cookie:
+        options.append(dns.edns.CookieOption(os.urandom(_COOKIE_BYTES), b""))
+    if nsid:
+        options.append(dns.edns.NSIDOption(b""))
     message = dns.message.make_query(
         name,
         rdtype,
         use_edns=0,
         payload=settings.udp_payload_bytes,
         id=0 if protocol.transport.over_quic or protocol.transport.over_http else None,
-        options=[dns.edns.CookieOption(os.urandom(_COOKIE_BYTES), b"")] if settings.cookie else None,
+        options=options,
         pad=settings.padding_block_bytes if protocol.transport.encrypted else 0,
     )
     return Query(message.to_wire(), message)
@@ -124,7 +137,20 @@ def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTE
         error = f"rcode {rcode}"
     else:
         error = _unrelated(message)
-    return Answer(rcode, records, error)
+    ttl_s = min((rrset.ttl for rrset in message.answer), default=None)
+    return Answer(rcode, records, error, ttl_s, _nsid(message), _extended_error(message))
+
+
+def _nsid(message: dns.message.Message) -> str | None:
+    for option in message.options:
+        if isinstance(option, dns.edns.NSIDOption):
+            text = option.nsid.decode("latin-1")
+            return text if text.isascii() and text.isprintable() else option.nsid.hex()
+    return None
+
+
+def _extended_error(message: dns.message.Message) -> int | None:
+    return next((int(option.code) for option in message.options if isinstance(option, dns.edns.EDEOption)), None)
 
 
 def _unrelated(message: dns.message.Message) -> str | None:

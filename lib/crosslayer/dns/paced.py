@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.timing import collector_paused
+from crosslayer.testbed import outside
 from crosslayer.timestamps import receive, stamp_arrivals
 
 _LEAD_NS = 20_000_000
@@ -56,7 +57,7 @@ class Asker:
     """A UDP socket that asks one server, in the calling thread's network namespace; `DnsError` if it is unreachable."""
 
     def __init__(self, server: tuple[str, int]) -> None:
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket = outside.open_socket(server[0], socket.SOCK_DGRAM)
         try:
             stamp_arrivals(self.socket)
             self.socket.connect(server)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from crosslayer.metrics.intervals import median
 from crosslayer.metrics.resampling import MIN_ROUNDS, Rounds
+from crosslayer.resolvers.flags import Flag, flags, not_ranked
 from crosslayer.resolvers.listed import ResolverTarget
-from crosslayer.resolvers.visits import ComparePlan, TargetVisit
+from crosslayer.resolvers.plan import ComparePlan, NetworkCheck, TargetVisit
 
 MARGIN_MS = 1.0
 """Two targets differ if the whole 95 % interval of their paired difference is beyond this."""
+LEGEND = (
+    "Medians of rounds [95 % interval]. A group begins where the first query takes longer than that of the first "
+    f"target of the last group, by more than {MARGIN_MS:g} ms beyond doubt. Some flags take a target out of the groups."
+)
 TIMES = {"first_ms": "first query", "next_ms": "next query", "resumed_ms": "resumed", "rtt_ms": "path RTT"}
 
 
@@ -47,6 +52,10 @@ class TargetResult:
     """Visits whose first query failed."""
     reasons: dict[str, int]
     """Number of visits by the reason why something failed."""
+    not_asked: str | None = None
+    """Why it was not asked at all, or no more; None if it was asked to the end."""
+    flags: tuple[str, ...] = ()
+    """Kinds of the flags that affect it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,7 @@ class ResolverComparison:
     lines: list[TargetResult]
     """In the order of the median of the first query; targets that never succeeded last."""
     advice: str
+    flags: list[Flag]
 
     def record(self, plan: ComparePlan) -> dict[str, Any]:
         """The comparison as plain values for JSON."""
@@ -66,14 +76,35 @@ class ResolverComparison:
                 **{key: asdict(value) for key, value in line.times.items()},
                 "failed": line.failed,
                 "reasons": line.reasons,
+                "not_asked": line.not_asked,
+                "flags": line.flags,
             }
             for line in self.lines
         ]
-        return {"name": plan.name, "rounds": plan.rounds, "margin_ms": MARGIN_MS, "advice": self.advice, "lines": lines}
+        return {
+            "name": plan.name,
+            "rounds": plan.rounds,
+            "margin_ms": MARGIN_MS,
+            "advice": self.advice,
+            "flags": [
+                {"kind": flag.kind, "subject": flag.subject, "evidence": flag.evidence, "targets": flag.targets}
+                for flag in self.flags
+            ],
+            "lines": lines,
+        }
 
 
-def compare(plan: ComparePlan, visits: Sequence[TargetVisit]) -> ResolverComparison:
-    """Summarise the visits of a plan; rounds may be missing."""
+def compare(
+    plan: ComparePlan,
+    visits: Sequence[TargetVisit],
+    not_asked: Mapping[int, str] | None = None,
+    check: NetworkCheck | None = None,
+) -> ResolverComparison:
+    """Summarise the visits of a plan; rounds may be missing.
+
+    `not_asked` has targets that were not asked at all, or no more, each with its reason.
+    """
+    not_asked = not_asked or {}
     by_target: list[list[TargetVisit]] = [[] for _ in plan.targets]
     for visit in visits:
         by_target[visit.target].append(visit)
@@ -81,10 +112,23 @@ def compare(plan: ComparePlan, visits: Sequence[TargetVisit]) -> ResolverCompari
         number: values for number in range(len(plan.targets)) if (values := _by_round(by_target[number], "first_ms"))
     }
     order = sorted(first, key=lambda number: (float(np.median(list(first[number].values()))), number))
-    numbers = _groups(order, first)
-    failing = [number for number in range(len(plan.targets)) if number not in first and by_target[number]]
-    lines = [_line(plan.targets[number], numbers.get(number), by_target[number]) for number in [*order, *failing]]
-    return ResolverComparison(lines, _advice(plan, order, first, numbers))
+    all_flags = flags(plan, visits, check)
+    misleading = not_ranked(all_flags)
+    ranked = [number for number in order if number not in misleading]
+    numbers = _groups(ranked, first)
+    others = [
+        number
+        for number in range(len(plan.targets))
+        if number not in first and (by_target[number] or number in not_asked)
+    ]
+    lines = [
+        replace(
+            _line(plan.targets[number], numbers.get(number), by_target[number], not_asked.get(number)),
+            flags=tuple(str(flag.kind) for flag in all_flags if number in flag.targets),
+        )
+        for number in [*order, *others]
+    ]
+    return ResolverComparison(lines, _advice(plan, order, first, numbers), all_flags)
 
 
 def differs(one: dict[int, float], other: dict[int, float]) -> tuple[bool | None, Median | None]:
@@ -103,10 +147,11 @@ def differs(one: dict[int, float], other: dict[int, float]) -> tuple[bool | None
 
 def text(comparison: ResolverComparison, plan: ComparePlan) -> str:
     """One table, the failures with their reasons, and the advice."""
-    rows = [("group", "resolver", "address", "transport", *(f"{name}, ms" for name in TIMES.values()), "rounds")]
+    shown = {key: name for key, name in TIMES.items() if any(key in line.times for line in comparison.lines)}
+    rows = [("group", "resolver", "address", "transport", *(f"{name}, ms" for name in shown.values()), "rounds")]
     for line in comparison.lines:
         if "first_ms" in line.times:
-            times = [str(line.times[key]) if key in line.times else "-" for key in TIMES]
+            times = [str(line.times[key]) if key in line.times else "-" for key in shown]
             good = line.times["first_ms"].rounds
             target = line.target
             group = str(line.group or "-")
@@ -115,16 +160,23 @@ def text(comparison: ResolverComparison, plan: ComparePlan) -> str:
     parts = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     if len(rows) == 1:
         parts = []
-    failures = [
+    notes = [f"flag: {flag}" for flag in comparison.flags]
+    return "\n".join([*parts, *failures(comparison, plan), *notes, LEGEND, comparison.advice])
+
+
+def failures(comparison: ResolverComparison, plan: ComparePlan) -> list[str]:
+    """Every failure with its reason, and who was not asked or no more."""
+    failed = [
         f"failed: {line.target.label}: {reason} ({count} of {plan.rounds} rounds)"
         for line in comparison.lines
         for reason, count in line.reasons.items()
     ]
-    legend = (
-        "Medians of rounds [95 % interval]. A group begins where the first query takes longer than that of the first "
-        f"target of the last group, by more than {MARGIN_MS:g} ms beyond doubt."
-    )
-    return "\n".join([*parts, *failures, legend, comparison.advice])
+    not_asked = [
+        f"not asked: {line.target.name} {line.target.address}: {line.not_asked}"
+        for line in comparison.lines
+        if line.not_asked
+    ]
+    return list(dict.fromkeys([*failed, *not_asked]))
 
 
 def explained(error: str) -> str:
@@ -138,7 +190,9 @@ def explained(error: str) -> str:
     return error
 
 
-def _line(target: ResolverTarget, group: int | None, visits: Sequence[TargetVisit]) -> TargetResult:
+def _line(
+    target: ResolverTarget, group: int | None, visits: Sequence[TargetVisit], not_asked: str | None
+) -> TargetResult:
     times = {key: _median(list(values.values())) for key in TIMES if (values := _by_round(visits, key))}
     reasons: dict[str, int] = {}
     for visit in visits:
@@ -150,7 +204,8 @@ def _line(target: ResolverTarget, group: int | None, visits: Sequence[TargetVisi
             if error is not None:
                 reason = prefix + explained(error)
                 reasons[reason] = reasons.get(reason, 0) + 1
-    return TargetResult(target, group, times, sum(visit.error is not None for visit in visits), reasons)
+    failed = sum(visit.error is not None for visit in visits)
+    return TargetResult(target, group, times, failed, reasons, not_asked)
 
 
 def _by_round(visits: Sequence[TargetVisit], key: str) -> dict[int, float]:
@@ -186,7 +241,8 @@ def _advice(
         return "No resolver answered, so there is no advice."
     if not numbers:
         return (
-            f"There is no advice under {MIN_ROUNDS} successful rounds of a target: give --rounds {MIN_ROUNDS} or more."
+            f"There is no advice under {MIN_ROUNDS} successful rounds of a target without a flag: give --rounds "
+            f"{MIN_ROUNDS} or more."
         )
     ranked = [number for number in order if number in numbers]
     encrypted = [number for number in ranked if plan.targets[number].protocol.transport.encrypted]

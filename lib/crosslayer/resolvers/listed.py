@@ -117,7 +117,8 @@ class Listed:
 def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed:
     """Targets of names, URLs, stamps and files, in order; `ResolversError` for the first invalid one or a duplicate.
 
-    An argument is a file if it ends in `.toml` or `.md`. `protocols` restricts the transports; all by default.
+    An argument is a file if it ends in `.toml`, `.md`, `.parquet` or `.csv`. `protocols` restricts the
+    transports; all by default.
     """
     listed = Listed([])
     for argument in arguments:
@@ -167,6 +168,8 @@ def _read_one(argument: str) -> Listed:
         return Listed([target for entry in _entries(Path(argument)) for target in entry.targets()])
     if argument.endswith(".md"):
         return _stamp_list(Path(argument))
+    if argument.endswith((".parquet", ".csv")):
+        return _support_table(Path(argument))
     known = well_known()
     if argument.casefold() in known:
         return Listed(known[argument.casefold()])
@@ -179,7 +182,8 @@ def _read_one(argument: str) -> Listed:
 
 def _forms() -> str:
     schemes = " ".join(f"{scheme}://" for scheme in _BY_SCHEME)
-    return f"Else give a .toml file, a .md list of stamps, an sdns:// stamp, or a URL of {schemes}."
+    kinds = "a .toml file, a .md list of stamps, a file of `discover --out`"
+    return f"Else give {kinds}, an sdns:// stamp, or a URL of {schemes}."
 
 
 def _entries(path: Path) -> list[ResolverEntry]:
@@ -206,6 +210,31 @@ def _stamp_list(path: Path) -> Listed:
                 listed.targets.append(_of_stamp(line.strip(), where=where, name=name))
             except (stamps.UnsupportedStampError, _NoAddressError) as error:
                 listed.left_out.append(f"{name}: {error.what}")
+    return listed
+
+
+def _support_table(path: Path) -> Listed:
+    """Targets of a file of `crosslayer discover --out`: the supported transports of each address."""
+    from crosslayer.discover import table  # it brings the clients, which other lists need not
+
+    listed = Listed([])
+    for row in table.read(path, ResolversError):
+        label = f"{row['target']} {row['address']} {row['transport']}"
+        if not row["supported"]:
+            continue
+        protocol = Protocol(row["transport"])
+        if protocol is Protocol.DOQ and row["alpn"] != "doq":
+            listed.left_out.append(f"{label}: it speaks {row['alpn'] or 'a draft'} of DoQ")
+            continue
+        address = _canonical(row["address"])
+        host = row["target"]
+        if address is None or not _is_certificate_name(host):
+            raise ResolversError(
+                f"has no usable address and name: {label}",
+                where=str(path),
+                next_step="Name a file of `crosslayer discover --out`.",
+            )
+        listed.targets.append(_target(host, address, protocol, row["port"], host, _PATH))
     return listed
 
 
@@ -313,6 +342,7 @@ def _canonical(text: str) -> str | None:
         address = ipaddress.ip_address(text)
     except ValueError:
         return None
+    address = getattr(address, "ipv4_mapped", None) or address
     if address.is_multicast or address.is_unspecified or "%" in text or str(address) == "255.255.255.255":
         return None
     return str(address)

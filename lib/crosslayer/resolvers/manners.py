@@ -1,29 +1,24 @@
-"""What a comparison sends, the consent to it, and the pace of its queries.
-
-Each operator has one rate limit for all its addresses and names. An operator that answers with status 429 or 503 or
-REFUSED, or that does not answer, gets a pause, which doubles each time.
-"""
+"""What a comparison sends at most, to whom, and who is not asked. No packet is sent here."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from crosslayer.discover.pace import Pace
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.listed import ResolverTarget
-from crosslayer.testbed import outside
+from crosslayer.resolvers.plan import ComparePlan
+from crosslayer.testbed import outside, stop_list
 
-SENTENCE = "I may send this"
-"""What a user types to consent."""
 QUERIES_PER_S = 1.0
 """Default rate for each operator, and the highest one for an address outside."""
-FIRST_PAUSE_S = 5.0
-LONGEST_PAUSE_S = 300.0
-SLOWING = ("http status 429", "http status 503", "rcode REFUSED", "timeout")
-"""Errors after which an operator gets a pause."""
+QUERIES_PER_DAY = 5000
+"""Default limit for each operator and day, and the highest one for an address outside."""
+NOBODY = "192.0.2.53"
+"""Nobody has this address (RFC 5737). A query to it shows whether the network intercepts UDP port 53."""
+USUAL_QUERIES = 300
+"""Five resolvers need no more by default. A budget above it is pointed out."""
 
 _CONNECTION_BYTES = {
     Protocol.DOUDP: 500,
@@ -39,13 +34,20 @@ _TCP_CONNECT_BYTES = 500
 
 
 def resumable(protocol: Protocol) -> bool:
-    """Whether a comparison measures a resumed connection."""
+    """Whether a comparison can measure a resumed connection."""
     return Resumption.TICKET in protocol.transport.resumptions
 
 
-def connections(protocol: Protocol) -> int:
-    """New connections of a visit: one fills the cache, one is measured, one is resumed."""
-    return 3 if resumable(protocol) else 2
+def visit_queries(protocol: Protocol, *, resumed: bool) -> int:
+    """Queries that a visit measures: first, next, and resumed. DoUDP has no connection, so each is a first one."""
+    if protocol is Protocol.DOUDP:
+        return 1
+    return 3 if resumed and resumable(protocol) else 2
+
+
+def priming_queries(rounds: int) -> int:
+    """Queries that fill the cache of an address in so many rounds, at most."""
+    return (rounds + 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +61,50 @@ class OperatorBudget:
     """Estimate, both directions."""
 
 
-def budget(targets: Iterable[ResolverTarget], rounds: int) -> list[OperatorBudget]:
-    """What all rounds of a comparison send at most, by operator."""
-    by_operator: dict[str, list[ResolverTarget]] = {}
-    for target in targets:
-        by_operator.setdefault(target.operator, []).append(target)
-    return [
-        OperatorBudget(
-            operator,
-            tuple(dict.fromkeys(target.address for target in asked)),
-            rounds * sum(connections(target.protocol) + 1 for target in asked),
-            rounds * sum(_visit_bytes(target.protocol) for target in asked),
+def budget(
+    plan: ComparePlan,
+    *,
+    not_asked: Container[int] = (),
+    visited: Container[tuple[int, int]] = (),
+    network_check: bool = False,
+) -> list[OperatorBudget]:
+    """What a comparison sends at most from now on, by operator; `visited` has rounds and targets."""
+    missing: dict[str, list[tuple[int, ResolverTarget]]] = {}
+    for number, target in enumerate(plan.targets):
+        if number not in not_asked:
+            rounds = [round_ for round_ in range(plan.rounds) if (round_, number) not in visited]
+            missing.setdefault(target.operator, []).extend((round_, target) for round_ in rounds)
+    budgets = []
+    for operator, pending in missing.items():
+        if not pending:
+            continue
+        rounds_of: dict[str, set[int]] = {}
+        fill: dict[str, Protocol] = {}
+        for round_, target in pending:
+            rounds_of.setdefault(target.address, set()).add(round_)
+            fill[target.address] = max(
+                fill.get(target.address, target.protocol), target.protocol, key=_CONNECTION_BYTES.__getitem__
+            )
+        priming = {address: priming_queries(len(rounds)) for address, rounds in rounds_of.items()}
+        queries = sum(visit_queries(target.protocol, resumed=plan.resumed) for _, target in pending)
+        budgets.append(
+            OperatorBudget(
+                operator,
+                tuple(rounds_of),
+                queries + sum(priming.values()),
+                sum(_visit_bytes(target.protocol, resumed=plan.resumed) for _, target in pending)
+                + sum(count * _CONNECTION_BYTES[fill[address]] for address, count in priming.items()),
+            )
         )
-        for operator, asked in by_operator.items()
-    ]
+    if network_check and budgets:
+        budgets.append(OperatorBudget("nobody (RFC 5737)", (NOBODY,), 1, _CONNECTION_BYTES[Protocol.DOUDP]))
+    return budgets
 
 
-def budget_text(shares: Sequence[OperatorBudget], name: str, queries_per_s: float) -> str:
+def budget_text(shares: Sequence[OperatorBudget], name: str, queries_per_s: float, per_day: int) -> str:
     """The budget as text for people."""
+    if not shares:
+        return "This comparison sends nothing more."
     rows = [
         (share.operator, str(share.queries), f"{share.bytes / 1e6:.1f}", " ".join(share.addresses)) for share in shares
     ]
@@ -86,58 +114,52 @@ def budget_text(shares: Sequence[OperatorBudget], name: str, queries_per_s: floa
         f"{operator.ljust(widths[0])}  {queries.rjust(widths[1])}  {size.rjust(widths[2])}  {addresses}"
         for operator, queries, size, addresses in rows
     ]
-    minutes = max(share.queries for share in shares) / queries_per_s / 60
+    most = max(share.queries for share in shares)
     total = sum(share.queries for share in shares)
-    return "\n".join(
-        [
-            f"This comparison sends at most {total} queries for '{name}':",
-            *lines,
-            f"At most {queries_per_s:g} queries/s go to each operator. It takes at least {minutes:.1f} minutes.",
-        ]
-    )
+    minutes = most / queries_per_s / 60
+    limits = f"At most {queries_per_s:g} queries/s and {per_day} a day go to each operator."
+    text = [
+        f"This comparison sends at most {total} queries for '{name}':",
+        *lines,
+        f"{limits} It takes at least {minutes:.1f} minutes.",
+    ]
+    if most > per_day:
+        text.append(f"That is more than one day allows: it ends after {per_day} queries. Continue with --resume.")
+    if total > USUAL_QUERIES:
+        text.append(
+            f"MANY QUERIES: {total} are more than {USUAL_QUERIES}, which five resolvers need by default. Fewer "
+            "resolvers, --transport or fewer --rounds reduce them."
+        )
+    return "\n".join(text)
 
 
-def check_rate(queries_per_s: float, targets: Iterable[ResolverTarget]) -> None:
-    """Raise `ResolversError` for a rate that an address outside must not get."""
-    if queries_per_s <= QUERIES_PER_S:
-        return
-    for target in targets:
-        if not outside.inside(target.address):
-            raise ResolversError(
-                f"{target.address} is outside, and gets at most {QUERIES_PER_S:g} query/s",
-                where="--rate",
-                next_step="Leave --rate out; it is for loopback and private namespaces.",
-            )
+def check_limits(queries_per_s: float, per_day: int, targets: Iterable[ResolverTarget]) -> None:
+    """Raise `ResolversError` for a rate or a daily limit that an address outside must not get."""
+    for value, most, unit, where in (
+        (queries_per_s, QUERIES_PER_S, "query/s", "--rate"),
+        (per_day, QUERIES_PER_DAY, "queries a day", "--per-day"),
+    ):
+        if value <= most:
+            continue
+        for target in targets:
+            if not outside.inside(target.address):
+                raise ResolversError(
+                    f"{target.address} is outside, and gets at most {most:g} {unit}",
+                    where=where,
+                    next_step=f"Leave {where} out; it is for loopback and private namespaces.",
+                )
 
 
-def outside_addresses(targets: Iterable[ResolverTarget]) -> list[str]:
-    """Addresses that need the user's consent."""
-    addresses = dict.fromkeys(target.address for target in targets)
-    return [address for address in addresses if not outside.inside(address)]
+def stopped(targets: Sequence[ResolverTarget]) -> Mapping[int, str]:
+    """Targets that are never asked, by number, each with the reason of its entry in the stop list."""
+    stops = stop_list.load()
+    reasons = {
+        number: stops.reason(target.address, target.operator, target.name, *([target.host] if target.host else []))
+        for number, target in enumerate(targets)
+    }
+    return {number: f"stop list: {reason}" for number, reason in reasons.items() if reason is not None}
 
 
-class Turn:
-    """The turn of one operator: when the next query may leave."""
-
-    def __init__(self, queries_per_s: float) -> None:
-        self._pace = Pace(queries_per_s)
-        self._pause_s = 0.0
-        self.ready_s = 0.0
-        """End of the pause, monotonic clock, seconds."""
-
-    def wait(self) -> None:
-        """Sleep until a query may be sent."""
-        time.sleep(max(0.0, self.ready_s - time.monotonic()))
-        self._pace.wait(1)
-
-    def heed(self, error: str | None) -> None:
-        """Pause after an error of `SLOWING`; the next pause is twice as long, unless a query succeeds before."""
-        if error is None:
-            self._pause_s = 0.0
-        elif error.startswith(SLOWING):
-            self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
-            self.ready_s = time.monotonic() + self._pause_s
-
-
-def _visit_bytes(protocol: Protocol) -> int:
-    return connections(protocol) * _CONNECTION_BYTES[protocol] + _KEPT_QUERY_BYTES + _TCP_CONNECT_BYTES
+def _visit_bytes(protocol: Protocol, *, resumed: bool) -> int:
+    connections = visit_queries(protocol, resumed=resumed) - (protocol is not Protocol.DOUDP)
+    return connections * _CONNECTION_BYTES[protocol] + _KEPT_QUERY_BYTES + _TCP_CONNECT_BYTES

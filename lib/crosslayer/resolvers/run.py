@@ -5,22 +5,32 @@ from __future__ import annotations
 import contextlib
 import json
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
 from tqdm.auto import tqdm
 
 from crosslayer.dns import ClientSettings, Protocol, Question, build_query
-from crosslayer.resolvers import analysis
+from crosslayer.resolvers import analysis, ledger, manners
 from crosslayer.resolvers.errors import ResolversError
-from crosslayer.resolvers.listed import Listed, read
-from crosslayer.resolvers.manners import SENTENCE, budget, budget_text, check_rate, outside_addresses
-from crosslayer.resolvers.visits import ComparePlan, Journal, visits
+from crosslayer.resolvers.listed import Listed, ResolverTarget, read
+from crosslayer.resolvers.plan import ComparePlan, Journal, stopped_targets
+from crosslayer.resolvers.visits import needs_check, visits
 from crosslayer.testbed import outside
 
 Say = Callable[[str], None]
 _SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+
+
+class CompareStatus(IntEnum):
+    """Exit status of a comparison."""
+
+    COMPLETE = 0
+    DAY_LIMIT = 75
+    """It continues on another day (EX_TEMPFAIL of sysexits.h)."""
+    INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,51 +39,87 @@ class CompareRequest:
 
     plan: ComparePlan
     left_out: list[str]
+    """Entries of lists that are not measured, each with its reason."""
+    not_asked: Mapping[int, str]
+    """Targets of the stop list by number, each with its reason."""
     queries_per_s: float
+    per_day: int
     ca_file: Path | None
-    out: Path
+    visits_file: Path
     resume: bool
     json_file: Path | None
+    report_file: Path | None
 
 
 def request(
     arguments: Sequence[str],
     *,
-    protocols: Sequence[Protocol],
+    protocols: Sequence[Protocol] = (),
+    everything: bool = False,
     name: str,
     rounds: int,
     seed: int,
     timeout_s: float,
-    queries_per_s: float,
-    ca_file: Path | None,
-    out: Path,
-    resume: bool,
-    json_file: Path | None,
+    queries_per_s: float = manners.QUERIES_PER_S,
+    per_day: int = manners.QUERIES_PER_DAY,
+    ca_file: Path | None = None,
+    visits_file: Path,
+    resume: bool = False,
+    json_file: Path | None = None,
+    report_file: Path | None = None,
 ) -> CompareRequest:
-    """Validate a call before anything is sent; `CrosslayerError` for the first invalid part."""
+    """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
+
+    Without `everything`, the first address of each resolver is measured, DoTCP only where it is asked for, and no
+    resumed connection.
+    """
     listed: Listed = read(arguments, protocols)
+    targets = listed.targets if everything else _usual(listed.targets, protocols)
     build_query(Question(name), Protocol.DOUDP, ClientSettings())
-    check_rate(queries_per_s, listed.targets)
-    for file in (out, json_file):
+    manners.check_limits(queries_per_s, per_day, targets)
+    for file in (visits_file, json_file, report_file):
         if file is not None and not file.absolute().parent.is_dir():
             raise ResolversError("is in a folder that does not exist", where=str(file), next_step="Create it first.")
-    encrypted = any(target.protocol.transport.encrypted for target in listed.targets)
+    encrypted = any(target.protocol.transport.encrypted for target in targets)
     return CompareRequest(
-        ComparePlan(name, rounds, seed, timeout_s, listed.targets),
+        ComparePlan(name, rounds, seed, timeout_s, targets, resumed=everything),
         listed.left_out,
+        manners.stopped(targets),
         queries_per_s,
+        per_day,
         (ca_file or _system_ca()) if encrypted else None,
-        out,
+        visits_file,
         resume,
         json_file,
+        report_file,
     )
+
+
+def _usual(targets: Sequence[ResolverTarget], protocols: Sequence[Protocol]) -> list[ResolverTarget]:
+    """The first address of each resolver, and no DoTCP unless it is asked for or the only transport."""
+    first: dict[str, str] = {}
+    kept = [target for target in targets if first.setdefault(target.name, target.address) == target.address]
+    others = {target.name for target in kept if target.protocol is not Protocol.DOTCP}
+    return [
+        target for target in kept if protocols or target.protocol is not Protocol.DOTCP or target.name not in others
+    ]
 
 
 def announce(request: CompareRequest, say: Say) -> None:
     """Print what will be sent at most, and to whom."""
     for entry in request.left_out:
         say(f"left out: {entry}")
-    say(budget_text(budget(request.plan.targets, request.plan.rounds), request.plan.name, request.queries_per_s))
+    stopped = {request.plan.targets[number]: reason for number, reason in request.not_asked.items()}
+    for line in dict.fromkeys(f"{target.name} {target.address}: {reason}" for target, reason in stopped.items()):
+        say(f"not asked: {line}")
+    visited: set[tuple[int, int]] = set()
+    check = needs_check(request.plan, request.not_asked)
+    if request.resume:
+        journal = Journal.resume(request.visits_file, request.plan)
+        visited, check = journal.visited(), check and journal.check is None
+        journal.close()
+    shares = manners.budget(request.plan, not_asked=request.not_asked, visited=visited, network_check=check)
+    say(manners.budget_text(shares, request.plan.name, request.queries_per_s, request.per_day))
 
 
 def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) -> None:
@@ -81,52 +127,76 @@ def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) 
 
     `ask` receives a question and returns what the user typed.
     """
-    addresses = outside_addresses(request.plan.targets)
+    addresses = _outside(request)
     if not addresses:
         return
-    if not given and ask(f"{len(addresses)} addresses are outside this machine. Type '{SENTENCE}'").strip() != SENTENCE:
+    question = f"{len(addresses)} addresses are outside this machine. Type '{outside.SENTENCE}'"
+    if not given and ask(question).strip() != outside.SENTENCE:
         raise ResolversError(
             "there is no consent, and nothing was sent",
             where="compare",
-            next_step=f"Type '{SENTENCE}', or give --i-may-send-this in a script.",
+            next_step=f"Type '{outside.SENTENCE}', or give --i-may-send-this in a script.",
         )
     outside.allow(addresses)
 
 
-def run(request: CompareRequest, *, say: Say, tell: Say) -> bool:
-    """Measure, print the result and write it; returns False if it was interrupted.
+def _outside(request: CompareRequest) -> list[str]:
+    """Addresses that are asked and need the user's consent."""
+    asked = [target.address for number, target in enumerate(request.plan.targets) if number not in request.not_asked]
+    if needs_check(request.plan, request.not_asked):
+        asked.append(manners.NOBODY)
+    return [address for address in dict.fromkeys(asked) if not outside.inside(address)]
+
+
+def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
+    """Measure, print the result and write it.
 
     `CrosslayerError` if a file cannot be written.
     """
+    path = ledger.user_file() if _outside(request) else None
+    paced = ledger.QueryLedger(request.queries_per_s, request.per_day, path)
     make = Journal.resume if request.resume else Journal.create
-    journal = make(request.out, request.plan)
-    plan, whole = journal.plan, False
+    journal = make(request.visits_file, request.plan)
+    plan, status, ending = journal.plan, CompareStatus.INTERRUPTED, "Stopped. Give the same command with --resume."
     try:
-        total = len(plan.targets) * plan.rounds
+        total = (len(plan.targets) - len(request.not_asked)) * plan.rounds
         with (
             contextlib.suppress(KeyboardInterrupt),
             tqdm(total=total, initial=len(journal.visits), unit="visit", smoothing=0.05, dynamic_ncols=True) as bar,
         ):
-            for visit in visits(journal, ca_file=request.ca_file, queries_per_s=request.queries_per_s):
-                bar.set_postfix_str(plan.targets[visit.target].label)
-                bar.update()
-            whole = True
+            try:
+                for visit in visits(journal, paced, ca_file=request.ca_file, not_asked=request.not_asked):
+                    bar.set_postfix_str(plan.targets[visit.target].label)
+                    bar.update()
+                status = CompareStatus.COMPLETE
+            except ledger.DayLimitError as limit:
+                status, ending = CompareStatus.DAY_LIMIT, f"Stopped: {limit}"
     finally:
         journal.close()
-    comparison = analysis.compare(plan, journal.visits)
+    comparison = analysis.compare(
+        plan, journal.visits, {**stopped_targets(plan, journal.stops), **request.not_asked}, journal.check
+    )
     say(analysis.text(comparison, plan))
     if request.json_file is not None:
-        try:
-            request.json_file.write_text(json.dumps(comparison.record(plan), indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ResolversError(
-                f"cannot be written ({error.strerror})", where=str(request.json_file), next_step="Name another file."
-            ) from None
-        tell(str(request.json_file))
-    tell(str(request.out))
-    if not whole:
-        tell("Stopped. Give the same command with --resume to continue.")
-    return whole
+        _write(request.json_file, json.dumps(comparison.record(plan), indent=2) + "\n", tell)
+    if request.report_file is not None:
+        from crosslayer.resolvers.page import page  # charts take a second to import
+
+        _write(request.report_file, page(comparison, plan), tell)
+    tell(str(request.visits_file))
+    if status is not CompareStatus.COMPLETE:
+        tell(ending)
+    return status
+
+
+def _write(file: Path, content: str, tell: Say) -> None:
+    try:
+        file.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise ResolversError(
+            f"cannot be written ({error.strerror})", where=str(file), next_step="Name another file."
+        ) from None
+    tell(str(file))
 
 
 def _system_ca() -> Path:

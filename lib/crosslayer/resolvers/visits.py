@@ -1,25 +1,29 @@
-"""Measure resolvers in rounds: every target once a round, in a drawn order. Every row is written at once."""
+"""Measure resolvers in rounds: every target once a round, in a drawn order, the operators interleaved.
+
+Only one query is under way at a time, so that none delays another. While the rate limit of one operator lets it wait,
+others are asked.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-import random
+import heapq
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Container, Generator, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
 
-from crosslayer.decode import checked
 from crosslayer.dns import (
     DEFAULT_PORTS,
+    Answer,
+    Client,
     ClientSettings,
     DnsError,
     Protocol,
     Question,
     Resolver,
     Resumption,
+    Session,
     SessionStore,
     build_query,
     check_answer,
@@ -28,215 +32,207 @@ from crosslayer.dns import (
     tcp_rtt,
 )
 from crosslayer.dns.timing import PhaseName, collector_paused
-from crosslayer.resolvers.errors import ResolversError
+from crosslayer.resolvers.ledger import DayLimitError, QueryLedger
 from crosslayer.resolvers.listed import ResolverTarget
-from crosslayer.resolvers.manners import Turn, resumable
+from crosslayer.resolvers.manners import NOBODY, priming_queries, resumable, visit_queries
+from crosslayer.resolvers.plan import ComparePlan, Journal, NetworkCheck, OperatorStop, TargetVisit
 
-_PHASES = (PhaseName.HANDSHAKE, PhaseName.QUERY)
-LEFT_ALONE_AFTER = 3
-"""A target that fails in so many visits in succession is not asked again."""
+_CACHED_FOR_S = 10.0
+"""An answer must stay in the resolver's cache for so long, otherwise a query fills the cache before a visit."""
+_CHECK_S = 2.0
+"""A middlebox is near: it answers in this time."""
 _NO_TICKET = "the server sent no session ticket"
+Steps = Iterator[float | TargetVisit]
+"""Steps of an operator: the Unix time at which its next query may leave, or a visit that ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class TargetVisit:
-    """One visit of a target: a row of the file. Times are in ms, None where they were not measured."""
-
-    round: int
-    target: int
-    """Number of the target in the plan, from 0."""
-    started_s: float
-    """Start, seconds since the Unix epoch."""
-    first_ms: float | None = None
-    """First query on a new connection without a ticket, from its first packet to the answer."""
-    next_ms: float | None = None
-    """Next query on the same connection."""
-    resumed_ms: float | None = None
-    """Query on a new connection with a session ticket."""
-    rtt_ms: float | None = None
-    """RTT of the path: TCP connect."""
-    error: str | None = None
-    """Why the first query failed; None if it succeeded."""
-    next_error: str | None = None
-    resumed_error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ComparePlan:
-    """What a comparison measures: the first row of its file."""
-
-    name: str
-    """Domain name of the queries (type A)."""
-    rounds: int
-    seed: int
-    """Seed of the order in each round."""
-    timeout_s: float
-    targets: list[ResolverTarget]
-
-    def order(self, round_: int) -> list[int]:
-        """Numbers of the targets in the order of a round."""
-        order = list(range(len(self.targets)))
-        random.Random(f"{self.seed} {round_}").shuffle(order)
-        return order
-
-
-@dataclass(slots=True)
-class Journal:
-    """The JSON Lines file of a comparison: its plan and its visits, each written as soon as it exists."""
-
-    plan: ComparePlan
-    visits: list[TargetVisit]
-    _stream: TextIO
-
-    @classmethod
-    def create(cls, path: Path, plan: ComparePlan) -> Journal:
-        """A new file; `ResolversError` if it exists or cannot be written."""
-        try:
-            stream = path.open("x", encoding="utf-8")
-        except FileExistsError:
-            raise ResolversError(
-                "exists already",
-                where=str(path),
-                next_step="Continue it with --resume, or name another file with --out.",
-            ) from None
-        except OSError as error:
-            raise _unusable(path, error) from None
-        journal = cls(plan, [], stream)
-        journal._write(asdict(plan))
-        return journal
-
-    @classmethod
-    def resume(cls, path: Path, plan: ComparePlan) -> Journal:
-        """Continue a file, which has the same plan except for its rounds and its seed.
-
-        An incomplete last line is removed. `ResolversError` if the file is missing or is of another comparison.
-        """
-        try:
-            data = path.read_bytes()
-            whole = data[: data.rfind(b"\n") + 1]
-            first, *rest = whole.decode("utf-8").splitlines()
-            kept = checked(json.loads(first), ComparePlan, where=f"{path}, line 1", error=ResolversError)
-            visits = [
-                checked(json.loads(line), TargetVisit, where=f"{path}, line {number}", error=ResolversError)
-                for number, line in enumerate(rest, start=2)
-            ]
-        except OSError as error:
-            raise _unusable(path, error) from None
-        except ValueError:
-            raise ResolversError(
-                "is not a file of `crosslayer compare`", where=str(path), next_step="Name the file of --out."
-            ) from None
-        same = replace(plan, seed=kept.seed)
-        if replace(kept, rounds=plan.rounds) != same or any(not 0 <= v.target < len(plan.targets) for v in visits):
-            raise ResolversError(
-                "is of another comparison (resolvers, transports, --name or --timeout)",
-                where=str(path),
-                next_step="Give the same arguments as before, or name another file with --out.",
-            )
-        if len(whole) < len(data):
-            os.truncate(path, len(whole))
-        return cls(same, visits, path.open("a", encoding="utf-8"))
-
-    def add(self, visit: TargetVisit) -> None:
-        """Write a visit; it is in the file when this returns, also if the process is killed afterwards."""
-        self._write(asdict(visit))
-        self.visits.append(visit)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
-
-    def left_alone(self, target: int) -> bool:
-        """Whether the latest visits of a target failed so often that it is not asked again."""
-        errors = [visit.error for visit in self.visits if visit.target == target][-LEFT_ALONE_AFTER:]
-        return len(errors) == LEFT_ALONE_AFTER and None not in errors
-
-    def _write(self, row: dict[str, Any]) -> None:
-        self._stream.write(json.dumps(row) + "\n")
-        self._stream.flush()
-
-
-def visits(journal: Journal, *, ca_file: Path | None, queries_per_s: float) -> Iterator[TargetVisit]:
+def visits(
+    journal: Journal, ledger: QueryLedger, *, ca_file: Path | None, not_asked: Container[int] = ()
+) -> Iterator[TargetVisit]:
     """Make the visits that the journal lacks, add them to it, and yield them.
 
-    Within a round, a target whose operator has a pause comes later.
+    Raises
+    ------
+    DayLimitError
+        If an operator got its queries of today. Visits that had begun are complete.
     """
-    plan = journal.plan
-    turns = {target.operator: Turn(queries_per_s) for target in plan.targets}
-    visited = {(visit.round, visit.target) for visit in journal.visits}
+    plan, visited = journal.plan, journal.visited()
+    if journal.check is None and needs_check(plan, not_asked):
+        journal.add_check(_check_network(plan))
+    visiting = _Visiting(journal, ledger, ca_file)
     for round_ in range(plan.rounds):
-        waiting = [number for number in plan.order(round_) if (round_, number) not in visited]
-        while waiting := [number for number in waiting if not journal.left_alone(number)]:
-            now = time.monotonic()
-            number = min(waiting, key=lambda number: max(now, turns[plan.targets[number].operator].ready_s))
-            waiting.remove(number)
-            visit = _visit(plan, round_, number, turns[plan.targets[number].operator], ca_file)
+        by_operator: dict[str, list[int]] = {}
+        for number in plan.order(round_):
+            if number not in not_asked and (round_, number) not in visited:
+                by_operator.setdefault(plan.targets[number].operator, []).append(number)
+        for visit in _interleaved(visiting.steps(round_, numbers) for numbers in by_operator.values()):
             journal.add(visit)
             yield visit
 
 
-def _visit(plan: ComparePlan, round_: int, number: int, turn: Turn, ca_file: Path | None) -> TargetVisit:
-    """An identical query fills the cache; then path RTT, first query, next query and resumed query."""
-    target, question = plan.targets[number], Question(plan.name)
-    server, protocol = resolver_of(target, ca_file), target.protocol
-    # A UDP query is sent once, so that the budget holds.
-    settings = ClientSettings(timeout_s=plan.timeout_s, udp_retransmit_s=2 * plan.timeout_s)
-    sessions = SessionStore()
-    visit = TargetVisit(round_, number, time.time())
-    turn.wait()
-    priming = resumable(protocol)
-    prime = exchange(server, question, protocol, sessions=sessions, settings=settings, priming=priming)
-    no_ticket = prime.error == _NO_TICKET
-    error = None if no_ticket else prime.error
-    turn.heed(error)
-    if error is not None:
-        return replace(visit, error=error)
-    visit = replace(visit, rtt_ms=_path_rtt_ms(plan, target))
-    turn.wait()
-    visit = _kept(visit, server, question, protocol, settings, turn)
-    if visit.error is not None or not priming:
-        return visit
-    if no_ticket:
-        return replace(visit, resumed_error=_NO_TICKET)
-    turn.wait()
-    resumed = exchange(server, question, protocol, Resumption.TICKET, sessions=sessions, settings=settings)
-    turn.heed(resumed.error)
-    if resumed.error is not None:
-        return replace(visit, resumed_error=resumed.error)
-    return replace(visit, resumed_ms=(resumed.handshake_ms or 0.0) + (resumed.query_ms or 0.0))
+def needs_check(plan: ComparePlan, not_asked: Container[int]) -> bool:
+    """Whether a comparison asks over UDP port 53, which networks intercept."""
+    return any(
+        target.protocol is Protocol.DOUDP and target.port == Protocol.DOUDP.transport.port and number not in not_asked
+        for number, target in enumerate(plan.targets)
+    )
 
 
-def _kept(
-    visit: TargetVisit, server: Resolver, question: Question, protocol: Protocol, settings: ClientSettings, turn: Turn
-) -> TargetVisit:
-    """The first query on a new connection, and the next one on the same connection."""
-    with client_for(protocol, server, settings) as client:
-        query = build_query(question, protocol, settings)
+def _check_network(plan: ComparePlan) -> NetworkCheck:
+    """Ask at an address where nobody is: an answer is a middlebox's."""
+    wait_s = min(plan.timeout_s, _CHECK_S)
+    settings = ClientSettings(timeout_s=wait_s, udp_retransmit_s=2 * wait_s)
+    query = build_query(Question(plan.name), Protocol.DOUDP, settings, nsid=True)
+    answer: Answer | None = None
+    with suppress(DnsError), client_for(Protocol.DOUDP, Resolver(NOBODY), settings) as client:
+        client.connect(query)
+        answer = check_answer(client.query(query), query)
+    return NetworkCheck(NOBODY, answer is not None, answer.nsid if answer else None, time.time())
+
+
+def _interleaved(operators: Iterable[Steps]) -> Iterator[TargetVisit]:
+    """Advance the steps of all operators, always those that may go on first; yields the visits."""
+    waiting = [(0.0, number, steps) for number, steps in enumerate(operators)]
+    limit: DayLimitError | None = None
+    while waiting:
+        ready_s, number, steps = heapq.heappop(waiting)
+        time.sleep(max(0.0, ready_s - time.time()))
+        try:
+            step = next(steps, None)
+        except DayLimitError as error:
+            limit = error
+            continue
+        if isinstance(step, TargetVisit):
+            yield step
+            if limit is None:
+                heapq.heappush(waiting, (0.0, number, steps))
+        elif step is not None:
+            heapq.heappush(waiting, (step, number, steps))
+    if limit is not None:
+        raise limit
+
+
+class _Visiting:
+    """Makes visits."""
+
+    def __init__(self, journal: Journal, ledger: QueryLedger, ca_file: Path | None) -> None:
+        self._journal, self._plan, self._ledger, self._ca_file = journal, journal.plan, ledger, ca_file
+        # A UDP query is sent once, so that the budget holds.
+        timeout_s = self._plan.timeout_s
+        self._settings = ClientSettings(timeout_s=timeout_s, udp_retransmit_s=2 * timeout_s)
+        self._question = Question(self._plan.name)
+        visited, rounds = journal.visited(), dict[str, set[int]]()
+        for number, target in enumerate(self._plan.targets):
+            missing = {round_ for round_ in range(self._plan.rounds) if (round_, number) not in visited}
+            rounds.setdefault(target.address, set()).update(missing)
+        self._priming_left = {address: priming_queries(len(missing)) for address, missing in rounds.items()}
+        self._cached_until_s: dict[str, float] = {}
+
+    def steps(self, round_: int, numbers: Iterable[int]) -> Steps:
+        """Visit targets of one operator."""
+        for number in numbers:
+            if self._journal.left_alone(number):
+                continue
+            target = self._plan.targets[number]
+            needed = visit_queries(target.protocol, resumed=self._plan.resumed) + 1
+            if self._ledger.left(target.operator) < needed:
+                raise DayLimitError(
+                    f"has got its {self._ledger.per_day} queries of today (UTC)",
+                    where=target.operator,
+                    next_step="Continue tomorrow with --resume.",
+                )
+            yield (yield from self._visit(TargetVisit(round_, number, time.time()), target))
+
+    def _visit(self, visit: TargetVisit, target: ResolverTarget) -> Generator[float, None, TargetVisit]:
+        """A query that fills the cache where it is needed; then path RTT, first, next and resumed query."""
+        server, protocol = resolver_of(target, self._ca_file), target.protocol
+        if self._needs_priming(target.address):
+            self._priming_left[target.address] -= 1
+            yield from self._turn(target)
+            with client_for(protocol, server, self._settings) as client:
+                error = self._ask(client, target, connect=True)[0]
+            if error is not None:
+                return replace(visit, error=error)
+        visit = replace(visit, rtt_ms=self._path_rtt_ms(target))
+        yield from self._turn(target)
+        session = Session()
+        with client_for(protocol, server, self._settings) as client:
+            error, answer = self._ask(client, target, connect=True)
+            if error is not None:
+                return replace(visit, error=error)
+            handshake_ms = client.timeline.duration_ms(PhaseName.HANDSHAKE) or 0.0
+            first_ms = handshake_ms + _query_ms(client)
+            visit = replace(visit, first_ms=first_ms, handshake_ms=handshake_ms, site=answer.nsid if answer else None)
+            if protocol is Protocol.DOUDP:
+                return visit
+            yield from self._turn(target)
+            error, _ = self._ask(client, target, connect=False)
+            if error is not None:
+                return replace(visit, next_error=error)
+            visit, session = replace(visit, next_ms=_query_ms(client)), client.session
+        if not self._plan.resumed or not resumable(protocol):
+            return visit
+        if session.ticket is None:
+            return replace(visit, resumed_error=_NO_TICKET)
+        yield from self._turn(target)
+        sessions = SessionStore()
+        sessions.put(server, protocol, session)
+        resumed = exchange(
+            server, self._question, protocol, Resumption.TICKET, sessions=sessions, settings=self._settings
+        )
+        self._heed(target, resumed.error)
+        if resumed.error is not None:
+            return replace(visit, resumed_error=resumed.error)
+        return replace(visit, resumed_ms=(resumed.handshake_ms or 0.0) + (resumed.query_ms or 0.0))
+
+    def _turn(self, target: ResolverTarget) -> Iterator[float]:
+        """Wait until a query to the target may leave."""
+        while ready_s := self._ledger.take(target.operator):
+            yield ready_s
+
+    def _needs_priming(self, address: str) -> bool:
+        cached_for_s = self._cached_until_s.get(address, 0.0) - time.time()
+        return cached_for_s < _CACHED_FOR_S and self._priming_left[address] > 0
+
+    def _ask(self, client: Client, target: ResolverTarget, *, connect: bool) -> tuple[str | None, Answer | None]:
+        """Ask once and heed the outcome; returns the error, None for a good answer, and the answer."""
+        query = build_query(self._question, target.protocol, self._settings, nsid=True)
+        answer: Answer | None = None
         try:
             with collector_paused():
-                client.connect(query)
+                if connect:
+                    client.connect(query)
                 wire = client.query(query)
-            error = check_answer(wire, query).error
+            answer = check_answer(wire, query)
+            error = answer.error
         except DnsError as fault:
             error = fault.what
-        turn.heed(error)
-        if error is not None:
-            return replace(visit, error=error)
-        handshake, first = (client.timeline.duration_ms(name) for name in _PHASES)
-        assert first is not None, "an answered query was timed"
-        visit = replace(visit, first_ms=(handshake or 0.0) + first)
-        turn.wait()
-        query = build_query(question, protocol, settings)
+        self._heed(target, error, answer)
+        if error is None and answer is not None and answer.ttl_s is not None:
+            self._cached_until_s[target.address] = time.time() + answer.ttl_s
+        return error, answer
+
+    def _heed(self, target: ResolverTarget, error: str | None, answer: Answer | None = None) -> None:
+        """Heed what an operator wants, by the outcome of a query."""
+        reason = self._ledger.heed(target.operator, error, answer.extended_error if answer else None)
+        if reason is not None and target.operator not in self._journal.stops:
+            self._journal.stop(OperatorStop(target.operator, reason, time.time()))
+
+    def _path_rtt_ms(self, target: ResolverTarget) -> float | None:
+        """RTT of the path to the address of a target, ms: TCP connect to a port that it lists; None without one."""
+        ports = [
+            other.port
+            for other in self._plan.targets
+            if other.address == target.address
+            and not other.protocol.transport.over_quic
+            and other.protocol is not Protocol.DOUDP
+        ]
+        if not ports:
+            return None
         try:
-            with collector_paused():
-                wire = client.query(query)
-            error = check_answer(wire, query).error
-        except DnsError as fault:
-            error = fault.what
-        turn.heed(error)
-        if error is not None:
-            return replace(visit, next_error=error)
-        return replace(visit, next_ms=client.timeline.duration_ms(_PHASES[1]))
+            return tcp_rtt(Resolver(target.address), port=ports[0], timeout_s=self._plan.timeout_s)
+        except DnsError:
+            return None
 
 
 def resolver_of(target: ResolverTarget, ca_file: Path | None) -> Resolver:
@@ -250,24 +246,7 @@ def resolver_of(target: ResolverTarget, ca_file: Path | None) -> Resolver:
     )
 
 
-def _path_rtt_ms(plan: ComparePlan, target: ResolverTarget) -> float | None:
-    """RTT of the path to the address of a target, ms: TCP connect to a port that it lists; None without one."""
-    ports = [
-        other.port
-        for other in plan.targets
-        if other.address == target.address
-        and not other.protocol.transport.over_quic
-        and other.protocol != Protocol.DOUDP
-    ]
-    if not ports:
-        return None
-    try:
-        return tcp_rtt(Resolver(target.address), port=ports[0], timeout_s=plan.timeout_s)
-    except DnsError:
-        return None
-
-
-def _unusable(path: Path, error: OSError) -> ResolversError:
-    return ResolversError(
-        f"cannot be used ({error.strerror})", where=str(path), next_step="Name another file with --out."
-    )
+def _query_ms(client: Client) -> float:
+    duration_ms = client.timeline.duration_ms(PhaseName.QUERY)
+    assert duration_ms is not None, "an answered query was timed"
+    return duration_ms

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from crosslayer.dns import Protocol, Resolver, Resumption
+from crosslayer.testbed import outside
 from crosslayer.vocabulary import Sharing
+
+_URL = re.compile(
+    r"[a-z0-9]+://(?:\[([0-9a-f:.]+)\]|([a-z0-9.-]+))(?::[0-9]+)?(?:/[^\s?#]*)?", re.ASCII | re.IGNORECASE
+)
+"""URL of an upstream; group 1 or 2 is its host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,22 @@ class StubSettings:
     """Offer the key share X25519MLKEM768, as browsers do: the client's hello then takes two packets."""
     gateway: Gateway | None = None
     """Takes browsers' requests too, over DoH3 only."""
+
+    @property
+    def upstream_host(self) -> str:
+        """Address or name in the URL of the upstream; empty if the URL has another form than a stub's."""
+        match = _URL.fullmatch(self.upstream)
+        return (match[1] or match[2]) if match else ""
+
+    def check_consent(self) -> None:
+        """Raise `OutsideError` if the upstream is outside and the user has not consented to packets to it."""
+        if outside.private():
+            return
+        host = self.upstream_host
+        try:
+            outside.check(host)
+        except ValueError:
+            outside.check_names([host], "the stub")
 
     @classmethod
     def towards(cls, server: Resolver, protocol: Protocol, resumption: Resumption | None = None, **others: Any) -> Self:

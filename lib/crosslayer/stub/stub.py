@@ -54,8 +54,11 @@ class Stub(Process):
     def start(cls, spawn: Spawn, settings: StubSettings, folder: Path, *, metrics_file: Path | None = None) -> Self:
         """Start a stub in the client's namespace and wait until it answers; `StubError` with its last lines otherwise.
 
+        `OutsideError` if its upstream is outside and the user has not consented.
+
         Control socket, log and metrics are in the private folder, unless another file is told for the metrics.
         """
+        settings.check_consent()
         binary = resources.locate("stub").path
         metrics = metrics_file or folder / "stub.jsonl"
         control = folder / "stub.control"

@@ -1,25 +1,44 @@
-"""Consent to packets that leave the machine: refused in code unless the user gave it.
+"""Consent to packets that leave the machine: refused in code unless the user gave it. Every client checks it here.
 
 A destination is inside if it is a loopback address or another address of this machine, or if the calling thread is in a
-network namespace of a testbed or a box, from which nothing leaves. Everything else is outside.
+network namespace of a testbed or a box, from which nothing leaves. Everything else is outside. An address of the stop
+list gets no packet, whatever the consent.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from collections.abc import Iterable
+from functools import cache
 
-from crosslayer.testbed import namespaces
+from crosslayer.testbed import namespaces, stop_list
 from crosslayer.testbed.errors import OutsideError
 
+SENTENCE = "I may send this"
+"""What a user types to consent."""
+BOX_IS_OUTSIDE = "CROSSLAYER_BOX_IS_OUTSIDE"
+"""Environment variable, `1`: the network of a testbed or a box counts as outside, to try what holds there."""
 _DISCARD_PORT = 9
 _allowed: set[str] = set()
 
 
+def canonical(address: str) -> str:
+    """An address in its canonical form, that of IPv4 for an IPv4-mapped one; `ValueError` if it is none."""
+    parsed = ipaddress.ip_address(address)
+    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
+
+
+def private() -> bool:
+    """Whether the calling thread is in a private network namespace, from which no packet leaves."""
+    return namespaces.in_any_namespace() and os.environ.get(BOX_IS_OUTSIDE) != "1"
+
+
 def inside(address: str) -> bool:
     """Whether packets to an address stay in this machine: its loopback, its own addresses, its private namespaces."""
-    return ipaddress.ip_address(address).is_loopback or namespaces.in_any_namespace() or _is_own(address)
+    address = canonical(address)
+    return ipaddress.ip_address(address).is_loopback or private() or _is_own(address)
 
 
 def _is_own(address: str) -> bool:
@@ -36,14 +55,50 @@ def _is_own(address: str) -> bool:
 
 def allow(addresses: Iterable[str]) -> None:
     """Record that the user consented to packets to these addresses, for the rest of this process."""
-    _allowed.update(str(ipaddress.ip_address(address)) for address in addresses)
+    _allowed.update(map(canonical, addresses))
+
+
+def withdraw() -> None:
+    """Forget all consent: from now on nothing leaves this machine."""
+    _allowed.clear()
 
 
 def check(address: str) -> None:
-    """Raise `OutsideError` if the address is outside and the user has not consented."""
-    if str(ipaddress.ip_address(address)) not in _allowed and not inside(address):
+    """Raise `OutsideError` if the address is outside and is on the stop list, or the user has not consented."""
+    if inside(address):
+        return
+    address = canonical(address)
+    if (reason := _stops().reason(address)) is not None:
+        raise OutsideError(
+            f"is on the stop list ({reason})",
+            where=address,
+            next_step=f"Leave it out. Your own list is {stop_list.user_file()}.",
+        )
+    if address not in _allowed:
         raise OutsideError(
             "is outside this machine, and nobody consented to packets to it",
             where=address,
-            next_step="Use `crosslayer compare` or `crosslayer discover --allow-external`, which ask for consent.",
+            next_step="Use `crosslayer compare`, `discover --allow-external` or `stub --i-may-send-this`: they ask for "
+            "consent.",
         )
+
+
+def open_socket(address: str, kind: socket.SocketKind) -> socket.socket:
+    """A new socket for packets to an address; `OutsideError` as `check` raises it."""
+    check(address)
+    return socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
+
+
+def check_names(names: Iterable[str], program: str) -> None:
+    """Raise `OutsideError` if a program would look up names outside: its packets would go to addresses unknown here."""
+    if not private() and (unknown := sorted(set(names) - {"localhost"})):
+        raise OutsideError(
+            f"would be looked up by {program}, and its address is not known before",
+            where=unknown[0],
+            next_step="Give the address.",
+        )
+
+
+@cache
+def _stops() -> stop_list.StopList:
+    return stop_list.load()

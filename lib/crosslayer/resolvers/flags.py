@@ -1,0 +1,220 @@
+"""What makes times of a comparison misleading, by the evidence in its rows. No I/O.
+
+A target with a flag of `NOT_RANKED` is shown, but it is neither grouped nor advised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+import numpy as np
+
+from crosslayer.dns import Protocol
+from crosslayer.resolvers.ledger import SLOWING
+from crosslayer.resolvers.plan import ComparePlan, NetworkCheck, TargetVisit
+
+SLOWER_MS = 10.0
+"""A change of the path's RTT, and the recursion of a query that missed the cache, are at least so long."""
+_SLOWER_SHARE = 0.2
+"""And at least this share of the time that they are added to."""
+_SILENT = "timeout"
+
+
+class FlagKind(StrEnum):
+    """Kinds of flags."""
+
+    INTERCEPTED = "interception of UDP port 53"
+    BLOCKED = "blocked port"
+    SITES = "several sites"
+    CACHES = "several servers behind one address"
+    PATH_CHANGE = "path change"
+    PARTLY_MISSED = "partly missed the cache"
+    RATE_LIMIT = "rate limit"
+    OTHER_ANSWER = "other answer"
+    CERTIFICATE = "certificate"
+    OTHER_VERSION = "other version of DoQ"
+    BROKEN_IPV6 = "broken IPv6"
+    DEAD = "no answer at all"
+
+
+NOT_RANKED = frozenset(
+    {
+        FlagKind.INTERCEPTED,
+        FlagKind.SITES,
+        FlagKind.CACHES,
+        FlagKind.PATH_CHANGE,
+        FlagKind.PARTLY_MISSED,
+        FlagKind.RATE_LIMIT,
+    }
+)
+"""Flags whose targets have times, which must not be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Something that misleads, with its evidence."""
+
+    kind: FlagKind
+    subject: str
+    """The resolver, address or port that is affected."""
+    evidence: str
+    targets: tuple[int, ...]
+    """Numbers of the affected targets in the plan."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.subject}: {self.evidence}"
+
+
+def flags(plan: ComparePlan, visits: Sequence[TargetVisit], check: NetworkCheck | None) -> list[Flag]:
+    """Every flag of a comparison, those of the network first."""
+    by_target: dict[int, list[TargetVisit]] = {number: [] for number in range(len(plan.targets))}
+    for visit in sorted(visits, key=lambda visit: visit.started_s):
+        by_target[visit.target].append(visit)
+    by_address: dict[str, list[int]] = {}
+    for number, target in enumerate(plan.targets):
+        if by_target[number]:
+            by_address.setdefault(target.address, []).append(number)
+    blocked = list(_blocked(plan, by_target, by_address))
+    explained = {number for flag in blocked for number in flag.targets}
+    return [
+        *_intercepted(plan, check),
+        *blocked,
+        *(
+            flag
+            for address, numbers in by_address.items()
+            for flag in _of_address(plan, by_target, address, numbers, explained)
+        ),
+    ]
+
+
+def not_ranked(all_flags: Iterable[Flag]) -> set[int]:
+    """Targets whose times must not be compared."""
+    return {number for flag in all_flags if flag.kind in NOT_RANKED for number in flag.targets}
+
+
+def _intercepted(plan: ComparePlan, check: NetworkCheck | None) -> Iterable[Flag]:
+    if check is None or not check.intercepted:
+        return
+    numbers = tuple(number for number, target in enumerate(plan.targets) if target.protocol is Protocol.DOUDP)
+    by = f" by '{check.site}'" if check.site else ""
+    yield Flag(
+        FlagKind.INTERCEPTED, "this network", f"a query to {check.address}, where nobody is, was answered{by}", numbers
+    )
+
+
+def _blocked(
+    plan: ComparePlan, by_target: dict[int, list[TargetVisit]], by_address: dict[str, list[int]]
+) -> Iterable[Flag]:
+    """Ports at which nobody answers although each address answers at others; at least two addresses show it."""
+    by_port: dict[tuple[str, int], list[int]] = {}
+    for number, target in enumerate(plan.targets):
+        if by_target[number]:
+            over_udp = target.protocol is Protocol.DOUDP or target.protocol.transport.over_quic
+            by_port.setdefault(("UDP" if over_udp else "TCP", target.port), []).append(number)
+    for (below, port), numbers in by_port.items():
+        alive = [
+            number
+            for number in numbers
+            if any(_answered(by_target[other]) for other in by_address[plan.targets[number].address])
+        ]
+        addresses = {plan.targets[number].address for number in alive}
+        if len(addresses) >= 2 and all(_silent(by_target[number]) for number in alive):
+            evidence = f"none of {len(addresses)} addresses answers there, and all answer at other ports"
+            yield Flag(FlagKind.BLOCKED, f"{below} port {port}", evidence, tuple(alive))
+
+
+def _of_address(
+    plan: ComparePlan,
+    by_target: dict[int, list[TargetVisit]],
+    address: str,
+    numbers: list[int],
+    explained: set[int],
+) -> Iterable[Flag]:
+    """Flags of one address of a resolver."""
+    name = plan.targets[numbers[0]].name
+    subject = f"{name} {address}"
+    if all(_silent(by_target[number]) for number in numbers):
+        other = {
+            plan.targets[number].address
+            for number, visits in by_target.items()
+            if plan.targets[number].name == name and _answered(visits)
+        }
+        if ":" in address and any(":" not in answering for answering in other):
+            yield Flag(FlagKind.BROKEN_IPV6, subject, "silent, while its IPv4 address answers", tuple(numbers))
+        else:
+            yield Flag(FlagKind.DEAD, subject, f"silent over {len(numbers)} transports", tuple(numbers))
+        return
+    yield from _of_sites(plan, by_target, subject, numbers)
+    yield from _of_path(by_target, subject, numbers)
+    for number in numbers:
+        target, visits = plan.targets[number], by_target[number]
+        errors = [error for visit in visits for error in (visit.error, visit.next_error, visit.resumed_error) if error]
+        missed = [visit for visit in visits if _missed(visit)]
+        if missed:
+            evidence = f"the first query of {len(missed)} of {len(visits)} visits took longer than the next one"
+            yield Flag(FlagKind.PARTLY_MISSED, target.label, evidence, (number,))
+        limited = [error for error in errors if error.startswith(SLOWING) and error != _SILENT]
+        if limited:
+            yield Flag(FlagKind.RATE_LIMIT, target.label, f"{limited[0]} in {len(limited)} visits", (number,))
+        others = [error for error in errors if error.startswith("rcode ") and not error.startswith(SLOWING)]
+        if others:
+            evidence = f"{others[0].removeprefix('rcode ')} in {len(others)} of {len(visits)} visits"
+            yield Flag(FlagKind.OTHER_ANSWER, target.label, evidence, (number,))
+        invalid = [error for error in errors if "certificate" in error]
+        if invalid:
+            yield Flag(FlagKind.CERTIFICATE, target.label, invalid[0].removeprefix("certificate: "), (number,))
+        if any("application protocol" in error or "application_protocol" in error for error in errors):
+            yield Flag(FlagKind.OTHER_VERSION, target.label, "it has another application protocol", (number,))
+
+
+def _of_sites(
+    plan: ComparePlan, by_target: dict[int, list[TargetVisit]], subject: str, numbers: list[int]
+) -> Iterable[Flag]:
+    """Who answered, by the servers' identifiers."""
+    seen = {number: [visit.site for visit in by_target[number] if visit.site is not None] for number in numbers}
+    seen = {number: sites for number, sites in seen.items() if sites}
+    everywhere = sorted({site for sites in seen.values() for site in sites})
+    if len(everywhere) < 2:
+        return
+    changes = max(sum(a != b for a, b in pairwise(sites)) for sites in seen.values())
+    names = ", ".join(everywhere)
+    if changes > 1:
+        yield Flag(FlagKind.CACHES, subject, f"answers came from {names} in turn", tuple(numbers))
+        return
+    first = ", ".join(f"{plan.targets[number].protocol} from {sites[0]}" for number, sites in seen.items())
+    when = "; this changed meanwhile" if changes else ""
+    yield Flag(FlagKind.SITES, subject, f"answers came from {names}: {first}{when}", tuple(numbers))
+
+
+def _of_path(by_target: dict[int, list[TargetVisit]], subject: str, numbers: list[int]) -> Iterable[Flag]:
+    """A time from which on every RTT of the path is longer than every one before, or every one is shorter."""
+    visits = sorted((visit for number in numbers for visit in by_target[number]), key=lambda visit: visit.started_s)
+    rtts = [visit.rtt_ms for visit in visits if visit.rtt_ms is not None]
+    least = max(2, len(numbers))
+    for at in range(least, len(rtts) - least + 1):
+        before, after = rtts[:at], rtts[at:]
+        below, above = (before, after) if max(before) < min(after) else (after, before)
+        gap_ms = min(above) - max(below)
+        if gap_ms > 0 and gap_ms >= max(SLOWER_MS / 2, _SLOWER_SHARE * float(np.median(below))):
+            evidence = f"its RTT changed from {np.median(before):.1f} to {np.median(after):.1f} ms"
+            yield Flag(FlagKind.PATH_CHANGE, subject, evidence, tuple(numbers))
+            return
+
+
+def _missed(visit: TargetVisit) -> bool:
+    """Whether the first query of a visit took longer than the next one by more than chance."""
+    if visit.first_ms is None or visit.handshake_ms is None or visit.next_ms is None:
+        return False
+    longer_ms = visit.first_ms - visit.handshake_ms - visit.next_ms
+    return longer_ms >= max(SLOWER_MS, _SLOWER_SHARE * visit.next_ms)
+
+
+def _answered(visits: Sequence[TargetVisit]) -> bool:
+    return any(visit.first_ms is not None for visit in visits)
+
+
+def _silent(visits: Sequence[TargetVisit]) -> bool:
+    return all(visit.error == _SILENT for visit in visits)

@@ -1,0 +1,117 @@
+"""A comparison as tables, and its figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from crosslayer.figures import Figure, marks
+from crosslayer.figures.style import TEXT_WIDTH, TRANSPORTS, AnyChart
+from crosslayer.resolvers.analysis import TIMES, ResolverComparison
+from crosslayer.resolvers.plan import ComparePlan, TargetVisit
+
+_VISITS = {
+    "round": pl.Int64, "resolver": pl.String, "operator": pl.String, "address": pl.String, "transport": pl.String,
+    "started_s": pl.Float64, "first_ms": pl.Float64, "handshake_ms": pl.Float64, "next_ms": pl.Float64,
+    "resumed_ms": pl.Float64, "rtt_ms": pl.Float64, "site": pl.String, "error": pl.String, "next_error": pl.String,
+    "resumed_error": pl.String,
+}  # fmt: skip
+_RESULTS = {
+    "resolver": pl.String, "operator": pl.String, "address": pl.String, "transport": pl.String, "measure": pl.String,
+    "n": pl.Int64, "median": pl.Float64, "low": pl.Float64, "high": pl.Float64, "group": pl.Int64,
+    "flags": pl.String, "source": pl.String,
+}  # fmt: skip
+_SHOWN = ("first query", "next query")
+_MARGIN_PX, _ROW_PX = 150, 18
+
+
+def visits_frame(plan: ComparePlan, visits: Sequence[TargetVisit]) -> pl.DataFrame:
+    """A row for each visit; the columns of `TargetVisit`, with the target in place of its number."""
+    rows = []
+    for visit in visits:
+        target = plan.targets[visit.target]
+        own = {name: getattr(visit, name) for name in _VISITS if hasattr(visit, name)}
+        rows.append(
+            own
+            | {
+                "resolver": target.name,
+                "operator": target.operator,
+                "address": target.address,
+                "transport": str(target.protocol),
+            }
+        )
+    return pl.DataFrame(rows, schema=_VISITS)
+
+
+def results_frame(comparison: ResolverComparison) -> pl.DataFrame:
+    """A row for each target and measure: median and interval, ms, and the flags of the target."""
+    rows: list[dict[str, Any]] = []
+    for line in comparison.lines:
+        target = line.target
+        for key, value in line.times.items():
+            rows.append(
+                {
+                    "resolver": target.name,
+                    "operator": target.operator,
+                    "address": target.address,
+                    "transport": str(target.protocol),
+                    "measure": TIMES[key],
+                    "n": value.rounds,
+                    "median": value.median,
+                    "low": value.low,
+                    "high": value.high,
+                    "group": line.group,
+                    "flags": ", ".join(line.flags),
+                    "source": "measured",
+                }
+            )
+    return pl.DataFrame(rows, schema=_RESULTS)
+
+
+def _figure_rows(comparison: ResolverComparison) -> pl.DataFrame:
+    frame = results_frame(comparison).filter(pl.col("measure").is_in(_SHOWN))
+    several = pl.col("address").n_unique().over("resolver") > 1
+    label = pl.when(several).then(pl.format("{} {}", "resolver", "address")).otherwise(pl.col("resolver"))
+    return frame.with_columns(label=label)
+
+
+def _chart(frame: pl.DataFrame) -> AnyChart:
+    """A row for each resolver, fastest first; a panel for each measure, a colour and a shape for each transport."""
+    if frame.is_empty():
+        return marks.empty_plot("no resolver answered", TEXT_WIDTH - 60, 80)
+    first = frame.group_by("label").agg(pl.col("median").filter(pl.col("measure") == _SHOWN[0]).min())
+    order = first.sort("median", "label")["label"].to_list()
+    looks = {name: look for name, look in TRANSPORTS.items() if name in set(frame["transport"])}
+    panels = []
+    for number, measure in enumerate(_SHOWN):
+        base = alt.Chart(width=(TEXT_WIDTH - _MARGIN_PX) // 2, height=max(60, _ROW_PX * len(looks) * len(order) // 2))
+        x = alt.X("median:Q", title=f"{measure} (ms)", axis=alt.Axis(tickCount=5), scale=alt.Scale(zero=True))
+        y = marks.rows("label", order)
+        if number:
+            y["axis"] = None
+        tooltip = marks.tips("label", "transport", value="ms", counted="rounds", more=[alt.Tooltip("flags:N")])
+        look = marks.by("transport", looks, "color", "shape", "offset", legend=number == 0)
+        layers = marks.intervals(base, x, y, tooltip, look)
+        panels.append(alt.layer(*layers).transform_filter(alt.datum.measure == measure))
+    plot: AnyChart = alt.hconcat(*panels, spacing=14)
+    plot.data = frame
+    return plot
+
+
+FIGURE = Figure(
+    name="compare",
+    title="Resolvers from here",
+    notebook="resolvers",
+    caption="First query on a new connection, and next query on the same connection, for a name in the cache.",
+    note="Marks: medians; bars: 95 % intervals of the median, rounds resampled.",
+    data=_figure_rows,
+    chart=_chart,
+    table=lambda frame: frame.select(
+        "resolver", "address", "transport", "measure", "n", "median", "low", "high", "group"
+    ),
+    width=TEXT_WIDTH,
+)
+"""The figure of a comparison."""

@@ -1,0 +1,186 @@
+"""How much each operator was asked, and when it may be asked again: rate, daily limit and pauses.
+
+For operators outside, the numbers are in a file of the user, so that they hold across runs and for several runs at
+once. The file is replaced as a whole with each query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from crosslayer import resources
+from crosslayer.decode import checked
+from crosslayer.resolvers.errors import ResolversError
+
+FILE = "operators.json"
+"""Name of the file in the user's folder of states."""
+FIRST_PAUSE_S = 5.0
+LONGEST_PAUSE_S = 300.0
+SLOWING = ("http status 429", "http status 503", "rcode REFUSED", "timeout")
+"""Errors after which an operator gets a pause."""
+FORBIDDING = ("http status 403", "http status 451")
+"""Errors by which an operator asks to stop."""
+REFUSALS_UNTIL_STOP = 3
+"""So many queries that are refused in succession, each after its pause, ask to stop too."""
+_FORBIDDING_CODES = {15: "Blocked", 18: "Prohibited"}
+"""Extended DNS errors (RFC 8914) by which an operator asks to stop."""
+_REFUSED = "rcode REFUSED"
+
+
+class DayLimitError(ResolversError):
+    """An operator was asked as often as one day allows."""
+
+
+@dataclass(slots=True)
+class OperatorState:
+    """The state of one operator."""
+
+    day: str = ""
+    """Date of the latest query, UTC."""
+    queries: int = 0
+    """Queries on that day."""
+    ready_s: float = 0.0
+    """Before this Unix time no further query leaves."""
+    pause_s: float = 0.0
+    """Latest pause; 0 after a success."""
+    refusals: int = 0
+    """Queries that were refused in succession."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StateFile:
+    operators: dict[str, OperatorState] = field(default_factory=dict)
+
+
+def user_file() -> Path:
+    """The user's file of operators outside."""
+    return resources.user_folder("state") / FILE
+
+
+class QueryLedger:
+    """Counts and paces the queries to each operator.
+
+    Parameters
+    ----------
+    queries_per_s, per_day
+        Limits for each operator. A day is one of UTC.
+    path
+        File of the states, created if it is missing; None keeps them in memory only. `ResolversError` if it cannot be
+        used: nothing is sent without it.
+    """
+
+    def __init__(self, queries_per_s: float, per_day: int, path: Path | None) -> None:
+        self.per_day = per_day
+        self._interval_s = 1 / queries_per_s
+        self._path = path
+        self._kept = _StateFile()
+        if path is not None:
+            try:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise _unusable(path, error) from None
+            with self._states():
+                pass
+
+    def left(self, operator: str) -> int:
+        """Queries that the operator may still get today."""
+        with self._states() as states:
+            return self.per_day - _today(states.operators.get(operator) or OperatorState()).queries
+
+    def take(self, operator: str) -> float:
+        """Count a query that leaves now and return 0; or return the Unix time, s, at which to ask again.
+
+        `DayLimitError` if today allows no query.
+        """
+        with self._states() as states:
+            state = _today(states.operators.setdefault(operator, OperatorState()))
+            if state.queries >= self.per_day:
+                raise DayLimitError(
+                    f"got {state.queries} queries on {state.day} (UTC), its limit for a day",
+                    where=operator,
+                    next_step="Continue tomorrow with --resume.",
+                )
+            now = time.time()
+            # A clock that was set back must not stop a comparison for longer than a pause.
+            state.ready_s = min(state.ready_s, now + max(LONGEST_PAUSE_S, self._interval_s))
+            if state.ready_s > now:
+                return state.ready_s
+            state.ready_s = now + self._interval_s
+            state.queries += 1
+            return 0.0
+
+    def heed(self, operator: str, error: str | None, extended_error: int | None = None) -> str | None:
+        """Heed the outcome of a query; returns why the operator must not be asked again, None if it may be.
+
+        After an error of `SLOWING` it gets a pause, twice as long as the last one unless a query succeeded since.
+        """
+        with self._states() as states:
+            state = states.operators.setdefault(operator, OperatorState())
+            if error is None:
+                state.pause_s, state.refusals = 0.0, 0
+            elif error.startswith(SLOWING):
+                state.pause_s = min(max(2 * state.pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+                state.ready_s = max(state.ready_s, time.time() + state.pause_s)
+                state.refusals = state.refusals + 1 if error.startswith(_REFUSED) else 0
+            if extended_error in _FORBIDDING_CODES:
+                return f"it answered with the extended error {_FORBIDDING_CODES[extended_error]}"
+            if error is not None and error.startswith(FORBIDDING):
+                return f"it answered with {error}"
+            if state.refusals >= REFUSALS_UNTIL_STOP:
+                state.refusals = 0
+                return f"it refused {REFUSALS_UNTIL_STOP} queries in succession, with pauses between them"
+            return None
+
+    @contextlib.contextmanager
+    def _states(self) -> Iterator[_StateFile]:
+        """The states, which are written at the end if they changed; no other process reads or writes them meanwhile."""
+        if self._path is None:
+            yield self._kept
+            return
+        try:
+            with self._path.with_suffix(".lock").open("w", encoding="ascii") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                before = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
+                states = self._read(before)
+                yield states
+                after = json.dumps(asdict(states), indent=1) + "\n"
+                if after != before:
+                    new = self._path.with_suffix(".new")
+                    new.write_text(after, encoding="utf-8")
+                    new.replace(self._path)
+        except OSError as error:
+            raise _unusable(self._path, error) from None
+
+    def _read(self, text: str) -> _StateFile:
+        assert self._path is not None
+        try:
+            values = json.loads(text or "{}")
+        except ValueError as error:
+            raise ResolversError(
+                f"is not JSON ({error})",
+                where=str(self._path),
+                next_step="Remove the file tomorrow (UTC): today's counts are lost, so nothing is sent today.",
+            ) from None
+        return checked(values, _StateFile, where=str(self._path), error=ResolversError, json_file=True)
+
+
+def _today(state: OperatorState) -> OperatorState:
+    """The state, with the count of today."""
+    today = time.strftime("%Y-%m-%d", time.gmtime(time.time()))
+    if state.day != today:
+        state.day, state.queries = today, 0
+    return state
+
+
+def _unusable(path: Path, error: OSError) -> ResolversError:
+    return ResolversError(
+        f"cannot be used ({error.strerror}), and without it nothing is sent",
+        where=str(path),
+        next_step="Make the folder writable, or name another one with XDG_STATE_HOME.",
+    )

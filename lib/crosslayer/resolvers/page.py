@@ -1,0 +1,33 @@
+"""The HTML report of a comparison: one file that needs no network and no script."""
+
+from __future__ import annotations
+
+import jinja2
+
+import crosslayer
+from crosslayer.figures import draw
+from crosslayer.resolvers.analysis import LEGEND, TIMES, ResolverComparison, failures
+from crosslayer.resolvers.frames import FIGURE
+from crosslayer.resolvers.plan import ComparePlan
+
+
+def page(comparison: ResolverComparison, plan: ComparePlan) -> str:
+    """The report: advice, figure, table, flags and failures."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("crosslayer.resolvers"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    timed = [line for line in comparison.lines if "first_ms" in line.times]
+    return environment.get_template("compare.html").render(
+        comparison=comparison,
+        plan=plan,
+        timed=timed,
+        measures={key: name for key, name in TIMES.items() if any(key in line.times for line in timed)},
+        failures=failures(comparison, plan),
+        legend=LEGEND,
+        svg=draw(FIGURE, comparison, "").svg(),
+        version=crosslayer.__version__,
+    )

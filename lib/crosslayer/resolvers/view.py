@@ -1,0 +1,133 @@
+"""`crosslayer.compare(...)`: a comparison in a notebook, with its tables and its figure."""
+
+from __future__ import annotations
+
+import html
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from crosslayer.figures import Drawing, draw
+from crosslayer.resolvers import analysis, run
+from crosslayer.resolvers.errors import ResolversError
+from crosslayer.resolvers.frames import FIGURE, results_frame, visits_frame
+from crosslayer.resolvers.page import page
+from crosslayer.resolvers.plan import read_file, stopped_targets
+from crosslayer.testbed import outside
+from crosslayer.vocabulary import Protocol
+
+
+class ComparisonView:
+    """A comparison that shows itself: its figure, advice and flags.
+
+    Parameters
+    ----------
+    path
+        A file of `crosslayer compare --visits`. `ResolversError` if it is none.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.plan, measured, stops, check, _size = read_file(self.path)
+        stopped = stopped_targets(self.plan, stops)
+        self.comparison = analysis.compare(self.plan, measured, stopped, check)
+        self.visits: pl.DataFrame = visits_frame(self.plan, measured)
+        """A row for each visit."""
+        self.results: pl.DataFrame = results_frame(self.comparison)
+        """A row for each target and measure: median and 95 % interval, ms."""
+        self._drawing: Drawing = draw(FIGURE, self.comparison, "")
+
+    @property
+    def chart(self) -> alt.VConcatChart:
+        """The figure as an object of Altair."""
+        return self._drawing.chart
+
+    @property
+    def advice(self) -> str:
+        """Which to take here, and the condition."""
+        return self.comparison.advice
+
+    @property
+    def flags(self) -> list[str]:
+        """What misleads, each with its evidence."""
+        return [str(flag) for flag in self.comparison.flags]
+
+    def text(self) -> str:
+        """What `crosslayer compare` prints."""
+        return analysis.text(self.comparison, self.plan)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the report as one HTML file; returns its path."""
+        file = Path(path)
+        file.write_text(page(self.comparison, self.plan), encoding="utf-8")
+        return file
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return self._drawing._repr_mimebundle_() | {"text/plain": self.text()}
+
+    def __repr__(self) -> str:
+        return f"ComparisonView({html.escape(str(self.path))!r}): {self.advice}"
+
+
+def compare(
+    resolvers: str | Path | Iterable[str],
+    *,
+    transports: Iterable[str] = (),
+    rounds: int = 6,
+    name: str = "www.example.org",
+    visits: str | Path = "compare.jsonl",
+    i_may_send_this: bool = False,
+    **options: Any,
+) -> ComparisonView:
+    """Compare resolvers, or open a comparison that was measured before.
+
+    Parameters
+    ----------
+    resolvers
+        Names, files, stamps and URLs, as the command takes them; or one file of `--visits`, which is opened.
+    transports
+        Only these, such as `["DoH", "DoQ"]`; all but DoTCP by default.
+    visits
+        File for the visits; it is continued if it exists.
+    i_may_send_this
+        Consent to the budget, which is printed. Without it nothing is sent to an address outside this machine.
+    options
+        Further parameters of `crosslayer.resolvers.run.request`, such as `everything` and `ca_file`.
+
+    Raises
+    ------
+    ResolversError
+        For a faulty argument, and without consent.
+    """
+    if not isinstance(resolvers, (str, Path)):
+        arguments = list(resolvers)
+    elif str(resolvers).endswith(".jsonl"):
+        return ComparisonView(resolvers)
+    else:
+        arguments = [str(resolvers)]
+    known = {protocol.value: protocol for protocol in Protocol}
+    for transport in transports:
+        if transport not in known:
+            raise ResolversError(
+                f"is no transport: {transport!r}", where="transports", next_step=f"Transports are: {', '.join(known)}."
+            )
+    request = run.request(
+        arguments,
+        protocols=[known[transport] for transport in transports],
+        name=name,
+        rounds=rounds,
+        visits_file=Path(visits),
+        resume=Path(visits).exists(),
+        **{"seed": random.SystemRandom().getrandbits(32), "timeout_s": 5.0} | options,
+    )
+    run.announce(request, print)
+    run.consent(request, given=i_may_send_this, ask=lambda _question: "")
+    try:
+        run.run(request, say=lambda _text: None, tell=print)
+    finally:
+        outside.withdraw()
+    return ComparisonView(visits)

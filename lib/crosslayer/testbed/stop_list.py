@@ -1,0 +1,93 @@
+"""Addresses, networks and operators that are never asked: the list that comes along, and the user's.
+
+An entry names networks or operators, and a reason. An operator is a name as in a list of resolvers, or a domain of its
+host names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from crosslayer import resources
+from crosslayer.decode import FieldError, checked, read_toml
+from crosslayer.testbed.errors import OutsideError
+
+FILE = "stop_list.toml"
+"""Name of the list, in this package and in the user's folder."""
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True)
+class StopEntry:
+    """A `[[stop]]` of a list."""
+
+    reason: Annotated[str, Meta(min_length=1)]
+    networks: list[str] = field(default_factory=list)
+    """Addresses, and networks such as `192.0.2.0/24`."""
+    operators: list[Annotated[str, Meta(min_length=1)]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.networks and not self.operators:
+            step = "Give networks, operators or both."
+            raise FieldError("is missing, and so is operators", key="networks", next_step=step)
+        for number, network in enumerate(self.networks):
+            try:
+                ipaddress.ip_network(network)
+            except ValueError as error:
+                step = "Give an address, or a network such as 192.0.2.0/24."
+                raise FieldError(f"is no network ({error})", key=f"networks[{number}]", next_step=step) from None
+
+    @cached_property
+    def _parsed(self) -> list[IpNetwork]:
+        return [ipaddress.ip_network(network) for network in self.networks]
+
+    def contains(self, address: str, names: Iterable[str]) -> bool:
+        """Whether an address in canonical form, or one of the names of its operator and host, is in this entry."""
+        host = ipaddress.ip_address(address)
+        if any(host in network for network in self._parsed):
+            return True
+        domains = [operator.casefold().rstrip(".") for operator in self.operators]
+        return any(
+            name.casefold() == domain or name.casefold().endswith(f".{domain}") for name in names for domain in domains
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _StopFile:
+    stop: list[StopEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class StopList:
+    """All entries."""
+
+    entries: tuple[StopEntry, ...]
+
+    def reason(self, address: str, *names: str) -> str | None:
+        """Why an address with these names must not be asked; None if it may be."""
+        return next((entry.reason for entry in self.entries if entry.contains(address, names)), None)
+
+
+def user_file() -> Path:
+    """The user's own list; it may be missing."""
+    return resources.user_folder("config") / FILE
+
+
+def load() -> StopList:
+    """Both lists; `OutsideError` for a list that cannot be read, so that nothing is sent without it."""
+    with as_file(files("crosslayer.testbed") / FILE) as shipped:
+        entries = _read(shipped)
+    own = user_file()
+    return StopList((*entries, *(_read(own) if own.exists() else [])))
+
+
+def _read(path: Path) -> list[StopEntry]:
+    return checked(read_toml(path, OutsideError), _StopFile, where=str(path), error=OutsideError).stop
