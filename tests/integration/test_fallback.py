@@ -47,6 +47,13 @@ def test_every_case_is_a_row_and_those_that_never_end_are_ended(campaign: Datase
     assert "did not load in time" in load(campaign, "first-both-dropped")["error"]
 
 
+@pytest.mark.parametrize("case", sorted(NEVER))
+def test_a_load_without_a_response_has_no_times(campaign: Dataset, case: str) -> None:
+    row = load(campaign, case)
+    times = ("response_start_ms", "response_end_ms", "request_start_ms", "connect_ms", "plt_ms", "fcp_ms")
+    assert [row[name] for name in times] == [None] * len(times)
+
+
 @pytest.mark.parametrize(
     ("case", "protocol"),
     [
