@@ -181,6 +181,7 @@ def attempt_rows(row: dict[str, Any], attempts: Sequence[Attempt]) -> list[dict[
             "started_s": zero_ns / 1e9,
             "kind": attempt.kind,
             "address": attempt.address,
+            "family": attempt.family,
             "started_ms": ms(attempt.started_ns),
             "sent_ms": [ms(at_ns) for at_ns in attempt.sent_ns],
             "answered_ms": ms(attempt.answered_ns),
