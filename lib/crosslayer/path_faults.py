@@ -17,7 +17,9 @@ Action = Literal["drop", "reject", "truncate"]
 Selector = Literal["udp", "tcp", "syn", "quic-initial", "quic-0rtt", "quic-version", "ech", "ipv6"]
 
 ACTIONS: Final = ("drop", "reject", "truncate")
-SELECTORS: Final = "udp/PORT, tcp/PORT, syn/PORT, quic-initial[:BYTES], quic-0rtt, quic-version:NUMBER, ech[:NAME] or ipv6"
+SELECTORS: Final = (
+    "udp/PORT, tcp/PORT, syn/PORT, quic-initial[:BYTES], quic-0rtt, quic-version:NUMBER, ech[:NAME] or ipv6"
+)
 _FAULT = re.compile(
     r"(?P<action>drop|reject|truncate) "
     r"(?:(?P<transport>udp|tcp|syn)/(?P<port>\d{1,5})"
@@ -94,7 +96,9 @@ def parse_fault(text: str, key: str = "faults") -> PathFault:
             next_step=f"Write {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}, then {SELECTORS}, then @2s for a moment.",
         )
     part = match.groupdict()
-    selector = part["transport"] or part["initial"] or part["early"] or part["by_version"] or part["ech"] or part["ipv6"]
+    selector = (
+        part["transport"] or part["initial"] or part["early"] or part["by_version"] or part["ech"] or part["ipv6"]
+    )
     port = None if part["port"] is None else int(part["port"])
     if port is not None and not 0 < port < 65536:
         raise FieldError(f"has port {port}", key=key, next_step="Ports are 1 to 65535.")

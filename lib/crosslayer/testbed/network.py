@@ -203,9 +203,22 @@ def enable_ipv6(names: Sequence[str] = (), congestion_control: str | None = None
         If the kernel has no IPv6.
     """
     addresses = {name: str(_HOSTS6[1 + i]) for i, name in enumerate(names)}
+    _enable_ipv6(CLIENT, CLIENT_ADDRESS6, SERVER, SERVER_ADDRESS6, congestion_control)
+    _enable_ipv6(SERVER, SERVER_ADDRESS6, CLIENT, CLIENT_ADDRESS6, congestion_control)
+    with inside(SERVER) as ip:
+        loopback = index(ip, "lo")
+        for address in set(addresses.values()) - _ipv6_addresses(ip, loopback):
+            ip.addr("add", index=loopback, address=address, prefixlen=128, flags=_NO_DUPLICATE_TEST)
+    return addresses
+
+
+def _enable_ipv6(side: str, address: str, far: str, far_address: str, congestion_control: str | None) -> None:
+    """Enable IPv6 at one end, unless it is."""
     metrics = {"metrics": {"cc_algo": congestion_control}} if congestion_control else {}
-    ends = ((CLIENT, CLIENT_ADDRESS6, SERVER, SERVER_ADDRESS6), (SERVER, SERVER_ADDRESS6, CLIENT, CLIENT_ADDRESS6))
-    for side, address, far, far_address in ends:
+    with inside(side) as ip:
+        device = index(ip, "eth0")
+        if address in _ipv6_addresses(ip, device):
+            return
         with namespaces.namespace(side):
             for name, value in _IPV6_SETTINGS.items():
                 setting = Path("/proc/sys/net/ipv6/conf", name)
@@ -214,19 +227,16 @@ def enable_ipv6(names: Sequence[str] = (), congestion_control: str | None = None
                         "this kernel has no IPv6", where=str(setting), next_step="Use --clock virtual, or load ipv6."
                     )
                 setting.write_text(value, encoding="ascii")
-        with inside(side) as ip:
-            device = index(ip, "eth0")
-            ip.addr("replace", index=device, address=address, prefixlen=128, flags=_NO_DUPLICATE_TEST)
-            neighbour = {"ifindex": device, "dst": far_address, "lladdr": _MAC[far], "state": "permanent"}
-            ip.neigh("replace", family=socket.AF_INET6, **neighbour)
-            ip.route("replace", dst=f"{far_address}/128", oif=device, **metrics)
-            if side == CLIENT:
-                ip.route("replace", dst="::/0", gateway=far_address, oif=device, **metrics)
-            else:
-                for host in addresses.values():
-                    loopback = index(ip, "lo")
-                    ip.addr("replace", index=loopback, address=host, prefixlen=128, flags=_NO_DUPLICATE_TEST)
-    return addresses
+        ip.addr("add", index=device, address=address, prefixlen=128, flags=_NO_DUPLICATE_TEST)
+        neighbour = {"ifindex": device, "dst": far_address, "lladdr": _MAC[far], "state": "permanent"}
+        ip.neigh("add", family=socket.AF_INET6, **neighbour)
+        ip.route("add", dst=f"{far_address}/128", oif=device, **metrics)
+        if side == CLIENT:
+            ip.route("add", dst="::/0", gateway=far_address, oif=device, **metrics)
+
+
+def _ipv6_addresses(ip: IPRoute, device: int) -> set[str]:
+    return {entry.get_attr("IFA_ADDRESS") for entry in ip.get_addr(family=socket.AF_INET6, index=device)}
 
 
 def carrier_changes() -> int:

@@ -119,7 +119,9 @@ class Fallback(Measurer):
         server, key = self.bench.server, self._keys[page.name]
         ech = case.record == "h3-ech"
         server.set_ech(key if ech else None)
-        server.set_answer(page.host, "HTTPS", None if case.record == "none" else record(key.config_list if ech else b""))
+        server.set_answer(
+            page.host, "HTTPS", None if case.record == "none" else record(key.config_list if ech else b"")
+        )
         server.set_alt_svc(_ALT_SVC)
         faults, (_, addresses) = faults_of(case, page), self._target(page, case)
         self._middlebox.block(faults if case.visit == SECOND else [], addresses)
