@@ -5,7 +5,8 @@ the first towards the client. Standard input is a control socket. Each command i
 {"rules": [...]} sets the rules (`PathFault.command`), {"begin": NS} the time from which their moments count, ns since
 the Unix epoch, {"count": true} returns how many packets each rule has matched since it was set.
 
-Rules apply to IPv4 without options and IPv6 without extension headers. QUIC packets are recognised by the first long header of a datagram.
+Rules apply to UDP and TCP over IPv4 without options and IPv6 without extension headers. QUIC packets are recognised by
+the first long header of a datagram.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _QUIC_INITIAL, _QUIC_0RTT = 0, 1
 _QUIC_V2 = 0x6B3343CF
 _HANDSHAKE_RECORD, _CLIENT_HELLO = 22, 1
 _SERVER_NAME, _ECH = 0, 0xFE0D
-_DNS_RESPONSE_TRUNCATED = 0x8200
+_DNS_RESPONSE_TRUNCATED = 0x8280
+"""QR, TC and RA; glibc ignores an empty answer without RA."""
 _HELLO_MOST_BYTES = 1 << 14
 
 
@@ -223,8 +225,7 @@ def reply(segment: Segment, action: str, selector: str) -> bytes | None:
 def _unreachable6(segment: Segment, kind: bytes) -> bytes:
     """ICMPv6 destination unreachable that quotes the packet (RFC 4443, section 3.1)."""
     message = bytes(4) + segment.frame[_ETHERNET_BYTES:][:_ICMPV6_QUOTED_BYTES]
-    source, destination = segment.addresses
-    pseudo = destination + source + struct.pack("!I3xB", 4 + len(message), socket.IPPROTO_ICMPV6)
+    pseudo = _pseudo_header(segment, socket.IPPROTO_ICMPV6, 4 + len(message))
     head = kind + struct.pack("!H", _checksum(pseudo + kind + bytes(2) + message))
     return _to_client(segment, socket.IPPROTO_ICMPV6, head + message)
 
@@ -240,9 +241,7 @@ def _reset(segment: Segment) -> bytes:
             "!HHIIBBHHH", segment.server_port, segment.client_port, sequence, acknowledgment, 5 << 4, flags, 0, 0, 0
         )
     )
-    source, destination = segment.addresses
-    length = struct.pack("!I3xB" if segment.ipv6 else "!HxB", len(tcp), socket.IPPROTO_TCP)
-    pseudo = destination + source + length
+    pseudo = _pseudo_header(segment, socket.IPPROTO_TCP, len(tcp))
     struct.pack_into("!H", tcp, 16, _checksum(pseudo + tcp))
     return _to_client(segment, socket.IPPROTO_TCP, bytes(tcp))
 
@@ -258,7 +257,20 @@ def _truncated(segment: Segment) -> bytes | None:
     question = segment.payload[12 : end + 5]
     message = struct.pack("!HHHHHH", number, flags | _DNS_RESPONSE_TRUNCATED, questions, 0, 0, 0) + question
     udp = struct.pack("!HHHH", segment.server_port, segment.client_port, 8 + len(message), 0) + message
-    return _to_client(segment, socket.IPPROTO_UDP, udp)
+    checksum = _checksum(_pseudo_header(segment, socket.IPPROTO_UDP, len(udp)) + udp) or 0xFFFF
+    return _to_client(segment, socket.IPPROTO_UDP, udp[:6] + struct.pack("!H", checksum) + message)
+
+
+def _pseudo_header(segment: Segment, protocol: int, length: int) -> bytes:
+    """Part of the checksum of a packet from the server's addresses to the client's (RFC 9293, RFC 8200, section 8.1)."""
+    source, destination = segment.addresses
+    return (
+        destination
+        + source
+        + struct.pack(
+            "!I3xB" if segment.ipv6 else "!xBH", *((length, protocol) if segment.ipv6 else (protocol, length))
+        )
+    )
 
 
 def _to_client(segment: Segment, protocol: int, payload: bytes) -> bytes:
