@@ -423,7 +423,7 @@ class Attempts(_OfStudy, table="attempts"):
     started_s = Column(float, "first packet of the load's attempts, seconds since the Unix epoch", required=True)
     kind = Column(str, "A, AAAA, HTTPS: a lookup over UDP; quic, tcp: a connection", required=True)
     address = Column(str, "address that it was sent to", required=True)
-    family = Column(int, "IP version of that address: 4 or 6", required=True, present=False)
+    family = Column(int, "IP version of that address: 4 or 6")
     started_ms = Column(float, "first packet of the attempt", required=True)
     sent_ms = Column(list[float], "packets that the client sent before an answer, at most 32; of TCP its SYNs")
     answered_ms = Column(float, "first packet from the other end; null where none arrived")
