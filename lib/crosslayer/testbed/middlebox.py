@@ -262,15 +262,10 @@ def _truncated(segment: Segment) -> bytes | None:
 
 
 def _pseudo_header(segment: Segment, protocol: int, length: int) -> bytes:
-    """Part of the checksum of a packet from the server's addresses to the client's (RFC 9293, RFC 8200, section 8.1)."""
+    """Pseudo-header of the checksum of a packet to the client (RFC 9293, section 3.1; RFC 8200, section 8.1)."""
     source, destination = segment.addresses
-    return (
-        destination
-        + source
-        + struct.pack(
-            "!I3xB" if segment.ipv6 else "!xBH", *((length, protocol) if segment.ipv6 else (protocol, length))
-        )
-    )
+    end = struct.pack("!I3xB", length, protocol) if segment.ipv6 else struct.pack("!xBH", protocol, length)
+    return destination + source + end
 
 
 def _to_client(segment: Segment, protocol: int, payload: bytes) -> bytes:
