@@ -212,8 +212,8 @@ def timers_table() -> str:
     """Markdown: what each client waits for, from the least to the greatest delay of all rounds, by link."""
     dataset = Dataset.open(CAMPAIGNS / "fallback")
     versions = {"chromium": "chromium", "curl": "libcurl"}
-    names = {client: f"{client} {dataset.versions.get(key, '?')}" for client, key in versions.items()}
-    links = dataset.plan["links"]
+    names = {client: f"{client} {dataset.campaign.versions.get(key, '?')}" for client, key in versions.items()}
+    links = dataset.campaign.plan["links"]
     seen = {
         tuple(key): f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {high:.1f}"
         for *key, low, high in delays(dataset.table("attempts"))

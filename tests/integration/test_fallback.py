@@ -107,7 +107,7 @@ def test_early_data_that_is_dropped_delays_tcp_by_four_seconds(campaign: Dataset
 
 
 def test_a_second_visit_waits_for_the_quic_attempt_of_the_first(campaign: Dataset) -> None:
-    """Until that attempt has ended, ten seconds after its begin. Then Chromium uses TCP at once."""
+    """Until that attempt has ended, four seconds after its begin. Then Chromium uses TCP at once."""
     waits = load(campaign, "second-udp-dropped")["response_start_ms"]
     at_once = load(campaign, "second-udp-rejected")["response_start_ms"]
     later = load(campaign, "second-later-udp-dropped")["response_start_ms"]
