@@ -1,6 +1,7 @@
 """Write what the documents derive from code and data: `python docs/make.py`.
 
-`testbed.svg` shows the testbed, `reference/studies.md` the studies, `reference/plan.md` the keys of a plan.
+`testbed.svg` shows the testbed, `reference/studies.md` the studies, `reference/plan.md` the keys of a plan. The table
+of timers in `findings/fallback.md` is from its campaign.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import Path
 import polars as pl
 
 from crosslayer.campaign import plan
+from crosslayer.campaign.dataset import Dataset
 from crosslayer.studies import STUDIES
+from crosslayer.studies.fallback.timers import TIMERS, delays
 from crosslayer.study import Study
 from crosslayer.vocabulary import Protocol
 
@@ -198,7 +201,41 @@ def _keys(of: type, skip: tuple[str, ...] = ()) -> list[str]:
     return ["| key | default | meaning |", "|---|---|---|", *rows] if rows else []
 
 
-WRITTEN = {"testbed.svg": drawing, "reference/studies.md": studies, "reference/plan.md": plan_keys}
+def blocked_paths() -> str:
+    """Markdown: the findings on blocked paths, with the table of timers from the campaign."""
+    before, _, rest = (DOCS / "findings" / "fallback.md").read_text(encoding="utf-8").partition(TIMERS_BEGIN)
+    _, _, after = rest.partition(TIMERS_END)
+    return f"{before}{TIMERS_BEGIN}\n{timers_table()}\n{TIMERS_END}{after}"
+
+
+def timers_table() -> str:
+    """Markdown: what each client waits for, from the least to the greatest delay of all rounds, by link."""
+    dataset = Dataset.open(CAMPAIGNS / "fallback")
+    versions = {"chromium": "chromium", "curl": "libcurl"}
+    names = {client: f"{client} {dataset.campaign.versions.get(key, '?')}" for client, key in versions.items()}
+    links = dataset.campaign.plan["links"]
+    seen = {
+        tuple(key): f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {high:.1f}"
+        for *key, low, high in delays(dataset.table("attempts"))
+        .group_by("series", "link")
+        .agg(low=pl.col("value").min(), high=pl.col("value").max())
+        .collect()
+        .rows()
+    }
+    lines = [f"| client | what it waits between | {', ms | '.join(links)}, ms |", "|---|---|" + "---|" * len(links)]
+    for name, timer in TIMERS.items():
+        cells = [seen.get((name, link), "–") for link in links]
+        lines.append(f"| {names[timer.client]} | {timer.title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+TIMERS_BEGIN, TIMERS_END = "<!-- timers -->", "<!-- /timers -->"
+WRITTEN = {
+    "testbed.svg": drawing,
+    "reference/studies.md": studies,
+    "reference/plan.md": plan_keys,
+    "findings/fallback.md": blocked_paths,
+}
 """File below `docs`, and what writes it."""
 
 if __name__ == "__main__":

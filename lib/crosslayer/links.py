@@ -266,6 +266,11 @@ class Profile:
         return tuple(map(parse_fault, self.faults))
 
     @property
+    def blocks_ipv6(self) -> bool:
+        """Whether a fault blocks IPv6, which the testbed has for such a link only."""
+        return any(fault.selector == "ipv6" for fault in self.path_faults)
+
+    @property
     def cross_rate_mbit(self) -> float | None:
         """Rate of paced cross-traffic, Mbit/s."""
         rate = self.download_mbit if self.cross_direction == "down" else self.upload_mbit

@@ -14,17 +14,20 @@ from typing import Any, Final, Literal
 from crosslayer.decode import FieldError
 
 Action = Literal["drop", "reject", "truncate"]
-Selector = Literal["udp", "tcp", "syn", "quic-initial", "quic-0rtt", "quic-version", "ech"]
+Selector = Literal["udp", "tcp", "syn", "quic-initial", "quic-0rtt", "quic-version", "ech", "ipv6"]
 
 ACTIONS: Final = ("drop", "reject", "truncate")
-SELECTORS: Final = "udp/PORT, tcp/PORT, syn/PORT, quic-initial[:BYTES], quic-0rtt, quic-version:NUMBER or ech[:NAME]"
+SELECTORS: Final = (
+    "udp/PORT, tcp/PORT, syn/PORT, quic-initial[:BYTES], quic-0rtt, quic-version:NUMBER, ech[:NAME] or ipv6"
+)
 _FAULT = re.compile(
     r"(?P<action>drop|reject|truncate) "
     r"(?:(?P<transport>udp|tcp|syn)/(?P<port>\d{1,5})"
     r"|(?P<initial>quic-initial)(?::(?P<bytes>\d{1,5}))?"
     r"|(?P<early>quic-0rtt)"
     r"|(?P<by_version>quic-version):(?P<version>\d+|0x[0-9a-f]{1,8})"
-    r"|(?P<ech>ech)(?::(?P<name>[a-z0-9.-]+))?)"
+    r"|(?P<ech>ech)(?::(?P<name>[a-z0-9.-]+))?"
+    r"|(?P<ipv6>ipv6))"
     r"(?:@(?P<after>\d+(?:\.\d+)?)s)?"
 )
 _QUIC_V2 = 0x6B3343CF
@@ -35,7 +38,8 @@ class PathFault:
     """Packets that a path does not carry, and what it does with them."""
 
     action: Action
-    """`drop`: silently. `reject`: UDP by ICMP port unreachable, TCP by a reset. `truncate`: answers DNS with TC."""
+    """`drop`: silently. `reject`: UDP by ICMP port unreachable, TCP by a reset, `ipv6` by ICMPv6 no route to
+    destination. `truncate`: answers DNS with TC."""
     selector: Selector
     port: int | None = None
     """Port at the server."""
@@ -92,7 +96,9 @@ def parse_fault(text: str, key: str = "faults") -> PathFault:
             next_step=f"Write {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}, then {SELECTORS}, then @2s for a moment.",
         )
     part = match.groupdict()
-    selector = part["transport"] or part["initial"] or part["early"] or part["by_version"] or part["ech"]
+    selector = (
+        part["transport"] or part["initial"] or part["early"] or part["by_version"] or part["ech"] or part["ipv6"]
+    )
     port = None if part["port"] is None else int(part["port"])
     if port is not None and not 0 < port < 65536:
         raise FieldError(f"has port {port}", key=key, next_step="Ports are 1 to 65535.")

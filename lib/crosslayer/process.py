@@ -133,7 +133,7 @@ class Process:
             self.stop()
             raise
 
-    def command(self, command: str, **parameters: str) -> dict[str, Any]:
+    def command(self, command: str, **parameters: str | int) -> dict[str, Any]:
         """Give a command, a line of JSON, over the control socket; returns the answer. From any thread.
 
         `ProcessDied` where it has ended by itself; its `fault` where it was stopped, does not answer or refuses.

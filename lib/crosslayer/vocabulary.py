@@ -162,6 +162,8 @@ class Browser(StrEnum):
 
     CHROMIUM = "chromium"
     FIREFOX = "firefox"
+    CURL = "curl"
+    """libcurl, which loads the document alone."""
 
 
 class Coupling(StrEnum):

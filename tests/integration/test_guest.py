@@ -118,6 +118,18 @@ def test_the_virtual_clock_tells_the_links_time_alone() -> None:
     assert int(after) - int(before) in (3600, 3601)
 
 
+@pytest.mark.parametrize("wait_ms", [100, 1000, 4000])
+def test_a_wait_of_epoll_ends_by_a_thousandth_too_late(wait_ms: int) -> None:
+    """Slack of Linux (`fs/select.c`), which nothing shortens where nothing else wakes the guest."""
+    program = (
+        "import os, select, time; poll = select.epoll(); poll.register(os.pipe()[0]); begin = time.monotonic_ns(); "
+        f"poll.poll({wait_ms / 1e3}); print((time.monotonic_ns() - begin) / 1e6)"
+    )
+    done = virtual("link", "fiber", "--no-server", "--", sys.executable, "-c", program)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(wait_ms * 1.001, abs=0.05)
+
+
 def test_files_are_the_hosts_and_only_named_folders_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "given").write_text("of the host\n", encoding="utf-8")
     named = tmp_path / "named"

@@ -19,6 +19,7 @@ from crosslayer.path_faults import parse_fault
 from crosslayer.testbed import Testbed, namespaces, network
 from crosslayer.testbed.backends import Middlebox
 from crosslayer.testbed.fault_check import PROBES, verify
+from tests.integration.conftest import CROSSLAYER
 
 FAULTS = (
     "drop udp/443",
@@ -36,7 +37,13 @@ FAULTS = (
     "drop ech:public.example",
     "reject ech",
     "drop udp/443@2s",
+    "drop ipv6",
+    "reject ipv6",
 )
+OVER_IPV6 = ("drop udp/443", "reject udp/443", "drop syn/443", "reject syn/443", "drop quic-initial:1230", "reject ech")
+"""Faults that are verified at an IPv6 address too."""
+RTT_MS = 91.85
+"""Of the link 4g."""
 SCOPED = network.SERVER_ADDRESS
 
 
@@ -52,6 +59,8 @@ def measure() -> dict[str, Any]:
     link = load_profiles()["fiber"]
     with Testbed("netem") as testbed:
         testbed.set_link(link)
+        network.enable_ipv6()
+        network.enable_ipv6()  # which changes nothing
         middlebox = Middlebox()
         measured: dict[str, Any] = {
             text: asdict(verify(middlebox, [parse_fault(text)], link.rtt_ms)) for text in FAULTS
@@ -60,6 +69,9 @@ def measure() -> dict[str, Any]:
         measured["elsewhere"] = asdict(
             verify(middlebox, [parse_fault("drop udp/443")], link.rtt_ms, addresses=["10.53.1.1"])
         )
+        for text in OVER_IPV6:
+            counts = verify(middlebox, [parse_fault(text)], link.rtt_ms, network.SERVER_ADDRESS6)
+            measured[f"{text} over IPv6"] = asdict(counts)
         middlebox.stop()
     with Testbed("netem") as testbed:
         testbed.set_link(link)
@@ -67,7 +79,7 @@ def measure() -> dict[str, Any]:
         measured["broken"] = asdict(verify(broken, [parse_fault("drop udp/443")], link.rtt_ms))
         broken.stop()
     with Testbed("netem") as testbed:
-        check = testbed.set_link(replace(link, name="blocked", faults=("drop udp/443", "reject udp/853")))
+        check = testbed.set_link(replace(link, name="blocked", faults=("drop udp/443", "reject udp/853", "drop ipv6")))
         measured["profile"] = asdict(check) | {"verdict": check.verdict}
     return measured
 
@@ -82,7 +94,7 @@ def seen(virtual_clock: list[str]) -> dict[str, Any]:
     return measured
 
 
-@pytest.mark.parametrize("text", FAULTS)
+@pytest.mark.parametrize("text", [*FAULTS, *(f"{text} over IPv6" for text in OVER_IPV6)])
 def test_a_fault_blocks_its_packets_and_no_others(seen: dict[str, Any], text: str) -> None:
     assert seen[text]["deviations"] == []
     assert seen[text]["probes"] == PROBES
@@ -100,8 +112,30 @@ def test_the_check_fails_for_a_path_that_blocks_nothing(seen: dict[str, Any]) ->
 
 def test_a_link_with_faults_is_verified_like_every_link(seen: dict[str, Any]) -> None:
     assert seen["profile"]["verdict"] == "pass"
-    assert seen["profile"]["fault_probes"] == 2 * PROBES
+    assert seen["profile"]["fault_probes"] == 3 * PROBES
     assert seen["profile"]["fault_probes_passed"] == 0
+
+
+CONNECTED = "%{remote_ip} %{time_connect}"
+
+
+@pytest.mark.parametrize(
+    ("fault", "address", "connected_ms"),
+    [
+        ("--drop=ipv6", "10.53.1.6", 2 * RTT_MS + 200),
+        ("--reject=ipv6", "10.53.1.6", 2 * RTT_MS),
+        ("--drop=ipv6@100s", "2001:db8:53:1::6", 2 * RTT_MS),
+    ],
+)
+def test_curl_on_a_path_without_ipv6(virtual_clock: list[str], fault: str, address: str, connected_ms: float) -> None:
+    """A lookup, and a connect that comes 200 ms later where nobody answers over IPv6."""
+    curl = ["curl", "-sS", "-o", "/dev/null", "-w", CONNECTED, "--cacert", "$CROSSLAYER_CA", "https://www.example.org/"]
+    words = [*CROSSLAYER, "link", "--clock", "virtual", "4g", fault, "--", *curl]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    remote, connected_s = done.stdout.split()
+    assert remote == address
+    assert float(connected_s) * 1e3 == pytest.approx(connected_ms, abs=1)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,8 @@ def passes(middlebox: PacketFilter, data: bytes, *, now_ns: int = 1) -> bool:
         "drop quic-0rtt",
         "drop ech",
         "reject ech:public.example@0.5s",
+        "drop ipv6",
+        "reject ipv6@2s",
     ],
 )
 def test_the_notation_of_a_fault_is_kept(text: str) -> None:
@@ -112,6 +114,65 @@ def test_a_rejected_datagram_is_answered_by_icmp_that_quotes_it() -> None:
     assert answer[42:70] == data[14:42]
 
 
+CLIENT6, HOST6 = "2001:db8:53::1", "2001:db8:53:1::1"
+
+
+def frame6(protocol: int, transport: bytes, *, sent: bool = True) -> bytes:
+    """An Ethernet frame with an IPv6 packet between the client and a host."""
+    source, destination = (CLIENT6, HOST6) if sent else (HOST6, CLIENT6)
+    ip = struct.pack("!IHBB", 6 << 28, len(transport), protocol, 64)
+    addresses = socket.inet_pton(socket.AF_INET6, source) + socket.inet_pton(socket.AF_INET6, destination)
+    return bytes(range(12)) + b"\x86\xdd" + ip + addresses + transport
+
+
+UDP6 = frame6(17, struct.pack("!HHHH", 5000, 443, 12, 0) + b"data")
+SYN6 = frame6(6, struct.pack("!HHIIBBHHH", 5000, 443, 9, 0, 5 << 4, 0x02, 0, 0, 0))
+
+
+def folded(data: bytes) -> int:
+    """Sum of the 16-bit words of data in ones' complement: 0xffff over data with its own checksum."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data + bytes(len(data) % 2)))
+    return (total & 0xFFFF) + (total >> 16)
+
+
+def test_ipv6_is_blocked_and_ipv4_passes() -> None:
+    middlebox = box("drop ipv6")
+    assert not passes(middlebox, UDP6)
+    assert not passes(middlebox, SYN6)
+    assert passes(middlebox, udp(5000, 443, b"data"))
+    assert middlebox.execute({"count": True}) == [2]
+
+
+def test_a_fault_of_a_port_concerns_both_families() -> None:
+    assert not passes(box("drop udp/443"), UDP6)
+    assert passes(box("drop udp/443"), SYN6)
+    assert not passes(box("drop syn/443"), SYN6)
+    assert passes(box("drop udp/443", addresses=(HOST,)), UDP6)
+    assert not passes(box("drop udp/443", addresses=(HOST6,)), UDP6)
+
+
+@pytest.mark.parametrize(("text", "code"), [("reject udp/443", 4), ("reject ipv6", 0)])
+def test_a_rejected_ipv6_datagram_is_answered_by_icmpv6_that_quotes_it(text: str, code: int) -> None:
+    _, answer = box(text).decide(UDP6, to_server=True, now_ns=1)
+    assert answer is not None
+    assert (answer[:12], answer[20], tuple(answer[54:56])) == (UDP6[6:12] + UDP6[:6], socket.IPPROTO_ICMPV6, (1, code))
+    assert (answer[22:38], answer[38:54]) == (UDP6[38:54], UDP6[22:38])
+    assert answer[62:] == UDP6[14:]
+    assert folded(answer[22:54] + struct.pack("!I3xB", len(answer) - 54, 58) + answer[54:]) == 0xFFFF
+
+
+def test_a_rejected_ipv6_connect_is_answered_by_a_reset() -> None:
+    _, answer = box("reject syn/443").decide(SYN6, to_server=True, now_ns=1)
+    assert answer is not None
+    assert struct.unpack_from("!HHIIBB", answer, 54) == (443, 5000, 0, 10, 5 << 4, 0x14)
+    assert folded(answer[22:54] + struct.pack("!I3xB", len(answer) - 54, 6) + answer[54:]) == 0xFFFF
+
+
+@pytest.mark.parametrize("data", [UDP6[:50], frame6(58, bytes(8)), frame6(0, bytes(16)), UDP6[:12] + b"\x08\x06"])
+def test_other_frames_pass(data: bytes) -> None:
+    assert passes(box("drop ipv6", "drop udp/443"), data)
+
+
 @pytest.mark.parametrize("cut", [1, 40, 80])
 def test_a_hello_with_ech_in_two_segments_is_found(cut: int) -> None:
     hello = _hello("public.example", ech=True)
@@ -127,6 +188,13 @@ def test_a_hello_without_ech_or_of_another_name_passes() -> None:
     middlebox = box("drop ech:public.example")
     passes(middlebox, tcp(5000, 443, 0x02, sequence=99))
     assert passes(middlebox, tcp(5000, 443, 0x18, _hello("other.example", ech=True), sequence=100))
+
+
+def test_attempts_over_ipv6_are_refused_by_icmpv6() -> None:
+    refusal = frame6(58, bytes([1, 0]) + bytes(6) + UDP6[14:], sent=False)
+    frames = [Frame(1, "eth0", True, UDP6, len(UDP6)), Frame(2, "eth0", False, refusal, len(refusal))]
+    (attempt,) = read_attempts(iter(frames), [HOST, HOST6], RESOLVER)
+    assert (attempt.kind, attempt.address, attempt.family, attempt.refused_ns) == ("quic", HOST6, 6, 2)
 
 
 def test_attempts_are_read_with_their_repeats_and_answers() -> None:

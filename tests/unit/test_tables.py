@@ -69,7 +69,8 @@ def test_a_load_becomes_rows_by_the_names_of_the_w3c() -> None:
     assert times["plt_ms"] == "loadEventStart"
     navigation = {key: float(number) for number, key in enumerate(times.values())}
     entry = dict.fromkeys(Resources.sources(tables.RESOURCE).values(), 1) | {"name": "https://www.example.org/a.js"}
-    load = PageLoad(1.5, 2.5, True, navigation | {"type": "navigate"}, {"first-contentful-paint": None}, (entry,), "{}")
+    reported = navigation | {"type": "navigate", "responseStatus": 200}
+    load = PageLoad(1.5, 2.5, True, reported, {"first-contentful-paint": None}, (entry,), "{}")
     row = {"campaign": "c", "round": 0, "link": "fiber", "study": "web", "page": "p", "h3": "1-rtt"}
     row |= {"condition": "main", "role": "measured", "position": 3, "dns_protocol": "DoQ"} | instruments.load_columns(
         load
@@ -92,6 +93,20 @@ def test_a_load_becomes_rows_by_the_names_of_the_w3c() -> None:
         "role": "measured",
         "position": 3,
         "started_s": 1.5,
+    }
+
+
+@pytest.mark.parametrize("begin_ms", [0.0, 0.1])
+def test_a_load_without_a_response_has_no_times_of_the_browsers_error_page(begin_ms: float) -> None:
+    """As Chromium 156 reports a navigation whose connections were reset: times of its error page, and status 0."""
+    navigation = dict.fromkeys(PageLoads.sources(tables.NAVIGATION).values(), begin_ms)
+    navigation |= {"loadEventStart": 4094.1, "domComplete": 4094.1, "responseEnd": 4094.1, "responseStatus": 0}
+    load = PageLoad(1.5, 2.5, True, navigation, {"first-contentful-paint": 4112.0}, (), "raw")
+    assert instruments.load_columns(load) == {
+        "started_s": 1.5,
+        "setup_ms": 2.5,
+        "browser_idle": True,
+        "navigation": "raw",
     }
 
 

@@ -144,7 +144,7 @@ func (s *Socket) Serve(commands Commands) {
 	}
 }
 
-// maxLineBytes is the longest command: an https-record of the largest size, in hexadecimal, with room for its name.
+// maxLineBytes is the longest command: an answer of the largest size, in hexadecimal, with room for its name.
 const maxLineBytes = 1 << 17
 
 func (c Commands) converse(conn net.Conn) {

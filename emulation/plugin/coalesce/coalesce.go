@@ -45,11 +45,13 @@ func (c Coalesce) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 		})
 	}
 
-	if record, ok := c.shared.records.of(r); ok {
-		if record.fault == faultSilence {
+	if answer, ok := c.shared.answers.to(r); ok {
+		if !answer.wait(ctx) || answer.fault == faultSilence {
 			return dns.RcodeSuccess, nil
 		}
-		return dns.RcodeSuccess, rw.WriteMsg(record.answer(r))
+		if m := answer.message(r); m != nil {
+			return dns.RcodeSuccess, rw.WriteMsg(m)
+		}
 	}
 	rcode, err := early.ServeNext(ctx, c.Name(), c.Next, rw, r)
 	if plugin.ClientWrite(rcode) {

@@ -29,11 +29,11 @@ func (s *server) commands() control.Commands {
 			s.tickets.Rotate()
 			return control.OK
 		},
-		"alt-svc":      s.setAltSvc,
-		"early-data":   s.setEarlyData,
-		"certificate":  s.setCertificate,
-		"ech":          s.setECH,
-		"https-record": s.setHTTPSRecord,
+		"alt-svc":     s.setAltSvc,
+		"early-data":  s.setEarlyData,
+		"certificate": s.setCertificate,
+		"ech":         s.setECH,
+		"answer":      s.setAnswer,
 		"stats": func([]byte) any {
 			totals := s.events.totals()
 			open := map[string]int{}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net/http"
 	"os"
 	"testing"
 	"time"
@@ -121,6 +122,77 @@ func TestCloseWaitsForTheHandshake(t *testing.T) {
 	}
 }
 
+// TCP connections of the web server are closed by a command of their own; QUIC connections stay open.
+func TestCloseConnectionsOverTCP(t *testing.T) {
+	s := start(t, nil, "")
+	doq := s.Client().Connect(t, s.addresses["doq/udp"], "doq")
+	var opened []*tls.Conn
+	for range 2 {
+		conn, err := tls.Dial("tcp", s.addresses["https/tcp"], s.Client().Config("http/1.1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		opened = append(opened, conn)
+	}
+	closed := func() int {
+		t.Helper()
+		var answer struct {
+			control.Reply
+			Closed int
+		}
+		s.command(`{"command": "close-connections", "listener": "https"}`, &answer)
+		if !answer.OK {
+			t.Errorf("answer %+v", answer)
+		}
+		return answer.Closed
+	}
+	if number := closed(); number != len(opened) {
+		t.Errorf("closed %d", number)
+	}
+	for _, conn := range opened {
+		if n, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Errorf("read %d bytes from a closed connection", n)
+		}
+	}
+	if doq.Context().Err() != nil {
+		t.Error("the DoQ connection was closed too")
+	}
+	if number := closed(); number != 0 {
+		t.Errorf("closed %d again", number)
+	}
+}
+
+func TestAltSvc(t *testing.T) {
+	s := start(t, nil, "")
+	client := s.Client()
+	h2, h3 := client.H2Transport(s.addresses["https/tcp"]), client.H3Transport(s.addresses["h3/udp"], false)
+	defer h2.CloseIdleConnections()
+	defer h3.Close()
+	header := func(transport http.RoundTripper) string {
+		t.Helper()
+		response, err := transport.RoundTrip(request(t, http.MethodGet, "/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return response.Header.Get("Alt-Svc")
+	}
+	const value = `h3=":443"; ma=3600`
+	for _, set := range []string{"", value, ""} {
+		var answer control.Reply
+		if s.command(fmt.Sprintf(`{"command": "alt-svc", "value": %q}`, set), &answer); !answer.OK {
+			t.Fatalf("answer %+v", answer)
+		}
+		if over := header(h2); over != set {
+			t.Errorf("set to %q, over HTTP/2 %q", set, over)
+		}
+		if over := header(h3); over != "" {
+			t.Errorf("set to %q, over HTTP/3 %q", set, over)
+		}
+	}
+}
+
 func TestStats(t *testing.T) {
 	s := start(t, nil, "")
 	conn := s.Client().Connect(t, s.addresses["doq/udp"], "doq")
@@ -138,7 +210,7 @@ func TestStats(t *testing.T) {
 
 func TestControlRefuses(t *testing.T) {
 	s := start(t, nil, "")
-	for _, line := range []string{`nonsense`, `{}`, `{"command": "dance"}`, `{"command": "close-connections", "listener": "dot"}`} {
+	for _, line := range []string{`nonsense`, `{}`, `{"command": "dance"}`, `{"command": "close-connections", "listener": "dot"}`, `{"command": "alt-svc", "value": 1}`} {
 		var answer control.Reply
 		s.command(line, &answer)
 		if answer.OK || answer.Error == "" {

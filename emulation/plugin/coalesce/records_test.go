@@ -59,7 +59,7 @@ func TestHTTPSRecordsAreAnsweredAsTold(t *testing.T) {
 		t.Errorf("a record that nobody gave: %x", answer)
 	}
 	// Four bytes of a parameter that says it has nine: nobody could pack it from its parts.
-	told(`{"command": "https-record", "name": "`+testHost+`", "rdata": "000100000100090268330000"}`, true)
+	told(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`", "rdata": "000100000100090268330000"}`, true)
 	broken, _ := hex.DecodeString("000100000100090268330000")
 	if answer := ask(t, udp, testHost); !bytes.Contains(answer, broken) {
 		t.Errorf("answered %x", answer)
@@ -67,24 +67,73 @@ func TestHTTPSRecordsAreAnsweredAsTold(t *testing.T) {
 	if event := s.lastEvent("query"); event["type"] != "HTTPS" || event["rcode"] != "NOERROR" {
 		t.Errorf("event %v", event)
 	}
-	told(`{"command": "https-record", "name": "`+testHost+`", "fault": "servfail"}`, true)
+	told(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`", "fault": "servfail"}`, true)
 	var failed dns.Msg
 	if err := failed.Unpack(ask(t, udp, testHost)); err != nil || failed.Rcode != dns.RcodeServerFailure {
 		t.Errorf("%v, %v", failed.Rcode, err)
 	}
-	told(`{"command": "https-record", "name": "`+testHost+`", "fault": "silence"}`, true)
+	told(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`", "fault": "silence"}`, true)
 	if answer := ask(t, udp, testHost); answer != nil {
 		t.Errorf("answered %x", answer)
 	}
-	told(`{"command": "https-record", "name": "`+testHost+`"}`, true)
+	told(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`"}`, true)
 	if answer := ask(t, udp, testHost); answer == nil || bytes.Contains(answer, broken) {
 		t.Errorf("answered %x", answer)
 	}
 	for _, bad := range []string{
 		`"name": ""`, `"rdata": "00"`, `"name": "a.example", "rdata": "0"`, `"name": "a.example", "fault": "odd"`,
 		`"name": "a.example", "fault": "silence", "rdata": ""`, `"name": 1`,
+		`"name": "a.example", "delay_ms": -1`, `"name": "a.example", "delay_ms": 60001`,
 	} {
-		told(`{"command": "https-record", `+bad+`}`, false)
+		told(`{"command": "answer", "type": "HTTPS", `+bad+`}`, false)
+	}
+	for _, bad := range []string{`"type": "ODD", `, `"type": "", `, ``} {
+		told(`{"command": "answer", `+bad+`"name": "a.example", "rdata": "00"}`, false)
+	}
+}
+
+func TestAnswersOfATypeLeaveOthersAlone(t *testing.T) {
+	s := start(t, nil, "")
+	udp := s.addresses["dns/udp"]
+	give := func(command string) {
+		t.Helper()
+		var answer control.Reply
+		if s.command(command, &answer); !answer.OK {
+			t.Fatalf("%s: %+v", command, answer)
+		}
+	}
+	client := dns.Client{Timeout: time.Minute}
+	records := func(queryType uint16) []dns.RR {
+		t.Helper()
+		answer, _, err := client.Exchange(new(dns.Msg).SetQuestion(dns.Fqdn(testHost), queryType), udp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Answer
+	}
+	before := records(dns.TypeA)
+	give(`{"command": "answer", "name": "` + testHost + `", "type": "AAAA", "rdata": "20010db8005300010000000000000001"}`)
+	given := records(dns.TypeAAAA)
+	if len(given) != 1 || given[0].(*dns.AAAA).AAAA.String() != "2001:db8:53:1::1" {
+		t.Errorf("answered %v", given)
+	}
+	if after := records(dns.TypeA); len(before) != 1 || len(after) != 1 || after[0].String() != before[0].String() {
+		t.Errorf("A was %v, is %v", before, after)
+	}
+	// The chain's answer, later: after the delay and not before it.
+	give(`{"command": "answer", "name": "` + testHost + `", "type": "A", "delay_ms": 150}`)
+	begin := time.Now()
+	if after := records(dns.TypeA); len(after) != 1 || after[0].String() != before[0].String() {
+		t.Errorf("A was %v, is %v", before, after)
+	}
+	if waited := time.Since(begin); waited < 150*time.Millisecond {
+		t.Errorf("answered after %v", waited)
+	}
+	// A record of its own is delayed too.
+	give(`{"command": "answer", "name": "` + testHost + `", "type": "AAAA", "rdata": "20010db8005300010000000000000002", "delay_ms": 150}`)
+	begin = time.Now()
+	if given := records(dns.TypeAAAA); len(given) != 1 || time.Since(begin) < 150*time.Millisecond {
+		t.Errorf("answered %v after %v", given, time.Since(begin))
 	}
 }
 

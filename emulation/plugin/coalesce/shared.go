@@ -18,7 +18,7 @@ type shared struct {
 	certificate atomic.Pointer[tls.Certificate]
 	// ech opens encrypted hellos (RFC 9849), where there is one.
 	ech     atomic.Pointer[tls.EncryptedClientHelloKey]
-	records httpsRecords
+	answers givenAnswers
 	// altSvc is the header Alt-Svc (RFC 7838) of responses over TCP, where there is one.
 	altSvc atomic.Pointer[string]
 	// streams are the open connections of the HTTPS listener.

@@ -13,8 +13,9 @@ from crosslayer.packets import Frame
 _DNS_PORT = 53
 _TYPES = {1: "A", 28: "AAAA", 65: "HTTPS"}
 _SYN, _RST, _ACK = 0x02, 0x04, 0x10
-_PORT_UNREACHABLE = 3
-_ETHERNET_BYTES, _IP_BYTES, _ICMP_BYTES = 14, 20, 8
+_PORT_UNREACHABLE = (3, 3)
+_UNREACHABLE6 = 1
+_ETHERNET_BYTES, _IP_BYTES, _IPV6_BYTES, _ICMP_BYTES = 14, 20, 40, 8
 MOST_TIMES = 32
 """Maximum number of packets of an attempt whose times are kept."""
 
@@ -35,7 +36,12 @@ class Attempt:
     answered_ns: int | None = None
     """First packet from the other end; None if none arrived."""
     refused_ns: int | None = None
-    """First ICMP port unreachable or reset; None if none arrived."""
+    """First ICMP port unreachable, ICMPv6 destination unreachable or reset; None if none arrived."""
+
+    @property
+    def family(self) -> int:
+        """IP version of its packets: 4 or 6."""
+        return 6 if ":" in self.address else 4
 
 
 def read_attempts(frames: Iterable[Frame], hosts: Collection[str], resolver: str) -> list[Attempt]:
@@ -46,13 +52,13 @@ def read_attempts(frames: Iterable[Frame], hosts: Collection[str], resolver: str
     frames
         Frames of the client, in order.
     hosts
-        Addresses of the host.
+        IPv4 and IPv6 addresses of the host.
     resolver
         Address of the resolver, whose lookups over UDP are counted. A query with another number is another lookup.
     """
     attempts: dict[tuple[object, ...], Attempt] = {}
     for frame in frames:
-        if frame.sent is False and (refused := _port_unreachable(frame.data)) is not None:
+        if frame.sent is False and (refused := _unreachable(frame.data)) is not None:
             for key, attempt in attempts.items():
                 if key[:3] == refused and attempt.refused_ns is None:
                     attempt.refused_ns = frame.at_ns
@@ -101,12 +107,18 @@ def _kind(packet: Packet, lookup: bool) -> str | None:
     return _TYPES.get(struct.unpack_from("!H", payload, end + 1)[0])
 
 
-def _port_unreachable(data: bytes) -> tuple[int, int, str] | None:
-    """Protocol, client's port and server's address that an ICMP port unreachable refers to; None for other frames."""
+def _unreachable(data: bytes) -> tuple[int, int, str] | None:
+    """Protocol, client's port and server's address that an ICMP error refers to; None for other frames."""
+    if data[12:14] == b"\x86\xdd":
+        quoted = _ETHERNET_BYTES + _IPV6_BYTES + _ICMP_BYTES
+        if len(data) < quoted + _IPV6_BYTES + 4 or data[20] != socket.IPPROTO_ICMPV6 or data[54] != _UNREACHABLE6:
+            return None
+        (port,) = struct.unpack_from("!H", data, quoted + _IPV6_BYTES)
+        return data[quoted + 6], port, socket.inet_ntop(socket.AF_INET6, data[quoted + 24 : quoted + 40])
     quoted = _ETHERNET_BYTES + _IP_BYTES + _ICMP_BYTES
     if len(data) < quoted + _IP_BYTES + 4 or data[12:14] != b"\x08\x00" or data[23] != socket.IPPROTO_ICMP:
         return None
-    if tuple(data[34:36]) != (_PORT_UNREACHABLE, _PORT_UNREACHABLE):
+    if tuple(data[34:36]) != _PORT_UNREACHABLE:
         return None
     (port,) = struct.unpack_from("!H", data, quoted + _IP_BYTES)
     return data[quoted + 9], port, socket.inet_ntoa(data[quoted + 16 : quoted + 20])

@@ -345,12 +345,16 @@ def exchange_rows(
 
 
 def load_columns(load: PageLoad) -> dict[str, Any]:
-    """What the browser says of a load; columns of `page_loads`."""
-    parts = {tables.LOAD: load, tables.NAVIGATION: load.navigation, tables.PAINT: load.paint}
-    found: dict[str, Any] = {"resource_count": len(load.resources)}
-    for source, part in parts.items():
-        found |= PageLoads.taken(source, part)
-    return found
+    """Columns of `page_loads` from a browser's report of a load.
+
+    A navigation without a response has response status 0, and the browser's own error page as its document. Times of
+    that document are no times of the page: those columns are absent then.
+    """
+    columns = PageLoads.taken(tables.LOAD, load)
+    if load.navigation["responseStatus"]:
+        columns |= PageLoads.taken(tables.NAVIGATION, load.navigation) | PageLoads.taken(tables.PAINT, load.paint)
+        columns["resource_count"] = len(load.resources)
+    return columns
 
 
 def resource_rows(row: Mapping[str, Any], load: PageLoad, events: Iterable[Event]) -> list[dict[str, Any]]:

@@ -318,7 +318,7 @@ class PageLoads(_OfStudy, table="page_loads"):
     browser = Column(Browser, "browser it was loaded in; a file without it is of Chromium", key=True, present=False)
     position = _POSITION
     started_s = Column(float, _STARTED.meaning, LOAD, required=True)
-    plt_ms = Column(float, "PLT of the browser", f"{NAVIGATION}.loadEventStart", success=True)
+    plt_ms = Column(float, "PLT of the browser; of curl the last byte", f"{NAVIGATION}.loadEventStart", success=True)
     fcp_ms = Column(float, "first contentful paint; null where nothing was painted", f"{PAINT}.first-contentful-paint")
     connect_start_ms = Column(float, "start of the connection", f"{NAVIGATION}.connectStart", success=True)
     connect_ms = Column(
@@ -423,10 +423,11 @@ class Attempts(_OfStudy, table="attempts"):
     started_s = Column(float, "first packet of the load's attempts, seconds since the Unix epoch", required=True)
     kind = Column(str, "A, AAAA, HTTPS: a lookup over UDP; quic, tcp: a connection", required=True)
     address = Column(str, "address that it was sent to", required=True)
+    family = Column(int, "IP version of that address: 4 or 6")
     started_ms = Column(float, "first packet of the attempt", required=True)
     sent_ms = Column(list[float], "packets that the client sent before an answer, at most 32; of TCP its SYNs")
     answered_ms = Column(float, "first packet from the other end; null where none arrived")
-    refused_ms = Column(float, "ICMP port unreachable or TCP reset; null where none arrived")
+    refused_ms = Column(float, "ICMP unreachable or TCP reset; null where none arrived")
 
 
 class ResolvedLoads(_OfStudy, table="resolved_loads"):

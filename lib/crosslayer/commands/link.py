@@ -49,14 +49,14 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="udp/443[@2s]",
     help="Packets that the path drops: udp/PORT, tcp/PORT, syn/PORT, quic-initial[:BYTES], quic-0rtt, "
-    "quic-version:NUMBER, ech[:NAME]; from a moment on with @2s. May be given several times.",
+    "quic-version:NUMBER, ech[:NAME], ipv6; from a moment on with @2s. May be given several times.",
 )
 @click.option(
     "--reject",
     type=TEXT,
     multiple=True,
     metavar="udp/443[@2s]",
-    help="The same, but the path answers by ICMP port unreachable or, over TCP, by a reset.",
+    help="The same, but the path answers by ICMP port unreachable, over TCP by a reset, and ipv6 by no route.",
 )
 @CLOCK
 @click.option(

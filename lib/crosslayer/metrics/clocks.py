@@ -79,7 +79,8 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
     """
     counted = without_repetitions(page_loads(loads, condition=None, role=None))
     condition = pl.col("condition").replace("main", "")
-    other = pl.when(pl.col("browser") == Browser.FIREFOX).then(pl.lit("Firefox"))
+    others = {Browser.FIREFOX.value: "Firefox", Browser.CURL.value: "curl"}
+    other = pl.col("browser").replace_strict(others, default=None, return_dtype=pl.String)
     parts = [
         _rows(
             counted,

@@ -89,7 +89,9 @@ def overview(dataset: Dataset) -> dict[str, str]:
     fewest, most = dataset.rounds_per_cell
     links, pages = len(campaign.links), len(campaign.pages)
     versions = {
-        name: campaign.versions[name] for name in ("chromium", "firefox", "server") if name in campaign.versions
+        name: campaign.versions[name]
+        for name in ("chromium", "firefox", "libcurl", "server")
+        if name in campaign.versions
     }
     rows = {
         "Campaign": campaign.campaign,

@@ -22,7 +22,10 @@ _WAIT_S = 0.1
 _LATER_NS = 3_600_000_000_000
 _OTHER_PORT_OFFSET = 1
 _OTHER_VERSION = 0x1A2A3A4A
-_ETHERNET_BYTES, _IP_BYTES = 14, 20
+_ETHERNET_BYTES, _IP_BYTES, _IPV6_BYTES = 14, 20, 40
+_ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = b"\x08\x00", b"\x86\xdd"
+_IPV6_RECVERR = 25  # from <linux/in6.h>; without it the kernel keeps ICMPv6 errors of UDP to itself
+_REFUSED = (errno.ECONNREFUSED, errno.ECONNRESET, errno.ENETUNREACH, errno.EHOSTUNREACH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class _Probe:
     """udp, syn or hello."""
     port: int
     payload: bytes = b""
+    address: str = ""
+    """Where it is sent; empty for the address that is verified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ def verify(
     rtt_ms
         RTT of the link.
     address
-        Address at the server's end to which probes are sent.
+        Address at the server's end to which probes are sent, IPv4 or IPv6.
     addresses
         Addresses to which the faults are restricted; none for no restriction.
     """
@@ -70,7 +75,7 @@ def verify(
     for fault in faults:
         middlebox.block([fault], addresses)
         middlebox.begin(time.time_ns() - round(fault.after_s * 1e9) - 1)
-        blocked, others = _probes(fault)
+        blocked, others = _probes(fault, addresses)
         crossed, rejected = _send(blocked, address, rtt_ms)
         sent, passed = sent + PROBES, passed + crossed
         if crossed:
@@ -89,8 +94,8 @@ def verify(
     return FaultCounts(sent, passed, tuple(deviations))
 
 
-def _probes(fault: PathFault) -> tuple[_Probe, _Probe]:
-    """A packet that a fault must block, and a similar one that it must not."""
+def _probes(fault: PathFault, addresses: Sequence[str]) -> tuple[_Probe, _Probe]:
+    """A packet that a fault must block, and a similar one that it must not; `addresses` as in `verify`."""
     port = fault.port or 443
     match fault.selector:
         case "udp":
@@ -108,6 +113,9 @@ def _probes(fault: PathFault) -> tuple[_Probe, _Probe]:
             assert fault.version is not None
             blocked = _quic(0, fault.version, 64)
             return _Probe("udp", port, blocked), _Probe("udp", port, _quic(0, _OTHER_VERSION, 64))
+        case "ipv6":
+            six = next((address for address in addresses if ":" in address), network.SERVER_ADDRESS6)
+            return _Probe("udp", port, bytes(64), six), _Probe("udp", port, bytes(64), network.SERVER_ADDRESS)
         case "ech":
             name = fault.name or "public.example"
             return _Probe("hello", 0, _hello(name, ech=True)), _Probe("hello", 0, _hello(name, ech=False))
@@ -132,6 +140,10 @@ def _hello(name: str, *, ech: bool) -> bytes:
 
 def _send(probe: _Probe, address: str, rtt_ms: float) -> tuple[int, int]:
     """Send a probe several times; returns how many crossed the link, and how many the path answered."""
+    address = probe.address or address
+    family, own_address = (
+        (socket.AF_INET6, network.CLIENT_ADDRESS6) if ":" in address else (socket.AF_INET, network.CLIENT_ADDRESS)
+    )
     with _server_frames() as frames, ExitStack() as stack:
         own: list[tuple[int, socket.socket]] = []
         listener = stack.enter_context(_listening(address)) if probe.transport == "hello" else None
@@ -139,8 +151,10 @@ def _send(probe: _Probe, address: str, rtt_ms: float) -> tuple[int, int]:
         for _ in range(PROBES):
             kind = socket.SOCK_DGRAM if probe.transport == "udp" else socket.SOCK_STREAM
             with namespaces.namespace(network.CLIENT):
-                end = stack.enter_context(socket.socket(socket.AF_INET, kind))
-            end.bind((network.CLIENT_ADDRESS, 0))
+                end = stack.enter_context(socket.socket(family, kind))
+            if family == socket.AF_INET6:
+                end.setsockopt(socket.IPPROTO_IPV6, _IPV6_RECVERR, 1)
+            end.bind((own_address, 0))
             end.setblocking(probe.transport == "hello")
             end.settimeout(_WAIT_S + rtt_ms / 1e3 if probe.transport == "hello" else 0)
             own.append((end.getsockname()[1], end))
@@ -151,7 +165,8 @@ def _send(probe: _Probe, address: str, rtt_ms: float) -> tuple[int, int]:
                     end.send(probe.payload)
         time.sleep(_WAIT_S + 1.5 * rtt_ms / 1e3)
         answered = sum(_answered(end, probe) for _, end in own)
-    least = _ETHERNET_BYTES + _IP_BYTES + (8 + len(probe.payload) if probe.transport == "udp" else 20)
+    ip_bytes = _IPV6_BYTES if family == socket.AF_INET6 else _IP_BYTES
+    least = _ETHERNET_BYTES + ip_bytes + (8 + len(probe.payload) if probe.transport == "udp" else 20)
     carried = least + len(probe.payload) if probe.transport == "hello" else least
     crossed = {frame_port for frame_port, size in frames if size >= carried}
     return sum(port in crossed for port, _ in own), answered
@@ -161,7 +176,7 @@ def _answered(end: socket.socket, probe: _Probe) -> bool:
     """Whether the path refused or answered a probe itself, rather than the server."""
     fault = end.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if fault:
-        return fault in (errno.ECONNREFUSED, errno.ECONNRESET)
+        return fault in _REFUSED
     if probe.transport == "syn":
         return False
     end.setblocking(False)
@@ -169,8 +184,8 @@ def _answered(end: socket.socket, probe: _Probe) -> bool:
         return bool(end.recv(2048)) and probe.transport == "udp"
     except BlockingIOError:
         return False
-    except ConnectionError:
-        return True
+    except OSError as error:
+        return error.errno in _REFUSED
 
 
 @contextmanager
@@ -184,8 +199,11 @@ def _server_frames() -> Iterator[list[tuple[int, int]]]:
         yield frames
         taken, _missing = ring.take()
         for frame in taken:
-            if not frame.sent and len(frame.data) >= 38 and frame.data[12:14] == b"\x08\x00":
-                frames.append((struct.unpack_from("!H", frame.data, 34)[0], frame.bytes))
+            start = {_ETHERTYPE_IPV4: _ETHERNET_BYTES + _IP_BYTES, _ETHERTYPE_IPV6: _ETHERNET_BYTES + _IPV6_BYTES}.get(
+                frame.data[12:14]
+            )
+            if not frame.sent and start is not None and len(frame.data) >= start + 4:
+                frames.append((struct.unpack_from("!H", frame.data, start)[0], frame.bytes))
     finally:
         ring.close()
 
@@ -193,7 +211,8 @@ def _server_frames() -> Iterator[list[tuple[int, int]]]:
 @contextmanager
 def _listening(address: str) -> Iterator[socket.socket]:
     with namespaces.namespace(network.SERVER):
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
     with listener:
         listener.bind((address, 0))
         listener.listen(PROBES)

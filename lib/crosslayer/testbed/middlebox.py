@@ -5,7 +5,8 @@ the first towards the client. Standard input is a control socket. Each command i
 {"rules": [...]} sets the rules (`PathFault.command`), {"begin": NS} the time from which their moments count, ns since
 the Unix epoch, {"count": true} returns how many packets each rule has matched since it was set.
 
-Rules apply to IPv4 without options. QUIC packets are recognised by the first long header of a datagram.
+Rules apply to UDP and TCP over IPv4 without options and IPv6 without extension headers. QUIC packets are recognised by
+the first long header of a datagram.
 """
 
 from __future__ import annotations
@@ -25,21 +26,24 @@ from typing import Any
 _PR_SET_TIMERSLACK = 29
 _FRAME_BYTES = 1 << 16
 _AT_ONCE = 64
-_ETHERNET_BYTES, _IP_BYTES = 14, 20
-_ETHERTYPE_IPV4 = b"\x08\x00"
+_ETHERNET_BYTES, _IP_BYTES, _IPV6_BYTES = 14, 20, 40
+_ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = b"\x08\x00", b"\x86\xdd"
 _SYN, _RST, _ACK = 0x02, 0x04, 0x10
 _PORT_UNREACHABLE = bytes([3, 3])
+_PORT_UNREACHABLE6, _NO_ROUTE6 = bytes([1, 4]), bytes([1, 0])
+_ICMPV6_QUOTED_BYTES = 1232
 _QUIC_INITIAL, _QUIC_0RTT = 0, 1
 _QUIC_V2 = 0x6B3343CF
 _HANDSHAKE_RECORD, _CLIENT_HELLO = 22, 1
 _SERVER_NAME, _ECH = 0, 0xFE0D
-_DNS_RESPONSE_TRUNCATED = 0x8200
+_DNS_RESPONSE_TRUNCATED = 0x8280
+"""QR, TC and RA; glibc ignores an empty answer without RA."""
 _HELLO_MOST_BYTES = 1 << 14
 
 
 @dataclass(slots=True)
 class Segment:
-    """An IPv4 packet with UDP or TCP."""
+    """An IP packet with UDP or TCP."""
 
     frame: bytes
     to_server: bool
@@ -58,19 +62,39 @@ class Segment:
         """The connection of a segment of TCP."""
         return self.server, self.server_port, self.client_port
 
+    @property
+    def ipv6(self) -> bool:
+        """Whether it is an IPv6 packet."""
+        return self.frame[12:14] == _ETHERTYPE_IPV6
+
+    @property
+    def addresses(self) -> tuple[bytes, bytes]:
+        """Source and destination."""
+        return (self.frame[22:38], self.frame[38:54]) if self.ipv6 else (self.frame[26:30], self.frame[30:34])
+
 
 def read_segment(frame: bytes, *, to_server: bool) -> Segment | None:
-    """Read a frame; None unless it carries UDP or TCP over IPv4 without options, unfragmented."""
-    if len(frame) < _ETHERNET_BYTES + _IP_BYTES + 8 or frame[12:14] != _ETHERTYPE_IPV4 or frame[14] != 0x45:
+    """Read a frame; None unless it carries UDP or TCP, unfragmented, over IPv4 or IPv6 without options."""
+    if len(frame) < _ETHERNET_BYTES + _IP_BYTES + 8:
         return None
-    total, fragment, protocol = struct.unpack_from("!H2xHxB", frame, 16)
-    if fragment & 0x3FFF or protocol not in (socket.IPPROTO_UDP, socket.IPPROTO_TCP):
+    if frame[12:14] == _ETHERTYPE_IPV4 and frame[14] == 0x45:
+        total, fragment, protocol = struct.unpack_from("!H2xHxB", frame, 16)
+        if fragment & 0x3FFF:
+            return None
+        start, end, family = _ETHERNET_BYTES + _IP_BYTES, _ETHERNET_BYTES + total, socket.AF_INET
+    elif frame[12:14] == _ETHERTYPE_IPV6 and len(frame) >= _ETHERNET_BYTES + _IPV6_BYTES + 8:
+        length, protocol = struct.unpack_from("!HB", frame, 18)
+        start, family = _ETHERNET_BYTES + _IPV6_BYTES, socket.AF_INET6
+        end = start + length
+    else:
         return None
-    transport = frame[34 : 14 + total]
+    transport = frame[start:end]
+    if protocol not in (socket.IPPROTO_UDP, socket.IPPROTO_TCP) or len(transport) < 8:
+        return None
     source_port, destination_port = struct.unpack_from("!HH", transport)
-    address = frame[30:34] if to_server else frame[26:30]
     ports = (source_port, destination_port) if to_server else (destination_port, source_port)
-    segment = Segment(frame, to_server, protocol, socket.inet_ntoa(address), *ports, transport[8:])
+    segment = Segment(frame, to_server, protocol, "", *ports, transport[8:])
+    segment.server = socket.inet_ntop(family, segment.addresses[to_server])
     if protocol == socket.IPPROTO_TCP:
         if len(transport) < 20:
             return None
@@ -138,6 +162,8 @@ class BlockRule:
 
     def _selects(self, segment: Segment) -> bool:
         selector, udp = self.values["selector"], segment.protocol == socket.IPPROTO_UDP
+        if selector == "ipv6":
+            return segment.ipv6
         if selector in ("udp", "tcp"):
             return udp is (selector == "udp") and segment.server_port == self.values["port"]
         if not segment.to_server:
@@ -179,17 +205,29 @@ class BlockRule:
         return True
 
 
-def reply(segment: Segment, action: str) -> bytes | None:
+def reply(segment: Segment, action: str, selector: str) -> bytes | None:
     """The frame that the middlebox sends to the client instead of forwarding a packet; None for nothing."""
     if action == "drop" or not segment.to_server:
         return None
     if action == "truncate":
         return _truncated(segment)
+    if selector == "ipv6":
+        return _unreachable6(segment, _NO_ROUTE6)
     if segment.protocol == socket.IPPROTO_TCP:
         return None if segment.flags & _RST else _reset(segment)
+    if segment.ipv6:
+        return _unreachable6(segment, _PORT_UNREACHABLE6)
     message = bytes(4) + segment.frame[14 : 14 + _IP_BYTES + 8]
     head = _PORT_UNREACHABLE + struct.pack("!H", _checksum(_PORT_UNREACHABLE + bytes(2) + message))
     return _to_client(segment, socket.IPPROTO_ICMP, head + message)
+
+
+def _unreachable6(segment: Segment, kind: bytes) -> bytes:
+    """ICMPv6 destination unreachable that quotes the packet (RFC 4443, section 3.1)."""
+    message = bytes(4) + segment.frame[_ETHERNET_BYTES:][:_ICMPV6_QUOTED_BYTES]
+    pseudo = _pseudo_header(segment, socket.IPPROTO_ICMPV6, 4 + len(message))
+    head = kind + struct.pack("!H", _checksum(pseudo + kind + bytes(2) + message))
+    return _to_client(segment, socket.IPPROTO_ICMPV6, head + message)
 
 
 def _reset(segment: Segment) -> bytes:
@@ -203,8 +241,7 @@ def _reset(segment: Segment) -> bytes:
             "!HHIIBBHHH", segment.server_port, segment.client_port, sequence, acknowledgment, 5 << 4, flags, 0, 0, 0
         )
     )
-    addresses = segment.frame[30:34] + segment.frame[26:30]
-    pseudo = addresses + struct.pack("!BBH", 0, socket.IPPROTO_TCP, len(tcp))
+    pseudo = _pseudo_header(segment, socket.IPPROTO_TCP, len(tcp))
     struct.pack_into("!H", tcp, 16, _checksum(pseudo + tcp))
     return _to_client(segment, socket.IPPROTO_TCP, bytes(tcp))
 
@@ -220,16 +257,28 @@ def _truncated(segment: Segment) -> bytes | None:
     question = segment.payload[12 : end + 5]
     message = struct.pack("!HHHHHH", number, flags | _DNS_RESPONSE_TRUNCATED, questions, 0, 0, 0) + question
     udp = struct.pack("!HHHH", segment.server_port, segment.client_port, 8 + len(message), 0) + message
-    return _to_client(segment, socket.IPPROTO_UDP, udp)
+    checksum = _checksum(_pseudo_header(segment, socket.IPPROTO_UDP, len(udp)) + udp) or 0xFFFF
+    return _to_client(segment, socket.IPPROTO_UDP, udp[:6] + struct.pack("!H", checksum) + message)
+
+
+def _pseudo_header(segment: Segment, protocol: int, length: int) -> bytes:
+    """Pseudo-header of the checksum of a packet to the client (RFC 9293, section 3.1; RFC 8200, section 8.1)."""
+    source, destination = segment.addresses
+    end = struct.pack("!I3xB", length, protocol) if segment.ipv6 else struct.pack("!xBH", protocol, length)
+    return destination + source + end
 
 
 def _to_client(segment: Segment, protocol: int, payload: bytes) -> bytes:
     """An Ethernet frame from the server's addresses to the client's."""
-    frame = segment.frame
+    frame, (source, destination) = segment.frame, segment.addresses
+    ethernet = frame[6:12] + frame[0:6] + frame[12:14]
+    if segment.ipv6:
+        head = struct.pack("!IHBB", 6 << 28, len(payload), protocol, 64)
+        return ethernet + head + destination + source + payload
     ip = bytearray(struct.pack("!BBHHHBBH", 0x45, 0, _IP_BYTES + len(payload), 0, 0x4000, 64, protocol, 0))
-    ip += frame[30:34] + frame[26:30]
+    ip += destination + source
     struct.pack_into("!H", ip, 10, _checksum(bytes(ip)))
-    return frame[6:12] + frame[0:6] + _ETHERTYPE_IPV4 + bytes(ip) + payload
+    return ethernet + bytes(ip) + payload
 
 
 def _checksum(data: bytes) -> int:
@@ -263,7 +312,7 @@ class PacketFilter:
             return True, None
         for rule in self._rules:
             if rule.matches(segment, now_ns - self._begin_ns):
-                return False, reply(segment, rule.values["action"])
+                return False, reply(segment, rule.values["action"], rule.values["selector"])
         return True, None
 
 

@@ -16,7 +16,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,12 @@ LINK = "link"
 SERVER = "server"
 CLIENT_ADDRESS = "10.53.0.1"
 SERVER_ADDRESS = "10.53.0.2"
+CLIENT_ADDRESS6 = "2001:db8:53::1"
+SERVER_ADDRESS6 = "2001:db8:53::2"
 NETWORK = ipaddress.ip_network("10.53.0.0/16")
 """Network that contains every address of the testbed."""
 _HOSTS = ipaddress.ip_network("10.53.1.0/24")
+_HOSTS6 = ipaddress.ip_network("2001:db8:53:1::/64")
 _FAR_HOSTS = ipaddress.ip_network("10.53.0.64/26")
 _CLIENT_ADDRESSES = ("10.53.0.129", "10.53.0.130")
 """Addresses that the client can lose."""
@@ -41,6 +44,15 @@ _CONNECT_S = 10.0
 _CARRIER_POLL_S = 0.005
 _CARRIER_RETURN_S = 0.1
 _IFF_UP = 1
+_NO_DUPLICATE_TEST = 0x02
+"""IFA_F_NODAD: an address is usable at once."""
+_IPV6_SETTINGS = {
+    "eth0/accept_ra": "0",
+    "eth0/addr_gen_mode": "1",
+    "eth0/router_solicitations": "0",
+    "all/disable_ipv6": "0",
+}
+"""Below /proc/sys/net/ipv6/conf, in this order; `addr_gen_mode` 1: no link-local address."""
 _OPERATIONAL = ("UP", "UNKNOWN")
 """Operational states in which a device carries packets; loopback is "UNKNOWN"."""
 _MAC = {CLIENT: "02:00:00:00:00:01", SERVER: "02:00:00:00:00:02"}
@@ -177,6 +189,54 @@ def add_hosts(names: list[str]) -> dict[str, str]:
         for address in addresses.values():
             inside.addr("add", index=loopback, address=address, prefixlen=32)
     return addresses
+
+
+def enable_ipv6(names: Sequence[str] = (), congestion_control: str | None = None) -> dict[str, str]:
+    """Give client and server IPv6, and each host name an IPv6 address at the server; returns the addresses by name.
+
+    The client has a default route, because browsers look for a route to a public address before they use IPv6. The
+    kernel sends no router solicitations and tests no address for duplicates. `congestion_control` is as in `build`.
+
+    Raises
+    ------
+    TestbedError
+        If the kernel has no IPv6.
+    """
+    addresses = {name: str(_HOSTS6[1 + i]) for i, name in enumerate(names)}
+    _enable_ipv6(CLIENT, CLIENT_ADDRESS6, SERVER, SERVER_ADDRESS6, congestion_control)
+    _enable_ipv6(SERVER, SERVER_ADDRESS6, CLIENT, CLIENT_ADDRESS6, congestion_control)
+    with inside(SERVER) as ip:
+        loopback = index(ip, "lo")
+        for address in set(addresses.values()) - _ipv6_addresses(ip, loopback):
+            ip.addr("add", index=loopback, address=address, prefixlen=128, flags=_NO_DUPLICATE_TEST)
+    return addresses
+
+
+def _enable_ipv6(side: str, address: str, far: str, far_address: str, congestion_control: str | None) -> None:
+    """Enable IPv6 at one end, unless it is."""
+    metrics = {"metrics": {"cc_algo": congestion_control}} if congestion_control else {}
+    with inside(side) as ip:
+        device = index(ip, "eth0")
+        if address in _ipv6_addresses(ip, device):
+            return
+        with namespaces.namespace(side):
+            for name, value in _IPV6_SETTINGS.items():
+                setting = Path("/proc/sys/net/ipv6/conf", name)
+                if not setting.exists():
+                    raise TestbedError(
+                        "this kernel has no IPv6", where=str(setting), next_step="Use --clock virtual, or load ipv6."
+                    )
+                setting.write_text(value, encoding="ascii")
+        ip.addr("add", index=device, address=address, prefixlen=128, flags=_NO_DUPLICATE_TEST)
+        neighbour = {"ifindex": device, "dst": far_address, "lladdr": _MAC[far], "state": "permanent"}
+        ip.neigh("add", family=socket.AF_INET6, **neighbour)
+        ip.route("add", dst=f"{far_address}/128", oif=device, **metrics)
+        if side == CLIENT:
+            ip.route("add", dst="::/0", gateway=far_address, oif=device, **metrics)
+
+
+def _ipv6_addresses(ip: IPRoute, device: int) -> set[str]:
+    return {entry.get_attr("IFA_ADDRESS") for entry in ip.get_addr(family=socket.AF_INET6, index=device)}
 
 
 def carrier_changes() -> int:

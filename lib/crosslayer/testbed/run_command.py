@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import sys
 from dataclasses import asdict
@@ -40,9 +41,12 @@ def run_on_link(
         if with_server:
             spec_dir = pages.find_spec_dir()
             specs = pages.load_pages(spec_dir)
-            server, _addresses = stack.enter_context(testbed.serve(specs.values(), spec_dir=spec_dir, retry=retry))
+            server, addresses = stack.enter_context(testbed.serve(specs.values(), spec_dir=spec_dir, retry=retry))
             events = server.events_file
             environment["CROSSLAYER_CA"] = str(server.ca_file)
+            if profile.blocks_ipv6:
+                for name, address in network.enable_ipv6(list(addresses)).items():
+                    server.set_answer(name, "AAAA", ipaddress.ip_address(address).packed)
         namespaces.use_resolver(network.SERVER_ADDRESS)
         check = testbed.set_link(profile)
         if not check.passed:

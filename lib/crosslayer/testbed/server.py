@@ -299,20 +299,29 @@ class Server(Process):
         parameters = {} if key is None else {"config": key.config.hex(), "key": key.private_key.hex()}
         self.command("ech", **parameters)
 
-    def set_https_record(
-        self, name: str, rdata: bytes | None = None, *, fault: Literal["servfail", "silence"] | None = None
+    def set_answer(
+        self,
+        name: str,
+        query_type: Literal["A", "AAAA", "HTTPS"],
+        rdata: bytes | None = None,
+        *,
+        fault: Literal["servfail", "silence"] | None = None,
+        delay_ms: int = 0,
     ) -> None:
-        """Override the answer to HTTPS queries for a name, whatever the zone contains.
+        """Override the answer to queries of a name and a type, whatever the zone contains.
 
         Parameters
         ----------
         rdata
-            The record, well-formed or not (RFC 9460, section 2.2).
+            Data of the one record of the answer, well-formed or not.
         fault
-            Instead of a record: SERVFAIL, or no answer. Without both, the zone answers again.
+            Instead of a record: SERVFAIL, or no answer. Without both, the zone answers.
+        delay_ms
+            Delay before each answer, at most 60,000 ms.
         """
         parameters = {} if rdata is None else {"rdata": rdata.hex()}
-        self.command("https-record", name=name, **parameters, **({"fault": fault} if fault else {}))
+        parameters |= {"fault": fault} if fault else {}
+        self.command("answer", name=name, type=query_type, delay_ms=delay_ms, **parameters)
 
     def set_alt_svc(self, value: str = "") -> None:
         """Set the header Alt-Svc (RFC 7838) of responses over TCP, such as `h3=":443"; ma=3600`; empty: none."""

@@ -101,6 +101,8 @@ class Testbed:
         self.raise_if_dead()
         self.profile = profile
         self._bypass()
+        if profile.blocks_ipv6:
+            network.enable_ipv6()
         if (course := profile.course) is not None:
             self._replay = self._replay or backends.TraceReplay()
             self._replay.load(replay_format(course, profile))

@@ -10,6 +10,9 @@ FIRST: Final = "first"
 SECOND: Final = "second"
 RETURN: Final = "return"
 Visit = Literal["first", "second", "return"]
+QueryType = Literal["A", "AAAA", "HTTPS"]
+LATE_MS: Final = 600
+"""Longer than every timer of a client that waits for a family, shorter than its repetition of a lookup, ms."""
 PUBLIC = "{public}"
 """Stands for the public name of the page's ECH key."""
 
@@ -24,13 +27,25 @@ class Case:
     """`first`: the browser knows nothing. `second`: it loaded the page on the same path. `return`: on a good path."""
     faults: tuple[str, ...] = ()
     """Faults of the path to the page's host, see `path_faults`."""
-    record: Literal["none", "h3", "h3-ech"] = "h3"
-    """HTTPS record of the host; without one, only Alt-Svc announces HTTP/3."""
+    record: Literal["none", "h3", "h3-ech", "h3-hints"] = "h3"
+    """HTTPS record of the host, `h3-hints` with its addresses; without one, only Alt-Svc announces HTTP/3."""
+    ipv6: bool = False
+    """Whether the host has an IPv6 address too."""
+    late: tuple[QueryType, ...] = ()
+    """Types of queries for the host that the resolver answers `LATE_MS` late."""
+    pause_s: float = 1.0
+    """Time between the end of the first visit and the fault or the measured visit, s; 1 s for the close to arrive."""
     of_resolver: bool = False
     """Whether the faults are those of the path to the resolver instead."""
 
+    @property
+    def for_curl(self) -> bool:
+        """Whether curl can be measured in it: it asks for no HTTPS record and remembers nothing of an earlier visit."""
+        return self.visit == FIRST and self.record in ("none", "h3") and "HTTPS" not in self.late
+
 
 _DROPPED, _REJECTED = ("drop udp/443",), ("reject udp/443",)
+_NO_IPV6, _REJECTED_IPV6 = ("drop ipv6",), ("reject ipv6",)
 
 CASES: Final[Mapping[str, Case]] = {
     "first": Case("nothing blocked", FIRST),
@@ -50,7 +65,23 @@ CASES: Final[Mapping[str, Case]] = {
     "first-dns-truncated": Case("DNS truncated", FIRST, ("truncate udp/53",), of_resolver=True),
     "first-no-record": Case("nothing blocked", FIRST, record="none"),
     "first-no-record-udp-dropped": Case("UDP 443 dropped", FIRST, _DROPPED, "none"),
+    "first-ipv6": Case("IPv6: nothing blocked", FIRST, ipv6=True),
+    "first-ipv6-dropped": Case("IPv6 dropped", FIRST, _NO_IPV6, ipv6=True),
+    "first-ipv6-rejected": Case("IPv6 rejected", FIRST, _REJECTED_IPV6, ipv6=True),
+    "first-ipv6-udp-dropped": Case("UDP 443 dropped in both families", FIRST, _DROPPED, ipv6=True),
+    "first-ipv6-late-a": Case("A answer late", FIRST, ipv6=True, late=("A",)),
+    "first-ipv6-late-aaaa": Case("AAAA answer late", FIRST, ipv6=True, late=("AAAA",)),
+    "first-ipv6-late-https": Case("HTTPS answer late", FIRST, ipv6=True, late=("HTTPS",)),
+    "first-ipv6-late-hints": Case(
+        "A and AAAA answers late, hints at once", FIRST, record="h3-hints", ipv6=True, late=("A", "AAAA")
+    ),
+    "first-ipv6-no-record": Case("IPv6: nothing blocked", FIRST, record="none", ipv6=True),
+    "first-ipv6-no-record-dropped": Case("IPv6 dropped", FIRST, _NO_IPV6, "none", ipv6=True),
+    "first-ipv6-no-record-rejected": Case("IPv6 rejected", FIRST, _REJECTED_IPV6, "none", ipv6=True),
+    "first-ipv6-no-record-late-a": Case("A answer late", FIRST, record="none", ipv6=True, late=("A",)),
+    "first-ipv6-no-record-late-aaaa": Case("AAAA answer late", FIRST, record="none", ipv6=True, late=("AAAA",)),
     "second-udp-dropped": Case("UDP 443 dropped", SECOND, _DROPPED),
+    "second-later-udp-dropped": Case("UDP 443 dropped, 20 s later", SECOND, _DROPPED, pause_s=20.0),
     "second-udp-rejected": Case("UDP 443 rejected", SECOND, _REJECTED),
     "second-alt-svc-udp-dropped": Case("UDP 443 dropped", SECOND, _DROPPED, "none"),
     "return": Case("nothing blocked", RETURN),

@@ -9,54 +9,39 @@ from crosslayer.claims import Claims
 from crosslayer.claims.checks import Bound, Cause, Number, by_id, claim
 from crosslayer.claims.data import Observed
 from crosslayer.claims.measures import Measure, median
-from crosslayer.claims.rows import Source, observed_from
+from crosslayer.claims.rows import Source, Sources, observed_from
 from crosslayer.claims.rules import IN_RTTS, Tolerance
 from crosslayer.studies.fallback.cases import CASES
+from crosslayer.studies.fallback.timers import TIMERS, delays, rows_of
+from crosslayer.vocabulary import Browser
 
 _TIMER = Tolerance(at_least=1.0)
 """Of a timer that packets show, ms."""
 _OF_BROWSER = Tolerance(at_least=2.0)
 """Of a timer that is seen in two times of the browser's clock, ms."""
-_CHROMIUM = pl.col("browser") == "chromium"
-_DELAYS = {"delay, first": "first-udp-dropped", "delay, return": "return-udp-dropped"}
-"""From the first QUIC packet of a load to its first SYN, by case."""
+_STALL = 500.0
+"""Less than the delay of late answers (`LATE_MS`), more than every resolution delay, ms."""
 
 
-def _delay(condition: str) -> tuple[Source, Source]:
-    rows = _CHROMIUM & (pl.col("condition") == condition)
-    first_quic = (pl.col("kind") == "quic") & (pl.col("started_ms") < 1000)
-    return (
-        Source("attempts", rows & (pl.col("kind") == "tcp"), pl.col("started_ms")),
-        Source("attempts", rows & first_quic, -pl.col("started_ms")),
-    )
+def _response(client: Browser, condition: str) -> Source:
+    rows = (pl.col("browser") == client.value) & pl.col("error").is_null() & (pl.col("condition") == condition)
+    return Source("page_loads", rows, pl.col("response_start_ms"))
 
 
-SOURCES: dict[str, tuple[Source, ...]] = {
-    condition: (
-        Source(
-            "page_loads",
-            _CHROMIUM & pl.col("error").is_null() & (pl.col("condition") == condition),
-            pl.col("response_start_ms"),
-        ),
-    )
-    for condition in CASES
-} | {series: _delay(condition) for series, condition in _DELAYS.items()}
+_RESPONSES = {name: _response(Browser.CHROMIUM, name) for name in CASES} | {
+    f"curl {name}": _response(Browser.CURL, name) for name, case in CASES.items() if case.for_curl
+}
+"""Starts of responses by case, those of Chromium without its name."""
+
+_DELAYS = {series: Source("attempts", rows_of(timer), pl.col("started_ms")) for series, timer in TIMERS.items()}
+SOURCES: Sources = {series: (source,) for series, source in (_RESPONSES | _DELAYS).items()}
 
 
 def observed(page_loads: pl.LazyFrame, attempts: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
     """Start of the response by case, and delays between attempts, ms."""
-    terms = {series: sources for series, sources in SOURCES.items() if series not in _DELAYS}
-    waits = [
-        attempts.filter(source.rows).select(*metrics.ROUND, pl.lit(series).alias("series"), source.value.alias("value"))
-        for series in _DELAYS
-        for source in SOURCES[series]
-    ]
-    delays = pl.concat(waits).group_by(*metrics.ROUND, "series").agg(value=pl.col("value").sum())
-    alone = {series: sources[0] for series, sources in terms.items()} | {
-        series: Source("delays", pl.col("series") == series, pl.col("value")) for series in _DELAYS
-    }
-    tables = {"page_loads": page_loads, "delays": delays}
-    return observed_from(alone, tables, metrics.nominal_rtts(link_checks))
+    series = _RESPONSES | {timer: Source("delays", pl.col("series") == timer, pl.col("value")) for timer in TIMERS}
+    tables = {"page_loads": page_loads, "delays": delays(attempts)}
+    return observed_from(series, tables, metrics.nominal_rtts(link_checks))
 
 
 def later(case: str, other: str, *, in_rtts: bool = False) -> Measure:
@@ -66,7 +51,7 @@ def later(case: str, other: str, *, in_rtts: bool = False) -> Measure:
 
 _OWN_DELAY = Cause(
     "Chromium has an attempt delay of its own: its first SYN leaves {0} ms after its first QUIC packet (FALL1).",
-    (median("delay, first"),),
+    (median("chromium quic-tcp"),),
 )
 
 CLAIMS = Claims(
@@ -74,14 +59,14 @@ CLAIMS = Claims(
         claim(
             "FALL1",
             "On a first visit Chromium sends its first SYN 300 ms after its first QUIC packet",
-            median("delay, first"),
+            median("chromium quic-tcp"),
             Number(published=300.0, tolerance=_TIMER, unit="ms"),
             remark="The attempt delay that arXiv 2412.00263 reports of Chrome.",
         ),
         claim(
             "FALL2",
             "Chromium waits for QUIC as long as draft-ietf-happy-happyeyeballs-v3 recommends, 250 ms",
-            median("delay, first"),
+            median("chromium quic-tcp"),
             Number(published=250.0, tolerance=_TIMER, unit="ms"),
         ),
         claim(
@@ -113,6 +98,56 @@ CLAIMS = Claims(
             "Dropped 0-RTT packets cost a returning visitor more than two round-trips",
             later("return-0-rtt-dropped", "return", in_rtts=True),
             Bound(above=2.0, unit="RTT"),
+        ),
+        claim(
+            "FALL8",
+            "Chromium tries IPv4 300 ms after IPv6 where no SYN is answered",
+            median("chromium ipv6-ipv4"),
+            Number(published=300.0, tolerance=_TIMER, unit="ms"),
+            remark="The attempt delay that arXiv 2412.00263 reports of Chrome.",
+        ),
+        claim(
+            "FALL9",
+            "Chromium tries IPv4 after the 250 ms that draft-ietf-happy-happyeyeballs-v3 recommends",
+            median("chromium ipv6-ipv4"),
+            Number(published=250.0, tolerance=_TIMER, unit="ms"),
+        ),
+        claim(
+            "FALL10",
+            "With an A answer Chromium waits 50 ms for AAAA, as draft-ietf-happy-happyeyeballs-v3 recommends",
+            median("chromium late-aaaa"),
+            Number(published=50.0, tolerance=_TIMER, unit="ms"),
+        ),
+        claim(
+            "FALL11",
+            "A late A answer stalls Chromium, although the AAAA answer is there",
+            median("chromium late-a"),
+            Bound(above=_STALL, unit="ms"),
+            remark="arXiv 2412.00263 reports it of Chrome and Firefox.",
+        ),
+        claim(
+            "FALL12",
+            "A late A answer stalls curl",
+            median("curl late-a"),
+            Bound(above=_STALL, unit="ms"),
+        ),
+        claim(
+            "FALL13",
+            "curl tries IPv4 200 ms after IPv6, its documented default",
+            median("curl ipv6-ipv4"),
+            Number(published=200.0, tolerance=_TIMER, unit="ms"),
+        ),
+        claim(
+            "FALL14",
+            "curl tries HTTP/2 200 ms after its first QUIC packet",
+            median("curl quic-tcp"),
+            Number(published=200.0, tolerance=_TIMER, unit="ms"),
+        ),
+        claim(
+            "FALL15",
+            "Where the path drops QUIC, a first request costs curl less than Chromium",
+            median({"first-udp-dropped": 1.0, "curl first-udp-dropped": -1.0}),
+            Bound(above=100.0, unit="ms"),
         ),
         causes={_OWN_DELAY: "FALL2"},
     ),

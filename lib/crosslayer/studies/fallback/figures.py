@@ -8,31 +8,37 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import BLUE, GREEN, GREY, LONG, RED, SHORT, SOLID, TEXT_WIDTH, AnyChart, Look, with_titles
-from crosslayer.studies.fallback.cases import CASES
+from crosslayer.figures.style import BLUE, GREEN, INK, RED, SOLID, TEXT_WIDTH, AnyChart, Look, with_titles
+from crosslayer.studies.fallback.cases import CASES, FIRST, Case
+from crosslayer.studies.fallback.timers import TIMERS, delays
 
-_VISITS = {
+_SECTIONS = {
     "first": "First visit",
+    "first-ipv6": "First visit, host with IPv4 and IPv6",
     "second": "Second visit, same path",
     "return": "Return after a visit on a good path",
 }
-_LABELS = {
-    name: case.about + ("" if case.record != "none" else " (no record)" if case.visit == "first" else " (Alt-Svc)")
-    for name, case in CASES.items()
-}
-_STYLES = {
-    "chromium, 4g": Look(BLUE, "circle", SOLID),
-    "chromium, fiber": Look(GREY, "square", SHORT),
-    "firefox, 4g": Look(RED, "diamond", LONG),
-    "firefox, fiber": Look(GREEN, "triangle-up", SHORT),
-}
-_BROWSERS = {"chromium": "Chromium", "firefox": "Firefox"}
+_CLIENTS = {"chromium": "Chromium", "firefox": "Firefox", "curl": "curl"}
+_COLORS = {"chromium": BLUE, "firefox": GREEN, "curl": RED}
+_SHAPES = {"fiber": "square", "4g": "circle"}
+_NO_PAGE_MS = 100_000.0
+"""Where the axis says that no page came, ms."""
+
+
+def _section(case: Case) -> str:
+    return "first-ipv6" if case.ipv6 else case.visit
+
+
+def _label(case: Case) -> str:
+    if case.record == "none":
+        return f"{case.about} (HTTP/2)" if case.visit == FIRST else f"{case.about} (Alt-Svc)"
+    return case.about
 
 
 def blocked_data(inputs: Inputs) -> pl.DataFrame:
     """Start of the response by browser, case and link; ms.
 
-    Columns browser, link, condition, visit, about, loads, ended, n, median, low, high. `ended` of the `loads` tried
+    Columns browser, link, condition, section, about, loads, ended, n, median, low, high. `ended` of the `loads` tried
     have no response: they failed, or were ended.
     """
     cases = inputs.page_loads.filter(pl.col("condition").is_in(list(CASES)))
@@ -41,58 +47,71 @@ def blocked_data(inputs: Inputs) -> pl.DataFrame:
     shown = metrics.medians(good, "response_start_ms", keys)
     tried = cases.group_by(keys).agg(loads=pl.len(), ended=pl.col("error").is_not_null().sum()).collect()
     frame = tried.join(shown, on=keys, how="left").with_columns(
-        visit=pl.col("condition").replace_strict({name: case.visit for name, case in CASES.items()}),
-        about=pl.col("condition").replace_strict(_LABELS),
+        section=pl.col("condition").replace_strict({name: _section(case) for name, case in CASES.items()}),
+        about=pl.col("condition").replace_strict({name: _label(case) for name, case in CASES.items()}),
     )
     order = {name: number for number, name in enumerate(CASES)}
     return inputs.by_rtt(frame.sort("browser", pl.col("condition").replace_strict(order, return_dtype=pl.Int64)))
 
 
+def _series(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
+    """Rows with their client and series, and how these are drawn: a colour a client, a shape a link."""
+    client = pl.col("browser").replace(_CLIENTS)
+    shown = with_titles(frame).with_columns(client=client, series=pl.format("{}, {}", client, pl.col("link_title")))
+    names = {
+        series: Look(_COLORS[browser], _SHAPES.get(link, "diamond"), SOLID)
+        for browser, link, series in shown.select("browser", "link", "series").unique(maintain_order=True).rows()
+    }
+    clients = {name: Look(_COLORS[browser], "circle", SOLID) for browser, name in _CLIENTS.items()}
+    present = {name: look for name, look in clients.items() if name in set(shown["client"])}
+    look = marks.by("series", names, "color", "shape", columns=len(names))
+    return shown, look | marks.by("client", present, "offset", legend=False)
+
+
 def blocked(frame: pl.DataFrame) -> AnyChart:
-    """A plot for each kind of visit, a row for each fault; a cross at the end where no page came."""
+    """A plot for each kind of visit, a row for each fault; `no page` at the end where none came."""
     if frame.is_empty():
         return marks.empty_plot("no page loads of this study", TEXT_WIDTH - 60)
-    series = pl.format("{}, {}", pl.col("browser").replace(_BROWSERS), pl.col("link_title"))
-    shown = with_titles(frame).with_columns(series=series)
-    names = {
-        f"{_BROWSERS[browser]}, {title}": _STYLES.get(f"{browser}, {link}", Look(GREY, "cross", SOLID))
-        for browser, link, title in shown.select("browser", "link", "link_title").unique(maintain_order=True).rows()
-    }
-    look = marks.by("series", names, "color", "shape", "offset", columns=len(names))
+    shown, look = _series(frame)
     tooltip = marks.tips("series", "about", value="median, ms", digits=".1f", counted="loads")
     scale = alt.Scale(type="log", domain=[10, 200_000])
     axis = alt.Axis(values=[10, 100, 1000, 10_000, 100_000], format="~s")
     plots = []
-    visits = [visit for visit in _VISITS if visit in set(shown["visit"])]
-    for visit in visits:
-        part = shown.filter(pl.col("visit") == visit)
-        axis_title = "Response starts (ms, logarithmic)" if visit == visits[-1] else None
+    sections = [section for section in _SECTIONS if section in set(shown["section"])]
+    for section in sections:
+        part = shown.filter(pl.col("section") == section)
+        axis_title = "Response starts (ms, logarithmic)" if section == sections[-1] else None
         x = alt.X("median:Q", title=axis_title, scale=scale, axis=axis)
-        labels = list(dict.fromkeys(_LABELS[name] for name, case in CASES.items() if case.visit == visit))
+        labels = list(dict.fromkeys(_label(case) for case in CASES.values() if _section(case) == section))
+        y = marks.rows("about", [label for label in labels if label in set(part["about"])])
         came = part.filter(pl.col("median").is_not_null())
-        never = _without_page(part, len(names))
-        y = marks.rows("about", labels)
-        height = (12 + 7 * len(names)) * len(labels)
-        base = alt.Chart(came, width=TEXT_WIDTH - 230, height=height, title=marks.heading(_VISITS[visit]))
+        never = _without_page(part)
+        height = 26 * part["about"].n_unique()
+        base = alt.Chart(came, width=TEXT_WIDTH - 250, height=height, title=marks.heading(_SECTIONS[section]))
         layers = [*marks.intervals(base, x, y, tooltip, look)]
-        failed = alt.Chart(never).mark_text(align="center", fontSize=9, color=RED)
+        failed = alt.Chart(never).mark_text(align="center", fontSize=9, color=INK)
         layers.append(failed.encode(x=x, y=y, text="text:N"))
         plots.append(alt.layer(*layers))
     return alt.vconcat(*plots, spacing=12)
 
 
-def _without_page(part: pl.DataFrame, series: int) -> pl.DataFrame:
-    """A label for each fault with which no page came, at the end of the axis: about, median, text."""
-    failed = part.filter(pl.col("median").is_null()).group_by("about", maintain_order=True).agg("series")
-    every = pl.col("series").list.len() == series
-    text = pl.when(every).then(pl.lit("no page")).otherwise(pl.format("no page: {}", pl.col("series").list.join("; ")))
-    return failed.select("about", median=pl.lit(100_000.0), text=text)
+def _without_page(part: pl.DataFrame) -> pl.DataFrame:
+    """A label for each fault with which no page came in some client: about, median, text."""
+    clients = part.group_by("about", maintain_order=True).agg(
+        all=pl.col("client").n_unique(), failed=pl.col("client").filter(pl.col("median").is_null()).unique()
+    )
+    every, some = (
+        pl.col("failed").list.len() == pl.col("all"),
+        pl.format("no page: {}", pl.col("failed").list.join(", ")),
+    )
+    text = pl.when(every).then(pl.lit("no page")).otherwise(some).alias("text")
+    return clients.filter(pl.col("failed").list.len() > 0).select("about", text, median=pl.lit(_NO_PAGE_MS))
 
 
 def blocked_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """browser, link, condition, visit, about, loads, ended, n, median, low, high; ms."""
+    """browser, link, condition, section, about, loads, ended, n, median, low, high; ms."""
     return frame.select(
-        "browser", "link", "condition", "visit", "about", "loads", "ended", "n", "median", "low", "high"
+        "browser", "link", "condition", "section", "about", "loads", "ended", "n", "median", "low", "high"
     )
 
 
@@ -109,7 +128,7 @@ def blocked_verdict(frame: pl.DataFrame) -> str:
         if len(cells) == 5:
             starts = {condition: with_interval(cell, "ms", 0) for condition, cell in cells.items()}
             parts.append(
-                f"{_BROWSERS[browser]} on {link}: the response starts after {starts['first']} on a first visit, "
+                f"{_CLIENTS[browser]} on {link}: the response starts after {starts['first']} on a first visit, "
                 f"{starts['first-udp-rejected']} where UDP 443 is rejected and {starts['first-udp-dropped']} where it "
                 f"is dropped; on a return after {starts['return']}, and {starts['return-udp-dropped']} where it is "
                 "dropped"
@@ -121,13 +140,66 @@ def blocked_verdict(frame: pl.DataFrame) -> str:
     return "; ".join(parts) + "." + missing
 
 
+def timers_data(inputs: Inputs) -> pl.DataFrame:
+    """Timers of each client by link: browser, about, link, n, median, and low and high, the extremes of all rounds."""
+    keys = ["series", "link"]
+    value = pl.col("value")
+    rounds = delays(inputs.attempts).group_by(keys)
+    frame = rounds.agg(n=pl.len(), median=value.median(), low=value.min(), high=value.max()).collect()
+    names = {
+        "browser": {name: timer.client for name, timer in TIMERS.items()},
+        "about": {name: timer.title for name, timer in TIMERS.items()},
+    }
+    order = {name: number for number, name in enumerate(TIMERS)}
+    frame = frame.with_columns(pl.col("series").replace_strict(of).alias(column) for column, of in names.items())
+    return inputs.by_rtt(frame.sort(pl.col("series").replace_strict(order, return_dtype=pl.Int64)))
+
+
+def timers(frame: pl.DataFrame) -> AnyChart:
+    """A row for each timer, from its least to its greatest value."""
+    if frame.is_empty():
+        return marks.empty_plot("no attempts of this study", TEXT_WIDTH - 60)
+    shown, look = _series(frame)
+    labels = list(dict.fromkeys(timer.title for timer in TIMERS.values() if timer.title in set(shown["about"])))
+    tooltip = marks.tips("series", "about", value="median, ms", digits=".1f")
+    tooltip += [
+        alt.Tooltip("low:Q", format=".1f", title="least"),
+        alt.Tooltip("high:Q", format=".1f", title="greatest"),
+        alt.Tooltip("n:Q", title="rounds"),
+    ]
+    axis = alt.Axis(values=[0, 20, 50, 100, 200, 300, 600, 1000, 2000, 4000])
+    x = alt.X("median:Q", title="Wait (ms)", scale=alt.Scale(type="symlog", constant=20, domain=[-4, 5000]), axis=axis)
+    base = alt.Chart(shown, width=TEXT_WIDTH - 330, height=26 * len(labels))
+    return alt.layer(*marks.intervals(base, x, marks.rows("about", labels), tooltip, look))
+
+
+def timers_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """browser, about, link, n, median, low, high; ms."""
+    return frame.select("browser", "about", "link", "n", "median", "low", "high")
+
+
+def timers_verdict(frame: pl.DataFrame) -> str:
+    """What does each client wait for?"""
+    parts = []
+    for client in frame["browser"].unique(maintain_order=True):
+        own = frame.filter(pl.col("browser") == client).group_by("about", maintain_order=True)
+        waits = own.agg(low=pl.col("low").min(), high=pl.col("high").max())
+        listed = (
+            f"{about}: {low:.0f} ms" if round(low) == round(high) else f"{about}: {low:.0f} to {high:.0f} ms"
+            for about, low, high in waits.rows()
+        )
+        parts.append(f"{_CLIENTS[client]}: {'; '.join(listed)}")
+    return ". ".join(parts) + "." if parts else "Not answered: this dataset lacks attempts."
+
+
 FIGURES = (
     Figure(
         name="fallback-response",
         title="A page on a path that blocks QUIC, TCP or DNS",
         notebook="question_fallback",
-        caption="Time from the navigation's start until the response starts, by browser, link and fault of the path. "
-        "The browser resolves the host itself over DoUDP; QUIC works to all other hosts.",
+        caption="Time from the start of navigation or request until the response starts, by client, link and fault of "
+        "the path. Clients resolve the host themselves over DoUDP; QUIC works to all other hosts. curl is called with "
+        "--http3, and without it where there is no record.",
         note="Marks: medians; bars: 95 % intervals. No page: every load failed, or was ended after 110 s. "
         "Each fault was verified by probes before its load.",
         data=blocked_data,
@@ -135,5 +207,18 @@ FIGURES = (
         table=blocked_table,
         width=TEXT_WIDTH,
         verdict=blocked_verdict,
+    ),
+    Figure(
+        name="fallback-timers",
+        title="How long a client waits before it tries something else",
+        notebook="question_fallback",
+        caption="Delay between two packets of a load. Late answers come 600 ms late: a wait of 600 ms ends by that "
+        "answer, not by a timer.",
+        note="Marks: medians; bars: from the least to the greatest of all rounds.",
+        data=timers_data,
+        chart=timers,
+        table=timers_table,
+        width=TEXT_WIDTH,
+        verdict=timers_verdict,
     ),
 )

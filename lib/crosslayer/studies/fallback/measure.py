@@ -1,4 +1,4 @@
-"""Page loads in a browser that resolves the page's host itself, on a path that blocks packets to the host.
+"""Page loads in a browser, and in curl, that resolve the page's host themselves, on a path that blocks packets to it.
 
 HTTP/3 is announced by an HTTPS record or, on a later visit, by Alt-Svc. All other hosts are reachable, so the browser
 knows that QUIC works on its network. Before a load, each fault is verified by probes to the same address.
@@ -6,6 +6,8 @@ knows that QUIC works on its network. Before a load, each fault is verified by p
 
 from __future__ import annotations
 
+import ipaddress
+import struct
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,33 +17,38 @@ from crosslayer.campaign.attempts import Attempt, read_attempts
 from crosslayer.campaign.evidence import document_columns, incomplete
 from crosslayer.campaign.instruments import KeptBrowser, load_columns, resource_rows
 from crosslayer.campaign.measurer import Measurer, RoundContext
-from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.store import Rows
 from crosslayer.packets import Ring
 from crosslayer.pages import PageSpec
 from crosslayer.path_faults import PathFault, parse_fault
-from crosslayer.studies.fallback.cases import CASES, FIRST, PUBLIC, SECOND, Case
+from crosslayer.studies.fallback import curl
+from crosslayer.studies.fallback.cases import CASES, FIRST, LATE_MS, PUBLIC, SECOND, Case, QueryType
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.backends import Middlebox
 from crosslayer.testbed.ech import EchKey
 from crosslayer.testbed.fault_check import verify
-from crosslayer.testbed.server import RequestEvent
+from crosslayer.testbed.server import Event, RequestEvent
+from crosslayer.vocabulary import Browser as Client
 
 LOAD_TIMEOUT_S = 110.0
 """A load that takes longer is ended. ChromeDriver's own connection gives up after 120 s."""
 _ALT_SVC = 'h3=":443"; ma=86400'
 _PROBE_RTT_MS = 700.0
 """Above the RTT of every link: probes wait that long for each other's fate."""
-_CLOSED_S = 1.0
-"""Time in which the close of earlier connections reaches the browser, before the path blocks it."""
+
+
+_CURL = "curl-"
+"""Begins the conditions of curl; the rest is the case."""
 
 
 class Fallback(Measurer):
-    """One load for each case, in one browser kept between them."""
+    """One load for each case, in one browser kept between them, and one request of curl for each of its cases."""
 
     def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         namespaces.use_resolver(network.SERVER_ADDRESS)
+        self._addresses6 = network.enable_ipv6(list(bench.addresses), bench.plan.congestion_control)
         pages = [bench.pages[name] for name in bench.plan.pages]
         resolved = [page.host for page in pages]
         self._keys = {page.name: EchKey.make(page.aliases[1]) for page in pages}
@@ -62,14 +69,22 @@ class Fallback(Measurer):
         self._ring.close()
         self._middlebox.stop()
 
+    @staticmethod
+    def versions(plan: Plan) -> dict[str, str]:
+        """Versions of libcurl and its libraries."""
+        return curl.versions()
+
     def conditions(self, cell: Cell) -> list[str]:
-        """Every case."""
-        return list(CASES)
+        """Every case, and those of curl where there is one with HTTP/3."""
+        of_curl = [f"{_CURL}{name}" for name, case in CASES.items() if case.for_curl] if curl.versions() else []
+        return [*CASES, *of_curl]
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
-        h3 = "1-rtt" if CASES[condition].visit in (FIRST, SECOND) else "0-rtt"
-        return "page_loads", {"h3": h3, "coupling": "coupled", "dns_protocol": "DoUDP", "condition": condition}
+        name = condition.removeprefix(_CURL)
+        h3 = "1-rtt" if CASES[name].visit in (FIRST, SECOND) else "0-rtt"
+        columns = {"h3": h3, "coupling": "coupled", "dns_protocol": "DoUDP", "condition": name}
+        return "page_loads", columns | ({"browser": Client.CURL.value} if name != condition else {})
 
     def warm_up(self) -> None:
         """One load."""
@@ -78,9 +93,11 @@ class Fallback(Measurer):
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One load: its row, and those of its resources and of what the browser tried."""
         row, page = self.row(condition, cell, round_number, position), self.bench.pages[cell.page]
-        case, started = CASES[condition], time.time()
+        case, started = CASES[row["condition"]], time.time()
         if fault := self._verify(page, case):
             return {"page_loads": [row | {"started_s": started, "error": fault}]}
+        if condition != row["condition"]:
+            return self._measure_curl(row, page, case)
         try:
             browser = self._kept.open()
             self.bench.server.events()  # discard those of earlier loads and of probes
@@ -90,38 +107,98 @@ class Fallback(Measurer):
             self._kept.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}], "attempts": tried}
         finally:
-            self._middlebox.block([])
-            self._middlebox.bypass()
-        tried = attempt_rows(row | {"started_s": load.started_s}, self._attempts(page))
-        events = self.bench.server.events()
+            self._end_faults()
+        attempts, events = self._attempts(page), self.bench.server.events()
+        row = row | load_columns(load) | incomplete(events, page, load) | self._evidence(page, case, events, attempts)
+        resources = resource_rows(row, load, events)
+        return {"page_loads": [row], "resources": resources, "attempts": attempt_rows(row, attempts)}
+
+    def _measure_curl(self, row: dict[str, Any], page: PageSpec, case: Case) -> Rows:
+        """One request of curl."""
+        server, addresses = self.bench.server, self._target(page, case)
+        self._announce(page, case)
+        server.events()
+        self._middlebox.block(faults_of(case, page), addresses)
+        self._middlebox.begin(time.time_ns())
+        self._ring.start()
+        try:
+            fetched = curl.fetch(
+                f"https://{page.host}/",
+                http3=case.record != "none",
+                ca_file=server.ca_file,
+                timeout_s=LOAD_TIMEOUT_S,
+            )
+        finally:
+            self._end_faults()
+        attempts = self._attempts(page)
+        row = row | fetched.columns
+        tried = attempt_rows(row, attempts)
+        if fetched.error:
+            return {"page_loads": [row | {"error": fetched.error}], "attempts": tried}
+        row = row | self._evidence(page, case, server.events(), attempts)
+        return {"page_loads": [row], "attempts": tried}
+
+    def _end_faults(self) -> None:
+        self._middlebox.block([])
+        self._middlebox.bypass()
+
+    def _evidence(
+        self, page: PageSpec, case: Case, events: Sequence[Event], attempts: Sequence[Attempt]
+    ) -> dict[str, Any]:
+        """Columns of `page_loads` by the server log; `error` if there is no request, or an answer that was not late."""
         documents = [
             event
             for event in events
             if isinstance(event, RequestEvent) and event.path == "/" and event.host == page.host
         ]
-        evidence = document_columns(documents[-1]) if documents else {"error": "the server saw no request of this load"}
-        row = row | load_columns(load) | incomplete(events, page, load) | evidence
-        return {"page_loads": [row], "resources": resource_rows(row, load, events), "attempts": tried}
+        if not documents:
+            return {"error": "the server saw no request of this load"}
+        early = [
+            attempt.kind
+            for attempt in attempts
+            if attempt.kind in case.late
+            and attempt.answered_ns is not None
+            and attempt.answered_ns - attempt.started_ns < LATE_MS * 1_000_000
+        ]
+        error = {"error": f"the answer to {early[0]} was not late"} if early else {}
+        return document_columns(documents[-1]) | error
 
     def _verify(self, page: PageSpec, case: Case) -> str | None:
-        """Deviation of the path from the case's faults; None without one."""
-        address, addresses = self._target(page, case)
-        counts = verify(self._middlebox, faults_of(case, page), _PROBE_RTT_MS, address, addresses)
+        """Deviation of the path from the case's faults, at each address of its host; None without one."""
+        faults, targets = faults_of(case, page), self._target(page, case)
+        of_both = targets if not any(fault.selector == "ipv6" for fault in faults) else targets[:1]
+        deviations: list[str] = []
+        for address in of_both:
+            deviations += verify(self._middlebox, faults, _PROBE_RTT_MS, address, targets).deviations
         self._middlebox.block([])
-        return "; ".join(counts.deviations) or None
+        return "; ".join(deviations) or None
 
-    def _target(self, page: PageSpec, case: Case) -> tuple[str, Sequence[str]]:
-        """Address at which the faults are verified, and the addresses to which they are restricted."""
-        address = network.SERVER_ADDRESS if case.of_resolver else self.bench.addresses[page.host]
-        return address, [address]
+    def _target(self, page: PageSpec, case: Case) -> list[str]:
+        """Addresses to which the faults are restricted."""
+        if case.of_resolver:
+            return [network.SERVER_ADDRESS]
+        return [self.bench.addresses[page.host], *([self._addresses6[page.host]] if case.ipv6 else [])]
 
-    def _load(self, browser: Browser, page: PageSpec, case: Case) -> PageLoad:
-        server, key = self.bench.server, self._keys[page.name]
+    def _announce(self, page: PageSpec, case: Case) -> None:
+        """Set what the resolver answers and what the web server announces."""
+        server, key, host = self.bench.server, self._keys[page.name], page.host
         ech = case.record == "h3-ech"
         server.set_ech(key if ech else None)
-        server.set_https_record(page.host, None if case.record == "none" else record(key.config_list if ech else b""))
         server.set_alt_svc(_ALT_SVC)
-        faults, (_, addresses) = faults_of(case, page), self._target(page, case)
+        addresses = [ipaddress.ip_address(known[host]).packed for known in (self.bench.addresses, self._addresses6)]
+        hints = addresses if case.record == "h3-hints" else ()
+        records: dict[QueryType, bytes | None] = {
+            "A": None,
+            "AAAA": addresses[1] if case.ipv6 else None,
+            "HTTPS": None if case.record == "none" else record(key.config_list if ech else b"", hints),
+        }
+        for query_type, rdata in records.items():
+            server.set_answer(host, query_type, rdata, delay_ms=LATE_MS if query_type in case.late else 0)
+
+    def _load(self, browser: Browser, page: PageSpec, case: Case) -> PageLoad:
+        server = self.bench.server
+        self._announce(page, case)
+        faults, addresses = faults_of(case, page), self._target(page, case)
         self._middlebox.block(faults if case.visit == SECOND else [], addresses)
         self._middlebox.begin(time.time_ns())
         self._ring.take()  # discard frames of a load that warmed the browser up
@@ -132,7 +209,7 @@ class Fallback(Measurer):
             server.close_connections("h3")
             server.close_connections("https")
             if not measuring:
-                time.sleep(_CLOSED_S)
+                time.sleep(case.pause_s)
                 self._middlebox.block(faults, addresses)
                 self._ring.start()
                 measuring = True
@@ -145,15 +222,15 @@ class Fallback(Measurer):
 
     def _attempts(self, page: PageSpec) -> list[Attempt]:
         frames, _missing = self._ring.take()
-        return read_attempts(frames, [self.bench.addresses[page.host]], network.SERVER_ADDRESS)
+        hosts = [known[page.host] for known in (self.bench.addresses, self._addresses6)]
+        return read_attempts(frames, hosts, network.SERVER_ADDRESS)
 
 
-def record(ech: bytes) -> bytes:
-    """RDATA of an HTTPS record that offers HTTP/3, then HTTP/2 and, if given, an ECHConfigList."""
-    alpn = b"\x02h3\x02h2"
-    parameters = b"\x00\x01" + len(alpn).to_bytes(2, "big") + alpn
-    parameters += b"\x00\x05" + len(ech).to_bytes(2, "big") + ech if ech else b""
-    return b"\x00\x01\x00" + parameters
+def record(ech: bytes, hints: Sequence[bytes] = ()) -> bytes:
+    """RDATA of an HTTPS record that offers HTTP/3, then HTTP/2 and, if given, an ECHConfigList and address hints."""
+    parameters = {1: b"\x02h3\x02h2", 5: ech} | {4 if len(hint) == 4 else 6: hint for hint in hints}
+    parts = [struct.pack("!HH", key, len(value)) + value for key, value in sorted(parameters.items()) if value]
+    return b"\x00\x01\x00" + b"".join(parts)
 
 
 def faults_of(case: Case, page: PageSpec) -> list[PathFault]:
@@ -181,6 +258,7 @@ def attempt_rows(row: dict[str, Any], attempts: Sequence[Attempt]) -> list[dict[
             "started_s": zero_ns / 1e9,
             "kind": attempt.kind,
             "address": attempt.address,
+            "family": attempt.family,
             "started_ms": ms(attempt.started_ns),
             "sent_ms": [ms(at_ns) for at_ns in attempt.sent_ns],
             "answered_ms": ms(attempt.answered_ns),

@@ -77,7 +77,7 @@ class HttpsRecords(Measurer):
         server, key = self.bench.server, self._keys[page.name]
         server.set_ech({"none": None, "own": key, "replaced": self._other[page.name]}[kind.ech])
         rdata = kind.rdata(page.host, key.config_list) if kind.rdata else None
-        server.set_https_record(page.host, rdata, fault=kind.fault)
+        server.set_answer(page.host, "HTTPS", rdata, fault=kind.fault)
         returning = kind.h3 == "0-rtt"
         token = TokenWatch(server, page.host, browser.token_needs_ticket)
         return browser.load(

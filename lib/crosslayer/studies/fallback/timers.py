@@ -1,0 +1,165 @@
+"""Timers of clients, read from their packets: how long each waits before it tries something else.
+
+No I/O here. `Inputs` and claims use the same delays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import polars as pl
+
+from crosslayer import metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A packet of a load, see table `attempts`."""
+
+    kind: str
+    """Kind of its attempt; `connection` for QUIC or TCP, whichever is first."""
+    family: int | None = None
+    """IP version; None for any."""
+    number: int = 0
+    """Which of those attempts, from 0."""
+    column: Literal["started_ms", "answered_ms"] = "started_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A delay between two packets of a load."""
+
+    title: str
+    client: str
+    """Value of the column `browser`."""
+    condition: str
+    begin: Event
+    end: Event
+
+
+_SYN, _QUIC, _CONNECTION = Event("tcp"), Event("quic"), Event("connection")
+
+
+def _answer(query_type: str) -> Event:
+    return Event(query_type, column="answered_ms")
+
+
+TIMERS: Final[Mapping[str, Timer]] = {
+    f"{client} {name}": Timer(title, client, condition, begin, end)
+    for client, name, title, condition, begin, end in (
+        ("chromium", "quic-tcp", "QUIC, then TCP", "first-udp-dropped", _QUIC, _SYN),
+        ("chromium", "early-tcp", "QUIC with early data, then TCP", "return-udp-dropped", _QUIC, _SYN),
+        ("chromium", "syn-syn", "SYN, then another connection", "first-both-dropped", _SYN, Event("tcp", number=1)),
+        (
+            "chromium",
+            "ipv6-ipv4",
+            "TCP over IPv6, then over IPv4",
+            "first-ipv6-no-record-dropped",
+            Event("tcp", 6),
+            Event("tcp", 4),
+        ),
+        (
+            "chromium",
+            "quic-ipv6-tcp-ipv4",
+            "QUIC over IPv6, then TCP over IPv4",
+            "first-ipv6-dropped",
+            Event("quic", 6),
+            Event("tcp", 4),
+        ),
+        (
+            "chromium",
+            "late-aaaa",
+            "A answer, then a connection while AAAA is late",
+            "first-ipv6-no-record-late-aaaa",
+            _answer("A"),
+            _CONNECTION,
+        ),
+        (
+            "chromium",
+            "late-a",
+            "AAAA answer, then a connection while A is late",
+            "first-ipv6-no-record-late-a",
+            _answer("AAAA"),
+            _CONNECTION,
+        ),
+        (
+            "chromium",
+            "late-https",
+            "A and AAAA answers, then a connection while HTTPS is late",
+            "first-ipv6-late-https",
+            _answer("A"),
+            _CONNECTION,
+        ),
+        (
+            "chromium",
+            "lookup-lookup",
+            "lookup, then its repetition",
+            "first-dns-dropped",
+            Event("A"),
+            Event("A", None, 1),
+        ),
+        ("curl", "lookup-tcp", "lookup, then TCP behind QUIC", "first-udp-dropped", Event("A"), _SYN),
+        ("curl", "quic-tcp", "QUIC, then TCP", "first-udp-dropped", _QUIC, _SYN),
+        (
+            "curl",
+            "ipv6-ipv4",
+            "TCP over IPv6, then over IPv4",
+            "first-ipv6-no-record-dropped",
+            Event("tcp", 6),
+            Event("tcp", 4),
+        ),
+        (
+            "curl",
+            "tcp-ipv6-quic-ipv4",
+            "TCP over IPv6, then QUIC over IPv4",
+            "first-ipv6-dropped",
+            Event("tcp", 6),
+            Event("quic", 4),
+        ),
+        (
+            "curl",
+            "late-aaaa",
+            "A answer, then a connection while AAAA is late",
+            "first-ipv6-no-record-late-aaaa",
+            _answer("A"),
+            _CONNECTION,
+        ),
+        (
+            "curl",
+            "late-a",
+            "AAAA answer, then a connection while A is late",
+            "first-ipv6-no-record-late-a",
+            _answer("AAAA"),
+            _CONNECTION,
+        ),
+    )
+}
+"""By series of the claims: client and timer."""
+
+
+def delays(attempts: pl.LazyFrame) -> pl.LazyFrame:
+    """Delay of each timer in each round: the columns of `metrics.ROUND`, series and value, ms."""
+    frames = [_delay(attempts, timer).with_columns(series=pl.lit(name)) for name, timer in TIMERS.items()]
+    return pl.concat(frames).select(*metrics.ROUND, "series", "value")
+
+
+def rows_of(timer: Timer) -> pl.Expr:
+    """Rows of `attempts` in which a timer is read."""
+    return (pl.col("browser") == timer.client) & (pl.col("condition") == timer.condition)
+
+
+def _delay(attempts: pl.LazyFrame, timer: Timer) -> pl.LazyFrame:
+    of_load = attempts.filter(rows_of(timer)).sort("number")
+    begin, end = (_moment(event) for event in (timer.begin, timer.end))
+    return of_load.group_by(metrics.ROUND).agg(value=end - begin).drop_nulls("value")
+
+
+def _moment(event: Event) -> pl.Expr:
+    """Time of an event among the attempts of a load, ms; null if it did not happen."""
+    kinds = ["quic", "tcp"] if event.kind == "connection" else [event.kind]
+    rows = pl.col("kind").is_in(kinds)
+    if event.family is not None:
+        rows &= pl.col("family") == event.family
+    return pl.col(event.column).filter(rows).get(event.number, null_on_oob=True)
