@@ -32,7 +32,7 @@ def main() -> int:
     for line in lines:
         print(line)
     if lines:
-        print(f"{file} is not of this environment: change these lines, then run `make lock` (docs/howto/nix.md).")
+        print(f"{file} is not of this environment: change these lines, then run `make lock` (docs/reference/nix.md).")
     return 1 if lines else 0
 
 

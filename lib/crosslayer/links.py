@@ -2,7 +2,7 @@
 
 A profile becomes queueing disciplines for each direction: one of `sch_netem`, or three stages in a row where a queue is
 managed or jitter reorders what a rate has put in order. Both backends of the testbed apply the same description. No
-network and no clock here. docs/howto/links.md says what each effect is.
+network and no clock here. docs/reference/links.md defines each effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Faults of a path that blocks packets: their notation, read and checked. No network and no clock here.
 
 A fault is an action, a selector of packets and, after `@`, the moment from which on it applies:
-`drop udp/443`, `reject udp/443`, `drop quic-initial:1250@2s`. docs/howto/links.md explains each of them.
+`drop udp/443`, `reject udp/443`, `drop quic-initial:1250@2s`. docs/howto/faults.md explains each of them.
 """
 
 from __future__ import annotations

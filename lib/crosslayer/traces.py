@@ -1,7 +1,7 @@
 """Traces: what a link's rate and delay do over time, from files that come from outside, read and checked.
 
 Mahimahi's delivery opportunities, steps of rate and RTT, and speed tests, as ERRANT's distributions are made of. No
-network and no clock here; `testbed.trace_replay` plays them. docs/howto/links.md has the formats.
+network and no clock here; `testbed.trace_replay` plays them. docs/reference/links.md has the formats.
 """
 
 from __future__ import annotations

@@ -345,9 +345,7 @@ def test_a_certificate_of_version_9_is_refused(weird: Path, protocol: Protocol) 
     assert error.startswith(("certificate: ", "tls: "))
 
 
-def test_discovery_keeps_the_rows_of_others_beside_a_weird_certificate(
-    weird: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_malformed_certificate_costs_no_other_row_of_discovery(weird: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tcp_server(answer_messages, tls_context(weird)) as port:
         monkeypatch.setattr("crosslayer.discover.support.ENDPOINTS", ((Protocol.DOT, port),))
         found = list(

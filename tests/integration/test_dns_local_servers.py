@@ -722,7 +722,7 @@ def test_early_data_needs_not_know_its_query_before(folder: Path, told_before: b
             assert client.handshake.early_data_accepted
 
 
-def test_nothing_is_asked_on_a_connection_that_timed_out_while_nobody_looked(folder: Path) -> None:
+def test_no_query_is_sent_on_a_timed_out_connection(folder: Path) -> None:
     heard: list[int] = []
     query = build_query(QUESTION, Protocol.DOQ, QUICK)
     with (

@@ -162,7 +162,7 @@ def test_loss_is_within_a_tenth_over_20_000_packets(seen: dict[str, Any], name: 
 
 
 @pytest.mark.parametrize(("name", "mean"), [("random", 1 / 0.95), ("bursts", 2.0)])
-def test_bursts_are_as_long_as_chance_has_them(seen: dict[str, Any], name: str, mean: float) -> None:
+def test_bursts_have_the_expected_length(seen: dict[str, Any], name: str, mean: float) -> None:
     """Chi-squared against the geometric distribution; one sample in ten thousand is beyond."""
     counts = Counter(length for way in ("up", "down") for length in seen[name][way][1])
     total, stays = counts.total(), 1 - 1 / mean
@@ -227,7 +227,7 @@ def test_cross_traffic_has_what_the_link_gives(seen: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("way", ["down", "up"])
-def test_what_comes_through_is_within_a_twentieth_of_mahimahis_file(seen: dict[str, Any], way: str) -> None:
+def test_delivered_bytes_are_within_a_twentieth_of_the_mahimahi_file(seen: dict[str, Any], way: str) -> None:
     """Counted by the lines of the file, in windows of 0.2 s."""
     times = [int(line) for line in (_TRACES / f"cellular.{way}").read_text(encoding="ascii").splitlines()]
     begin = BEGINS_MS["cellular"]
@@ -242,9 +242,7 @@ def test_what_comes_through_is_within_a_twentieth_of_mahimahis_file(seen: dict[s
 
 
 @pytest.mark.parametrize(("way", "mbit"), [("down", 80), ("up", 12)])
-def test_nothing_comes_through_in_a_handover_and_what_waited_comes_after_it(
-    seen: dict[str, Any], way: str, mbit: float
-) -> None:
+def test_packets_wait_during_a_handover(seen: dict[str, Any], way: str, mbit: float) -> None:
     frames = seen["leo"][f"frames_{way}"]
     full = mbit * 1e3 * _WINDOW_MS / 8 / FRAME_BYTES
     for window in range(1, len(frames) - 1):  # the handover is from 14,960 ms on, that is in the eighth
@@ -259,7 +257,7 @@ def test_nothing_comes_through_in_a_handover_and_what_waited_comes_after_it(
     assert max(held) == pytest.approx(rtts[True] / 2 + 40, abs=6)  # a probe every 5 ms
 
 
-def test_packets_leave_when_the_trace_has_it(seen: dict[str, Any]) -> None:
+def test_packets_leave_at_the_times_of_the_trace(seen: dict[str, Any]) -> None:
     """By a clock that computing does not move, to a hundredth of a ms or so."""
     most_ms = 0.1 if seen["backend"] == "netem" else 20.0
     for name in TRACED:

@@ -67,7 +67,7 @@ def campaign(request: pytest.FixtureRequest) -> Path:
     return request.getfixturevalue("measured")[0]  # type: ignore[no-any-return]
 
 
-def test_every_load_is_what_the_server_says_it_was(campaign: Path) -> None:
+def test_the_server_log_confirms_every_load(campaign: Path) -> None:
     rows = loads(campaign)
     assert rows["error"].null_count() == rows.height == 4
     assert (rows["early_data_accepted"] == (rows["h3"] == "0-rtt")).all()
@@ -134,13 +134,13 @@ def test_it_resolves_by_itself_over_every_transport(firefox_machine: None, tmp_p
     assert rows["error"].null_count() == rows.height
 
 
-def test_it_asks_by_itself_over_what_it_is_told_to(firefox_machine: None, tmp_path: Path) -> None:
+def test_it_resolves_over_the_configured_transport(firefox_machine: None, tmp_path: Path) -> None:
     rows = itself(tmp_path, "--browser", "firefox")
     assert sorted(rows["dns_protocol"]) == ["DoH", "DoH", "DoH3", "DoH3"]
     assert rows["error"].null_count() == rows.height
 
 
-def test_it_is_told_of_a_key_for_its_hello_by_https_records(firefox_machine: None, tmp_path: Path) -> None:
+def test_an_https_record_provides_the_ech_key(firefox_machine: None, tmp_path: Path) -> None:
     """Whether it then speaks HTTP/3 or HTTP/2 is its own choice, and not always the same."""
     plan = tmp_path / "plan.toml"
     plan.write_text(

@@ -102,7 +102,7 @@ def test_the_link_is_as_on_the_host(in_guest: Run) -> None:
     test_link.test_exit_status_environment_and_resolver(in_guest)
 
 
-def test_the_virtual_clock_tells_the_links_time_alone() -> None:
+def test_virtual_time_contains_the_link_alone() -> None:
     """On a machine that is as busy as it may be: ping's least and greatest RTT, and an hour that takes seconds."""
     script = "ping -q -i 0.1 -c 20 $CROSSLAYER_SERVER; date +%s; sleep 3600; date +%s"
     begin = time.monotonic()
@@ -304,7 +304,7 @@ def _measure_until(
     return process.returncode, said
 
 
-def test_a_program_that_has_all_mappings_ends_the_guest_and_it_is_said() -> None:
+def test_a_program_that_has_all_mappings_ends_the_guest_with_a_message() -> None:
     """Every other page of much memory: User-Mode Linux has a mapping of the host for each, and would try for ever."""
     allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
     size = min(3 << 30, 16384 * allowed)

@@ -43,7 +43,7 @@ def test_only_a_good_record_tells_of_http3(loads: pl.DataFrame) -> None:
         assert (of(loads, kind)["document_protocol"], of(loads, kind)["error"]) == ("h3", None)
 
 
-def test_malformed_records_are_as_none(loads: pl.DataFrame) -> None:
+def test_malformed_records_are_ignored(loads: pl.DataFrame) -> None:
     for kind in ("cut-short", "keys-unordered", "key-twice", "no-default-alone", "protocol-unknown", "servfail"):
         assert (kind, of(loads, kind)["document_protocol"], of(loads, kind)["error"]) == (kind, "h2", None)
 

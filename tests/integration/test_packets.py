@@ -53,7 +53,7 @@ def test_a_command_on_a_link_is_captured(crosslayer: Run, tmp_path: Path) -> Non
     assert found_by_tshark(stripped, "http3") == 0  # the keys are those in the file, and no others
 
 
-def test_capturing_moves_nothing_by_the_virtual_clock(virtual_clock: list[str], tmp_path: Path) -> None:
+def test_capturing_changes_nothing_in_virtual_time(virtual_clock: list[str], tmp_path: Path) -> None:
     """One round of every way to a page, with captures and without; and what is kept of each."""
     words = ["measure", "--study", "one-connection", "--size", "smoke", "--rounds", "1", *virtual_clock]
     loads = {}

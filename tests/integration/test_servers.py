@@ -80,7 +80,7 @@ def here(server: str) -> None:
 
 
 @pytest.mark.parametrize("server", TRUTH)
-def test_each_server_that_is_installed_answers_over_what_it_speaks(found: Found, server: str) -> None:
+def test_each_installed_server_answers_over_its_transports(found: Found, server: str) -> None:
     here(server)
     spoken = {transport for transport in RTTS if found.cells[server, "answer", transport]["value"]}
     assert spoken >= TRUTH[server]

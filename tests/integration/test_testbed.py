@@ -114,9 +114,7 @@ def test_a_testbed_can_be_opened_after_another(results: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_campaign_is_ended_by_its_number(
-    testbed_machine: None, tmp_path: Path, number: signal.Signals, status: int
-) -> None:
+def test_a_signal_ends_a_campaign(testbed_machine: None, tmp_path: Path, number: signal.Signals, status: int) -> None:
     process = subprocess.Popen(
         [*CROSSLAYER, "measure", "--study", "single-query", "--rounds", "50", "--out", str(tmp_path / "campaign")],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -85,7 +85,7 @@ def test_a_page_with_aliases_loads_as_well(browser_machine: None, virtual_clock:
     assert set(rows["lookup_count"]) == {1}
 
 
-def test_a_browser_that_asks_by_itself_asks_over_what_it_is_told_to(
+def test_a_browser_resolves_over_the_configured_transport(
     browser_machine: None, virtual_clock: list[str], tmp_path: Path
 ) -> None:
     """By the server's word, or a load is an error; a lookup on the connection that stands takes a round-trip."""

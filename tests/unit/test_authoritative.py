@@ -158,7 +158,7 @@ def test_a_query_without_an_answer_is_waited_for_and_told() -> None:
     assert [query.response_ms is None for query in asked] == [True, False]
 
 
-def test_the_pace_is_that_of_a_clock_nobody_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pace_follows_a_monotonic_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Echo(0.0)
     asker, unix_ns, looks = dns.Asker(server.address), time.time_ns, iter(range(10**9))
     monkeypatch.setattr(time, "time_ns", lambda: unix_ns() + (3600 * 10**9 if next(looks) > 1 else 0))

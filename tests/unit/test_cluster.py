@@ -108,7 +108,7 @@ def test_what_was_interrupted_goes_on(lent: Any, tmp_path: Path) -> None:
     assert loads(tmp_path / "cut").equals(loads(tmp_path / "whole"))
 
 
-def test_a_cluster_that_cannot_measure_says_the_doctors_words(
+def test_a_cluster_that_cannot_measure_reports_the_reason(
     lent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(sleeping.UNABLE, "there is no browser")

@@ -28,7 +28,7 @@ def test_the_page_is_what_the_rows_make() -> None:
     assert conformance.DOCUMENT.read_text(encoding="utf-8") == conformance.to_markdown()
 
 
-def test_the_tests_that_prove_what_is_promised_are_there() -> None:
+def test_tests_named_in_the_readme_exist() -> None:
     named = NAME.findall((ROOT / "tests" / "README.md").read_text(encoding="utf-8"))
     assert len(named) > 20
     assert missing(named) == []

@@ -357,7 +357,7 @@ def test_the_table_shows_what_is_there_and_says_where_nothing_is() -> None:
     assert said[1].index("DoT") == said[0].index("transport")
 
 
-def test_what_a_server_says_forges_no_row_and_reaches_no_terminal() -> None:
+def test_text_of_a_server_is_escaped() -> None:
     evil = "\x1b]0;owned\x07\nbind9 (10.53.0.68)  DoQ \u202e 853"
     row = support._row(
         ProbedHost("evil", "10.53.0.67"), Protocol.DOQ, 853, quic_versions=("v1",), error=evil, certificate_subject=evil

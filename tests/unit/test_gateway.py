@@ -61,7 +61,7 @@ def judged(kind: Kind, of: list[Event], carried: dict[int, int] | None = None) -
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
-def test_a_load_is_what_the_server_says_it_was(kind: Kind) -> None:
+def test_the_server_log_confirms_every_load(kind: Kind) -> None:
     queries, requests = events(kind)
     assert judged(kind, [*queries, *requests]) is None
     assert (
@@ -89,7 +89,7 @@ def test_a_load_is_what_the_server_says_it_was(kind: Kind) -> None:
     assert judged(kind, [*queries, *requests], {1: 1})
 
 
-def test_one_connection_and_two_are_told_apart() -> None:
+def test_one_connection_and_two_are_distinguished() -> None:
     for kind, other in ((KINDS[ONE], KINDS[TWO]), (KINDS[TWO], KINDS[ONE])):
         queries, requests = events(other)
         carried = {int(requests[0].remote.rpartition(":")[2]): len(requests)}

@@ -77,7 +77,7 @@ def judged(mode: Mode, of: list[Event]) -> str | None:
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=list(MODES))
-def test_a_load_is_what_the_server_says_it_was(mode: Mode) -> None:
+def test_the_server_log_confirms_every_load(mode: Mode) -> None:
     query, request = events(mode)
     assert judged(mode, [query, request]) is None
     assert "1 queries, 0 requests of the document" in str(judged(mode, [query]))

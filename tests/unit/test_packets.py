@@ -104,7 +104,7 @@ def test_what_is_written_is_read(frames: list[Frame], words: str) -> None:
 
 @given(st.data())
 @settings(deadline=None)
-def test_whatever_comes_is_read_or_refused(data: st.DataObject) -> None:
+def test_any_capture_is_read_or_refused(data: st.DataObject) -> None:
     """Cut short, bits changed, or anything at all: no other error, and no more than there is."""
     about, frames = a_load()
     whole = write_pcapng(frames[:3], keys="A B C\n", comment=about.condition)
@@ -169,7 +169,7 @@ def test_a_load_is_drawn(tmp_path: Path) -> None:
     assert "http" not in page.replace("http-equiv", "")  # nothing is fetched
 
 
-def test_what_a_file_says_cannot_leave_its_place(tmp_path: Path) -> None:
+def test_text_of_a_capture_is_escaped(tmp_path: Path) -> None:
     """Names and numbers from elsewhere: as text, or not at all."""
     about, frames = a_load()
     bad = "</title><script>alert(1)</script>"

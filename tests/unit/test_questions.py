@@ -482,7 +482,7 @@ def test_what_a_broken_record_costs_is_told_and_what_ech_does() -> None:
     assert re.search(rf"new key 1\.00\d* \[.*; where the server has it no more 2\.00\d* \[.*0 of {ROUNDS} hellos", said)
 
 
-def test_records_are_octets_that_say_what_their_names_promise() -> None:
+def test_the_octets_of_a_record_match_its_name() -> None:
     host, ech = "www.example.org", EchKey.make("public.example.org").config_list
     assert sum(kind.broken for kind in KINDS.values()) >= 10
     records = {name: kind.rdata(host, ech) for name, kind in KINDS.items() if kind.rdata is not None}

@@ -105,7 +105,7 @@ def test_every_check_of_a_round_is_a_row(verdicts: deque[str], said: list[str], 
         (["pass", "slow", "slow", "slow", "slow", "slow", "slow", "pass", "slow", "slow", "slow"], 1),
     ],
 )
-def test_a_round_whose_link_proves_wrong_is_measured_again(
+def test_a_round_whose_link_fails_its_check_is_measured_again(
     verdicts: deque[str], said: list[str], failures: int
 ) -> None:
     plan = sized("coalescing", "smoke")

@@ -42,7 +42,7 @@ func TestWholeLines(t *testing.T) {
 	}
 }
 
-func TestFullDiskIsSaidOnce(t *testing.T) {
+func TestFullDiskIsReportedOnce(t *testing.T) {
 	said := 0
 	w, err := Open("/dev/full", func(string, ...any) { said++ })
 	if err != nil {

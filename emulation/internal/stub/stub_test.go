@@ -299,7 +299,7 @@ func TestServerThatForgotTheConnection(t *testing.T) {
 const rest = 1100 * time.Millisecond // longer than it takes unless told otherwise
 
 // After a rest the path is in doubt: the query does not wait for the old connection longer than a PTO.
-func TestPathThatIsGoneAfterARest(t *testing.T) {
+func TestPathLostWhileIdle(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
 		t.Parallel() // they wait more than they work
 		const delay = 20 * time.Millisecond
@@ -326,7 +326,7 @@ func TestPathThatIsGoneAfterARest(t *testing.T) {
 }
 
 // Told so, it waits until the guard has noticed, at half of the timeout.
-func TestPathThatIsGoneAfterARestNobodyDoubts(t *testing.T) {
+func TestPathLostWhileIdleWithoutProbe(t *testing.T) {
 	eachScheme(t, overQUIC, func(t *testing.T, s *server, c credentials) {
 		t.Parallel()
 		relay := newRelay(t, s.start().address, 0)
@@ -341,7 +341,7 @@ func TestPathThatIsGoneAfterARestNobodyDoubts(t *testing.T) {
 }
 
 // An upstream that takes its time is not asked twice: it has acknowledged the query.
-func TestSlowUpstreamAfterARestIsAskedOnce(t *testing.T) {
+func TestSlowUpstreamAfterIdleIsQueriedOnce(t *testing.T) {
 	eachScheme(t, connected, func(t *testing.T, s *server, c credentials) {
 		t.Parallel()
 		good := s.answer

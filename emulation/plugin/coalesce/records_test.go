@@ -44,7 +44,7 @@ func ask(t *testing.T, address, name string) []byte {
 	return answer[:n]
 }
 
-func TestHTTPSRecordsAreAnsweredAsTold(t *testing.T) {
+func TestHTTPSRecordsAreAnsweredAsConfigured(t *testing.T) {
 	s := start(t, nil, "")
 	udp := s.addresses["dns/udp"]
 	told := func(command string, ok bool) {

@@ -103,8 +103,8 @@ def command(
     crosslayer link 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     crosslayer link dsl --no-server -- bash
     crosslayer link 4g --loss 1% --queue 10bdp --cross-traffic bulk -- ping -c 20 '$CROSSLAYER_SERVER'
-    crosslayer link 4g --trace cellular.down,cellular.up -- curl --cacert '$CROSSLAYER_CA' https://www.example.org/
-    crosslayer link 4g --drop udp/443 -- curl --cacert '$CROSSLAYER_CA' https://www.example.org/
+    crosslayer link 4g --trace cellular.down,cellular.up -- curl --compressed --cacert '$CROSSLAYER_CA' https://www.example.org/
+    crosslayer link 4g --drop udp/443 -- curl --compressed --cacert '$CROSSLAYER_CA' https://www.example.org/
     crosslayer link --clock virtual 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org A
     """
     from crosslayer.links import choose, load_profiles, own_profiles, varied

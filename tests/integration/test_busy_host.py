@@ -19,7 +19,7 @@ PLAN = ["--study", "serialisation", "--links", "dsl", "--rounds", "3", "--clock"
 HOG = [sys.executable, "-c", "while True: pass"]
 
 
-def test_the_round_that_others_hogged_is_left_out(testbed_machine: None, tmp_path: Path) -> None:
+def test_a_round_on_a_busy_host_is_excluded(testbed_machine: None, tmp_path: Path) -> None:
     folder = tmp_path / "starved"
     hogs: list[subprocess.Popen[bytes]] = []
     with subprocess.Popen([*CROSSLAYER, "measure", *PLAN, "--out", str(folder)], stderr=subprocess.PIPE) as campaign:
