@@ -14,7 +14,7 @@ from crosslayer.campaign.dataset import Campaign, Dataset, paired_campaigns
 from crosslayer.campaign.tables import TABLES
 from crosslayer.claims import Verdict
 from crosslayer.figures import Figure, FigureError
-from crosslayer.notebooks import figure_view, session
+from crosslayer.notebooks import figure_view, frames, session
 from crosslayer.notebooks.errors import NotebookError
 from crosslayer.notebooks.figure_view import FigureView, Text
 from crosslayer.notebooks.measuring import measured_or_committed
@@ -215,6 +215,16 @@ class CampaignView:
             For a claim that this study does not judge, or that is not judged by single rows of this campaign.
         """
         return observations(self.dataset, claim)
+
+    def frame(self, measure: str) -> pl.DataFrame:
+        """One duration as a frame, a row per measured observation: `view.frame("plt")`; see `frames.frame`.
+
+        Raises
+        ------
+        NotebookError
+            For a measure that no table of the campaign has, or that several have.
+        """
+        return frames.frame(self.dataset, measure)
 
     def compared(self) -> Text:
         """The claims whose verdict differs in another campaign of the study, and how many; campaign by campaign."""
