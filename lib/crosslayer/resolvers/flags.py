@@ -151,7 +151,12 @@ def _of_address(
     yield from _of_path(by_target, subject, numbers)
     for number in numbers:
         target, visits = plan.targets[number], by_target[number]
-        errors = [error for visit in visits for error in (visit.error, visit.next_error, visit.resumed_error) if error]
+        errors = [
+            error
+            for visit in visits
+            for error in (visit.error, visit.next_error, visit.miss_error, visit.resumed_error)
+            if error
+        ]
         missed = [visit for visit in visits if _missed(visit)]
         if missed:
             evidence = f"the first query of {len(missed)} of {len(visits)} visits took longer than the next one"
