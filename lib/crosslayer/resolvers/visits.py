@@ -146,13 +146,13 @@ class _Visiting:
     def _visit(self, visit: TargetVisit, target: ResolverTarget) -> Generator[float, None, TargetVisit]:
         """A query that fills the cache where it is needed; then path RTT, first, next and resumed query."""
         server, protocol = resolver_of(target, self._ca_file), target.protocol
-        if self._needs_priming(target.address):
-            self._priming_left[target.address] -= 1
+        if self._needs_priming(target):
             yield from self._turn(target)
             with client_for(protocol, server, self._settings) as client:
                 error = self._ask(client, target, connect=True)[0]
-            if error is not None:
+            if error is not None:  # it takes the budget of the first query, which is not sent
                 return replace(visit, error=error)
+            self._priming_left[target.address] -= 1
         visit = replace(visit, rtt_ms=self._path_rtt_ms(target))
         yield from self._turn(target)
         session = Session()
@@ -197,9 +197,15 @@ class _Visiting:
         while ready_s := self._ledger.take(target.operator):
             yield ready_s
 
-    def _needs_priming(self, address: str) -> bool:
-        cached_for_s = self._cached_until_s.get(address, 0.0) - time.time()
-        return cached_for_s < _CACHED_FOR_S and self._priming_left[address] > 0
+    def _needs_priming(self, target: ResolverTarget) -> bool:
+        cached_for_s = self._cached_until_s.get(target.address, 0.0) - time.time()
+        left = self._priming_left[target.address]
+        return cached_for_s < _CACHED_FOR_S and left > 0 and not self._intercepted(target)
+
+    def _intercepted(self, target: ResolverTarget) -> bool:
+        """Whether a middlebox answers in place of the target: then the resolver's cache is not filled."""
+        check = self._journal.check
+        return check is not None and check.intercepted and target.protocol is Protocol.DOUDP
 
     def _ask(
         self, client: Client, target: ResolverTarget, *, connect: bool, name: str = ""
@@ -218,7 +224,7 @@ class _Visiting:
         except DnsError as fault:
             error = fault.what
         self._heed(target, error, answer)
-        if not name and error is None and answer is not None and answer.ttl_s is not None:
+        if not (name or error or self._intercepted(target)) and answer is not None and answer.ttl_s is not None:
             self._cached_until_s[target.address] = time.time() + answer.ttl_s
         return error, answer
 
