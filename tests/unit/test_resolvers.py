@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import dataclasses
 import json
@@ -22,6 +23,7 @@ from crosslayer.resolvers import ResolversError, ResolverTarget, analysis, ledge
 from crosslayer.resolvers.flags import FlagKind, flags
 from crosslayer.resolvers.page import page
 from crosslayer.resolvers.plan import ComparePlan, Journal, NetworkCheck, OperatorStop, TargetVisit
+from crosslayer.stub import StubSettings
 from crosslayer.testbed import outside, stop_list
 from crosslayer.testbed.errors import OutsideError
 
@@ -779,3 +781,72 @@ def test_a_file_of_discover_is_a_list(tmp_path: Path, ending: str) -> None:
     table.write([dataclasses.replace(rows[0], transport="DoX")], path)
     with pytest.raises(ResolversError, match="has a row without"):
         read([str(path)])
+
+
+# One place opens sockets to others
+
+
+CLIENT_PACKAGES = (
+    "dns",
+    "discover",
+    "resolvers",
+    "stub",
+    "h3",
+    "browser",
+    "campaign",
+    "studies",
+    "notebooks",
+    "commands",
+)
+LOCAL = {"AF_UNIX", "AF_PACKET"}
+"""Families of sockets that lead to no other host."""
+
+
+def sockets_opened(source: str) -> list[int]:
+    """Lines that open a socket which may lead to another host."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        module = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
+        families = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+        opens = module == "socket" and node.func.attr in ("socket", "create_connection", "create_server")
+        if opens and not families & LOCAL:
+            lines.append(node.lineno)
+    return lines
+
+
+def test_every_client_opens_its_sockets_where_consent_is_checked() -> None:
+    library = Path(outside.__file__).parents[1]
+    opened = {
+        f"{path.relative_to(library)}:{line}"
+        for package in CLIENT_PACKAGES
+        for path in (library / package).rglob("*.py")
+        for line in sockets_opened(path.read_text(encoding="utf-8"))
+    }
+    assert opened == set()
+    assert sockets_opened("import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM)") == [2]
+    assert sockets_opened("socket.create_connection(('192.0.2.1', 53))") == [1]
+    assert sockets_opened("socket.socket(socket.AF_UNIX)") == []
+
+
+@pytest.mark.parametrize(
+    ("url", "refusal"),
+    [
+        ("quic://192.0.2.1", "nobody consented"),
+        ("udp://[2001:db8::1]:5353", "nobody consented"),
+        ("https://dns.example.net/dns-query", "would be looked up by the stub"),
+        ("quic://a@127.0.0.1", "would be looked up by the stub"),
+        ("https://127.0.0.1\\@192.0.2.1/", "would be looked up by the stub"),
+        ("udp://198.41.0.4", "is on the stop list"),
+        ("udp://127.0.0.1:53", ""),
+        ("tls://localhost", ""),
+    ],
+)
+def test_a_stub_needs_consent_to_its_upstream(own_folders: Path, url: str, refusal: str) -> None:
+    settings = StubSettings(url)
+    if refusal:
+        with pytest.raises(OutsideError, match=refusal):
+            settings.check_consent()
+    else:
+        settings.check_consent()

@@ -101,6 +101,8 @@ class BoxResolver:
     name: Name
     rtt_ms: Rtt = 0.0
     """RTT between client and resolver, ms."""
+    jitter_ms: Annotated[float, Meta(ge=0, le=1000)] = 0.0
+    """Mean of a random delay of each packet towards the client (exponential distribution), ms; their order is kept."""
     operator: str = ""
     """Its name where nothing is given."""
     make: Make = "crosslayer"

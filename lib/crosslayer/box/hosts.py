@@ -108,6 +108,7 @@ class HostPlan:
                     "name": host.name,
                     "mac": host.mac,
                     "path": host.path,
+                    "jitter_ms": host.resolver.jitter_ms if host.resolver else 0.0,
                     "own": host.addresses if host.rewritten else [],
                 }
                 for host in self.hosts

@@ -16,6 +16,7 @@ import gc
 import heapq
 import json
 import os
+import random
 import select
 import socket
 import struct
@@ -131,6 +132,10 @@ class FarEnd:
     """RTT in ms from each time on, s."""
     own: dict[int, bytes]
     """Its own addresses by family, to which packets for other addresses are rewritten; empty without rewriting."""
+    jitter_ms: float = 0.0
+    """Mean of the random delay of its packets towards the client."""
+    last_due_ns: int = 0
+    """Departure of its latest packet towards the client."""
     packets: int = 0
     late_ns: list[int] = field(default_factory=list)
 
@@ -273,6 +278,7 @@ class Router:
                 bytes.fromhex(host["mac"]),
                 [(at, rtt) for at, rtt in host["path"]],
                 {(6 if ":" in address else 4): _wire(address) for address in host["own"]},
+                host["jitter_ms"],
             )
             for host in config["hosts"]
         ]
@@ -296,6 +302,7 @@ class Router:
         self._renumber_s = sorted(nat["address_changes_s"]) if nat else []
         self._rewritten: dict[tuple[Any, ...], bytes] = {}
         self._seed = config["seed"]
+        self._random = random.Random(self._seed)
         self._keep_packets = config["packets"]
         self._rows: list[dict[str, Any]] = []
         self._start_ns: int | None = None
@@ -382,7 +389,11 @@ class Router:
         reason = self._nat.back(packet, came_ns) if self._nat else ""
         row = self._row(packet, came_ns, "down", host.name, reason)
         if not reason:
-            self._queue(self._near, self._client_mac, packet, came_ns + round(host.rtt_ms(after_s) * 5e5), host, row)
+            due_ns = came_ns + round(host.rtt_ms(after_s) * 5e5)
+            if host.jitter_ms:
+                due_ns = max(due_ns + round(self._random.expovariate(1 / host.jitter_ms) * 1e6), host.last_due_ns)
+                host.last_due_ns = due_ns
+            self._queue(self._near, self._client_mac, packet, due_ns, host, row)
 
     def _to_host(self, packet: IpPacket, came_ns: int, after_s: float, sender: int | None) -> None:
         reason, receiver = "no-route", None

@@ -33,8 +33,11 @@ def launch(programs: BrowserPrograms, **options: Any) -> Browser:
     Raises
     ------
     OutsideError
-        If it would send packets to an address outside without consent, or look up names outside.
+        If it would send packets to an address outside without consent, or look up names outside. Firefox looks up names
+        in its start, so it never runs outside.
     """
+    if KINDS[programs.name] is Firefox:
+        outside.check_private("Firefox")
     secure_dns: SecureDns | None = options.get("secure_dns")
     for address in {*options["addresses"].values(), *([secure_dns.address] if secure_dns else [])}:
         outside.check(address)

@@ -28,6 +28,11 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 )
 @click.option("--rounds", type=click.IntRange(1, 1000), default=6, show_default=True, help="6 or more give intervals.")
 @click.option("--name", default="www.example.org", show_default=True, help="The name to ask for (its A record).")
+@click.option(
+    "--zone",
+    default="",
+    help="A zone of yours in which every name exists: also ask for new names below it, which no cache has.",
+)
 @click.option("--timeout", type=FiniteRange(0.1, 60), default=5.0, show_default=True, help="Seconds per query.")
 @click.option(
     "--rate",
@@ -59,6 +64,7 @@ def command(
     everything: bool,
     rounds: int,
     name: str,
+    zone: str,
     timeout: float,
     rate: float,
     per_day: int,
@@ -96,6 +102,7 @@ def command(
         protocols=[_TRANSPORTS[transport] for transport in transports],
         everything=everything,
         name=name,
+        zone=zone,
         rounds=rounds,
         seed=random.SystemRandom().getrandbits(32) if seed is None else seed,
         timeout_s=timeout,

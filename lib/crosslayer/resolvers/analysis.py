@@ -21,7 +21,13 @@ LEGEND = (
     "Medians of rounds [95 % interval]. A group begins where the first query takes longer than that of the first "
     f"target of the last group, by more than {MARGIN_MS:g} ms beyond doubt. Some flags take a target out of the groups."
 )
-TIMES = {"first_ms": "first query", "next_ms": "next query", "resumed_ms": "resumed", "rtt_ms": "path RTT"}
+TIMES = {
+    "first_ms": "first query",
+    "next_ms": "next query",
+    "miss_ms": "miss",
+    "resumed_ms": "resumed",
+    "rtt_ms": "path RTT",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +205,7 @@ def _line(
         for prefix, error in (
             ("", visit.error),
             ("next query: ", visit.next_error),
+            ("miss: ", visit.miss_error),
             ("resumed: ", visit.resumed_error),
         ):
             if error is not None:

@@ -77,15 +77,15 @@ def flags(plan: ComparePlan, visits: Sequence[TargetVisit], check: NetworkCheck 
     for number, target in enumerate(plan.targets):
         if by_target[number]:
             by_address.setdefault(target.address, []).append(number)
-    blocked = list(_blocked(plan, by_target, by_address))
-    explained = {number for flag in blocked for number in flag.targets}
+    intercepted = list(_intercepted(plan, check))
+    elsewhere = {number for flag in intercepted for number in flag.targets}
     return [
-        *_intercepted(plan, check),
-        *blocked,
+        *intercepted,
+        *_blocked(plan, by_target, by_address),
         *(
             flag
             for address, numbers in by_address.items()
-            for flag in _of_address(plan, by_target, address, numbers, explained)
+            for flag in _of_address(plan, by_target, address, [number for number in numbers if number not in elsewhere])
         ),
     ]
 
@@ -127,13 +127,11 @@ def _blocked(
 
 
 def _of_address(
-    plan: ComparePlan,
-    by_target: dict[int, list[TargetVisit]],
-    address: str,
-    numbers: list[int],
-    explained: set[int],
+    plan: ComparePlan, by_target: dict[int, list[TargetVisit]], address: str, numbers: list[int]
 ) -> Iterable[Flag]:
     """Flags of one address of a resolver."""
+    if not numbers:
+        return
     name = plan.targets[numbers[0]].name
     subject = f"{name} {address}"
     if all(_silent(by_target[number]) for number in numbers):
@@ -151,7 +149,12 @@ def _of_address(
     yield from _of_path(by_target, subject, numbers)
     for number in numbers:
         target, visits = plan.targets[number], by_target[number]
-        errors = [error for visit in visits for error in (visit.error, visit.next_error, visit.resumed_error) if error]
+        errors = [
+            error
+            for visit in visits
+            for error in (visit.error, visit.next_error, visit.miss_error, visit.resumed_error)
+            if error
+        ]
         missed = [visit for visit in visits if _missed(visit)]
         if missed:
             evidence = f"the first query of {len(missed)} of {len(visits)} visits took longer than the next one"

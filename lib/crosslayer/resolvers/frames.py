@@ -16,8 +16,8 @@ from crosslayer.resolvers.plan import ComparePlan, TargetVisit
 _VISITS = {
     "round": pl.Int64, "resolver": pl.String, "operator": pl.String, "address": pl.String, "transport": pl.String,
     "started_s": pl.Float64, "first_ms": pl.Float64, "handshake_ms": pl.Float64, "next_ms": pl.Float64,
-    "resumed_ms": pl.Float64, "rtt_ms": pl.Float64, "site": pl.String, "error": pl.String, "next_error": pl.String,
-    "resumed_error": pl.String,
+    "miss_ms": pl.Float64, "resumed_ms": pl.Float64, "rtt_ms": pl.Float64, "site": pl.String, "error": pl.String,
+    "next_error": pl.String, "miss_error": pl.String, "resumed_error": pl.String,
 }  # fmt: skip
 _RESULTS = {
     "resolver": pl.String, "operator": pl.String, "address": pl.String, "transport": pl.String, "measure": pl.String,

@@ -38,11 +38,10 @@ def resumable(protocol: Protocol) -> bool:
     return Resumption.TICKET in protocol.transport.resumptions
 
 
-def visit_queries(protocol: Protocol, *, resumed: bool) -> int:
-    """Queries that a visit measures: first, next, and resumed. DoUDP has no connection, so each is a first one."""
-    if protocol is Protocol.DOUDP:
-        return 1
-    return 3 if resumed and resumable(protocol) else 2
+def visit_queries(plan: ComparePlan, protocol: Protocol) -> int:
+    """Queries that a visit measures: first, next, miss and resumed. DoUDP has no connection, so no next one."""
+    more = (protocol is not Protocol.DOUDP, bool(plan.zone), plan.resumed and resumable(protocol))
+    return 1 + sum(more)
 
 
 def priming_queries(rounds: int) -> int:
@@ -86,13 +85,13 @@ def budget(
                 fill.get(target.address, target.protocol), target.protocol, key=_CONNECTION_BYTES.__getitem__
             )
         priming = {address: priming_queries(len(rounds)) for address, rounds in rounds_of.items()}
-        queries = sum(visit_queries(target.protocol, resumed=plan.resumed) for _, target in pending)
+        queries = sum(visit_queries(plan, target.protocol) for _, target in pending)
         budgets.append(
             OperatorBudget(
                 operator,
                 tuple(rounds_of),
                 queries + sum(priming.values()),
-                sum(_visit_bytes(target.protocol, resumed=plan.resumed) for _, target in pending)
+                sum(_visit_bytes(plan, target.protocol) for _, target in pending)
                 + sum(count * _CONNECTION_BYTES[fill[address]] for address, count in priming.items()),
             )
         )
@@ -160,6 +159,7 @@ def stopped(targets: Sequence[ResolverTarget]) -> Mapping[int, str]:
     return {number: f"stop list: {reason}" for number, reason in reasons.items() if reason is not None}
 
 
-def _visit_bytes(protocol: Protocol, *, resumed: bool) -> int:
-    connections = visit_queries(protocol, resumed=resumed) - (protocol is not Protocol.DOUDP)
-    return connections * _CONNECTION_BYTES[protocol] + _KEPT_QUERY_BYTES + _TCP_CONNECT_BYTES
+def _visit_bytes(plan: ComparePlan, protocol: Protocol) -> int:
+    connections = 2 if plan.resumed and resumable(protocol) else 1
+    kept = visit_queries(plan, protocol) - connections
+    return connections * _CONNECTION_BYTES[protocol] + kept * _KEPT_QUERY_BYTES + _TCP_CONNECT_BYTES

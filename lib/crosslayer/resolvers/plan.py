@@ -35,6 +35,8 @@ class TargetVisit:
     """Next query on the same connection; None for DoUDP, which has none."""
     resumed_ms: float | None = None
     """Query on a new connection with a session ticket."""
+    miss_ms: float | None = None
+    """Query on the first connection for a name that nobody asked for before; None without a zone."""
     rtt_ms: float | None = None
     """RTT of the path: TCP connect."""
     site: str | None = None
@@ -42,6 +44,7 @@ class TargetVisit:
     error: str | None = None
     """Why the first query failed; None if it succeeded."""
     next_error: str | None = None
+    miss_error: str | None = None
     resumed_error: str | None = None
 
 
@@ -81,6 +84,8 @@ class ComparePlan:
     targets: list[ResolverTarget]
     resumed: bool = False
     """Resumed connections are measured too."""
+    zone: str = ""
+    """Zone in which every name exists: misses are measured with names below it; empty: they are not."""
 
     def order(self, round_: int) -> list[int]:
         """Numbers of the targets in the order of a round."""

@@ -57,6 +57,7 @@ def request(
     protocols: Sequence[Protocol] = (),
     everything: bool = False,
     name: str,
+    zone: str = "",
     rounds: int,
     seed: int,
     timeout_s: float,
@@ -71,18 +72,20 @@ def request(
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
 
     Without `everything`, the first address of each resolver is measured, DoTCP only where it is asked for, and no
-    resumed connection.
+    resumed connection. With a
+    `zone`, a query for a new name below it is a miss.
     """
     listed: Listed = read(arguments, protocols)
     targets = listed.targets if everything else _usual(listed.targets, protocols)
-    build_query(Question(name), Protocol.DOUDP, ClientSettings())
+    for asked in (name, *([f"{seed:x}.{zone}"] if zone else [])):
+        build_query(Question(asked), Protocol.DOUDP, ClientSettings())
     manners.check_limits(queries_per_s, per_day, targets)
     for file in (visits_file, json_file, report_file):
         if file is not None and not file.absolute().parent.is_dir():
             raise ResolversError("is in a folder that does not exist", where=str(file), next_step="Create it first.")
     encrypted = any(target.protocol.transport.encrypted for target in targets)
     return CompareRequest(
-        ComparePlan(name, rounds, seed, timeout_s, targets, resumed=everything),
+        ComparePlan(name, rounds, seed, timeout_s, targets, everything, zone),
         listed.left_out,
         manners.stopped(targets),
         queries_per_s,

@@ -91,7 +91,7 @@ def _check_network(plan: ComparePlan) -> NetworkCheck:
 
 
 def _interleaved(operators: Iterable[Steps]) -> Iterator[TargetVisit]:
-    """Advance the steps of all operators, always those that may go on first; yields the visits."""
+    """Advance the steps of all operators, always those that have waited longest for their turn; yields the visits."""
     waiting = [(0.0, number, steps) for number, steps in enumerate(operators)]
     limit: DayLimitError | None = None
     while waiting:
@@ -105,7 +105,7 @@ def _interleaved(operators: Iterable[Steps]) -> Iterator[TargetVisit]:
         if isinstance(step, TargetVisit):
             yield step
             if limit is None:
-                heapq.heappush(waiting, (0.0, number, steps))
+                heapq.heappush(waiting, (time.time(), number, steps))
         elif step is not None:
             heapq.heappush(waiting, (step, number, steps))
     if limit is not None:
@@ -134,7 +134,7 @@ class _Visiting:
             if self._journal.left_alone(number):
                 continue
             target = self._plan.targets[number]
-            needed = visit_queries(target.protocol, resumed=self._plan.resumed) + 1
+            needed = visit_queries(self._plan, target.protocol) + 1
             if self._ledger.left(target.operator) < needed:
                 raise DayLimitError(
                     f"has got its {self._ledger.per_day} queries of today (UTC)",
@@ -146,13 +146,13 @@ class _Visiting:
     def _visit(self, visit: TargetVisit, target: ResolverTarget) -> Generator[float, None, TargetVisit]:
         """A query that fills the cache where it is needed; then path RTT, first, next and resumed query."""
         server, protocol = resolver_of(target, self._ca_file), target.protocol
-        if self._needs_priming(target.address):
-            self._priming_left[target.address] -= 1
+        if self._needs_priming(target):
             yield from self._turn(target)
             with client_for(protocol, server, self._settings) as client:
                 error = self._ask(client, target, connect=True)[0]
-            if error is not None:
+            if error is not None:  # it takes the budget of the first query, which is not sent
                 return replace(visit, error=error)
+            self._priming_left[target.address] -= 1
         visit = replace(visit, rtt_ms=self._path_rtt_ms(target))
         yield from self._turn(target)
         session = Session()
@@ -163,13 +163,20 @@ class _Visiting:
             handshake_ms = client.timeline.duration_ms(PhaseName.HANDSHAKE) or 0.0
             first_ms = handshake_ms + _query_ms(client)
             visit = replace(visit, first_ms=first_ms, handshake_ms=handshake_ms, site=answer.nsid if answer else None)
-            if protocol is Protocol.DOUDP:
-                return visit
-            yield from self._turn(target)
-            error, _ = self._ask(client, target, connect=False)
-            if error is not None:
-                return replace(visit, next_error=error)
-            visit, session = replace(visit, next_ms=_query_ms(client)), client.session
+            if protocol is not Protocol.DOUDP:
+                yield from self._turn(target)
+                error, _ = self._ask(client, target, connect=False)
+                if error is not None:
+                    return replace(visit, next_error=error)
+                visit = replace(visit, next_ms=_query_ms(client))
+            if self._plan.zone:
+                yield from self._turn(target)
+                label = f"{self._plan.seed:x}-{visit.round}-{visit.target}"
+                error, _ = self._ask(client, target, connect=False, name=f"{label}.{self._plan.zone}")
+                if error is not None:
+                    return replace(visit, miss_error=error)
+                visit = replace(visit, miss_ms=_query_ms(client))
+            session = client.session
         if not self._plan.resumed or not resumable(protocol):
             return visit
         if session.ticket is None:
@@ -190,13 +197,22 @@ class _Visiting:
         while ready_s := self._ledger.take(target.operator):
             yield ready_s
 
-    def _needs_priming(self, address: str) -> bool:
-        cached_for_s = self._cached_until_s.get(address, 0.0) - time.time()
-        return cached_for_s < _CACHED_FOR_S and self._priming_left[address] > 0
+    def _needs_priming(self, target: ResolverTarget) -> bool:
+        cached_for_s = self._cached_until_s.get(target.address, 0.0) - time.time()
+        left = self._priming_left[target.address]
+        return cached_for_s < _CACHED_FOR_S and left > 0 and not self._intercepted(target)
 
-    def _ask(self, client: Client, target: ResolverTarget, *, connect: bool) -> tuple[str | None, Answer | None]:
+    def _intercepted(self, target: ResolverTarget) -> bool:
+        """Whether a middlebox answers in place of the target: then the resolver's cache is not filled."""
+        check = self._journal.check
+        return check is not None and check.intercepted and target.protocol is Protocol.DOUDP
+
+    def _ask(
+        self, client: Client, target: ResolverTarget, *, connect: bool, name: str = ""
+    ) -> tuple[str | None, Answer | None]:
         """Ask once and heed the outcome; returns the error, None for a good answer, and the answer."""
-        query = build_query(self._question, target.protocol, self._settings, nsid=True)
+        question = Question(name) if name else self._question
+        query = build_query(question, target.protocol, self._settings, nsid=True)
         answer: Answer | None = None
         try:
             with collector_paused():
@@ -208,7 +224,7 @@ class _Visiting:
         except DnsError as fault:
             error = fault.what
         self._heed(target, error, answer)
-        if error is None and answer is not None and answer.ttl_s is not None:
+        if not (name or error or self._intercepted(target)) and answer is not None and answer.ttl_s is not None:
             self._cached_until_s[target.address] = time.time() + answer.ttl_s
         return error, answer
 

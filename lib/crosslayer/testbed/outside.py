@@ -99,6 +99,16 @@ def check_names(names: Iterable[str], program: str) -> None:
         )
 
 
+def check_private(program: str) -> None:
+    """Raise `OutsideError` if a program would run outside that sends packets of its own accord."""
+    if not private():
+        raise OutsideError(
+            "sends packets of its own accord, to addresses that are not known before",
+            where=program,
+            next_step="Run it on a link or in a box, or use another one.",
+        )
+
+
 @cache
 def _stops() -> stop_list.StopList:
     return stop_list.load()

@@ -1,0 +1,202 @@
+"""Compare what `crosslayer compare` measures in a box with the truth, visit by visit.
+
+`python tests/box_compare.py [BOX.toml]` prints a table. The box runs in virtual time. The truth is the box's own: its
+packets, its answers and its description. True times are those of packets at the client's end of the path, as in
+`tests/box_tools.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+ROOT = Path(__file__).parents[1]
+ZONE = "box.example"
+ROUNDS = 10
+TRANSPORTS = {"DoUDP": "udp", "DoTCP": "tcp", "DoT": "dot", "DoH": "doh", "DoH3": "doh3", "DoQ": "doq"}
+"""Transports, and their names in the truth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A value of a visit, and the truth about it."""
+
+    value: str
+    """What was measured: first, next, miss, resumed, rtt or recursion."""
+    resolver: str
+    transport: str
+    measured_ms: float
+    true_ms: float
+    rtt_ms: float
+    """True RTT of the path."""
+
+    @property
+    def error_ms(self) -> float:
+        """Measured minus true, ms."""
+        return self.measured_ms - self.true_ms
+
+
+def run(box: Path, folder: Path, *arguments: str) -> tuple[Row, list[Row], list[Row]]:
+    """Compare in a box in virtual time: the result, the visits with their targets, and the truth."""
+    truth, result, visits = folder / "truth.jsonl", folder / "result.json", folder / "visits.jsonl"
+    box_options = ["--clock", "virtual", "--truth", str(truth), "--packets", "--writable", str(folder)]
+    command = ["compare", "--name", f"a.{ZONE}", "--json", str(result), "--visits", str(visits), "--seed", "1"]
+    program = [sys.executable, "-m", "crosslayer"]
+    done = subprocess.run(
+        [*program, "box", str(box), *box_options, "--", *program, *command, *arguments],
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(done.stderr[-3000:])
+    plan, *rows = (json.loads(line) for line in visits.read_text(encoding="utf-8").splitlines())
+    measured = [row | {"target": plan["targets"][row["target"]]} for row in rows if "target" in row]
+    whole = json.loads(result.read_text(encoding="utf-8"))
+    return whole, measured, [json.loads(line) for line in truth.read_text(encoding="utf-8").splitlines()]
+
+
+def check(measured: list[Row], truth: list[Row]) -> list[Checked]:
+    """Every time of every visit with its truth."""
+    flows: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
+    forwarded = [row for row in truth if row["event"] == "packet" and "left_ns" in row]
+    for row in sorted(forwarded, key=lambda row: int(row["time_ns"])):
+        port = row["source_port"] if row["way"] == "up" else row["destination_port"]
+        flows[row["host"], row["protocol"], port].append(row)
+    paths = {row["name"]: row["path"][0][1] for row in truth if row["event"] == "host"}
+    answers: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
+    for row in truth:
+        if row["event"] == "answer" and row["resolver"] != "authority":
+            family = 6 if row["remote"].startswith("[") else 4
+            answers[row["resolver"], row["transport"], family].append(row)
+    checked: list[Checked] = []
+    for visit in measured:
+        target = visit["target"]
+        name, transport = target["name"], target["protocol"]
+        family = 6 if ":" in target["address"] else 4
+        since_ns = visit["started_s"] * 1e9
+        own = [row for row in answers[name, TRANSPORTS[transport], family] if row["time_ns"] >= since_ns]
+        over = "udp" if transport in ("DoUDP", "DoH3", "DoQ") else "tcp"
+        if visit["error"] is not None:
+            continue
+        # A query that fills the cache has a flow of its own, before those that are measured.
+        ports = list(dict.fromkeys(_port(row) for row in own))
+        kept = [row for row in own if _port(row) == ports[0]]
+        expected = 1 + (visit["next_ms"] is not None) + (visit["miss_ms"] is not None)
+        if len(kept) < expected:
+            ports = ports[1:]
+            kept = [row for row in own if _port(row) == ports[0]]
+        rtt_ms = float(paths[name])
+
+        def packets_of(port: int, key: tuple[str, str] = (name, over), since_ns: float = since_ns) -> list[Row]:
+            return [row for row in flows[(*key, port)] if row["time_ns"] >= since_ns]
+
+        packets = packets_of(ports[0])
+
+        def add(
+            value: str,
+            true_ms: float,
+            key: str,
+            visit: Row = visit,
+            own: tuple[str, str, float] = (name, transport, rtt_ms),
+        ) -> None:
+            checked.append(Checked(value, own[0], own[1], visit[key], true_ms, own[2]))
+
+        add("first", _since_first(kept[0], packets), "first_ms")
+        if visit["next_ms"] is not None:
+            add("next", _since_query(kept[1], packets), "next_ms")
+        if visit["miss_ms"] is not None:
+            miss, hit = kept[expected - 1], kept[expected - 2]
+            assert (miss["source"], hit["source"]) == ("miss", "hit"), (miss, hit)
+            add("miss", _since_query(miss, packets), "miss_ms")
+            hit_ms = visit["next_ms"] if visit["next_ms"] is not None else visit["first_ms"]
+            recursion_ms = miss["own_ms"] - hit["own_ms"]
+            checked.append(Checked("recursion", name, transport, visit["miss_ms"] - hit_ms, recursion_ms, rtt_ms))
+        if visit["resumed_ms"] is not None:
+            resumed = next(row for row in own if _port(row) == ports[1])
+            # CoreDNS's own listener of DoT reports no resumption.
+            assert resumed["resumed"] or transport == "DoT", resumed
+            add("resumed", _since_first(resumed, packets_of(ports[1])), "resumed_ms")
+        if visit["rtt_ms"] is not None:
+            add("rtt", rtt_ms, "rtt_ms")
+    return checked
+
+
+def _port(answer: Row) -> int:
+    return int(answer["remote"].rpartition(":")[2])
+
+
+def _arrival_ns(answer: Row, packets: list[Row]) -> int:
+    """Arrival of an answer at the client."""
+    return next(row["left_ns"] for row in packets if row["way"] == "down" and row["time_ns"] >= answer["done_ns"])
+
+
+def _since_first(answer: Row, packets: list[Row]) -> float:
+    """Time from the first packet of a connection to the arrival of an answer, ms."""
+    start = next(row["time_ns"] for row in packets if row["way"] == "up")
+    return float(_arrival_ns(answer, packets) - start) / 1e6
+
+
+def _since_query(answer: Row, packets: list[Row]) -> float:
+    """Time from the packet of a query to the arrival of its answer, ms."""
+    start = max(row["time_ns"] for row in packets if row["way"] == "up" and row["left_ns"] <= answer["time_ns"])
+    return float(_arrival_ns(answer, packets) - start) / 1e6
+
+
+def tolerance_ms(one: Checked) -> float:
+    """The largest error that a value may have, ms."""
+    if one.value == "rtt":
+        return 0.1
+    if one.value == "recursion":
+        return 0.5
+    return 0.01 * one.rtt_ms + 0.2
+
+
+MEANING = {
+    "rtt": "RTT of the path",
+    "first": "first query, new connection",
+    "next": "next query, same connection",
+    "miss": "query that misses the cache",
+    "resumed": "resumed connection",
+    "recursion": "resolver's own time: miss minus hit",
+}
+TOLERANCE = {"rtt": "0.1 ms", "recursion": "0.5 ms"}
+
+
+def table(all_checked: list[Checked]) -> str:
+    """A Markdown table: errors by value over all resolvers, transports and rounds."""
+    lines = [
+        "| measured | transports | n | measured - true, median, ms | largest, ms | tolerance | outside it |",
+        "|---|--:|--:|--:|--:|---|--:|",
+    ]
+    for value, meaning in MEANING.items():
+        group = [one for one in all_checked if one.value == value]
+        errors = [one.error_ms for one in group]
+        over = sum(abs(one.error_ms) > tolerance_ms(one) for one in group)
+        cells = [
+            meaning,
+            str(len({one.transport for one in group})),
+            str(len(group)),
+            f"{statistics.median(errors):+.3f}",
+            f"{max(errors, key=abs):+.3f}",
+            TOLERANCE.get(value, "0.01 RTT + 0.2 ms"),
+            str(over),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        described = Path(sys.argv[1]) if sys.argv[1:] else ROOT / "emulation/boxes/five.toml"
+        _result, rows, facts = run(
+            described, Path(temporary), "--all", "--zone", ZONE, "--rounds", str(ROUNDS), "--rate", "20"
+        )
+        print(table(check(rows, facts)))

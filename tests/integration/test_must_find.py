@@ -1,0 +1,208 @@
+"""What `crosslayer compare` must find in a box, by the box's own truth, in virtual time.
+
+Times, order and ties; each pitfall that is planted, and none that is not. This file is also the program that runs in
+the box: `test_must_find.py seeds COUNT FOLDER` compares the same resolvers many times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+from crosslayer.box import load_box
+from tests import box_compare
+from tests.integration.conftest import Run
+
+Row = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+BOXES = ROOT / "emulation/boxes"
+SEEDS = 100
+CLEAN_SEEDS = 20
+NOISY = """
+[zone]
+name = "box.example"
+ttl_s = 86400
+[[resolver]]
+name = "one"
+rtt_ms = 20
+jitter_ms = 1
+[[resolver]]
+name = "same"
+rtt_ms = 20
+jitter_ms = 1
+[[resolver]]
+name = "farther"
+rtt_ms = 24
+jitter_ms = 1
+"""
+
+
+def seeds(count: int, folder: Path) -> None:
+    """In a box: compare its resolvers with many seeds; prints groups and flags of each."""
+    from crosslayer.resolvers import run
+    from crosslayer.vocabulary import Protocol
+
+    results = []
+    for seed in range(count):
+        result = folder / "result.json"
+        request = run.request(
+            [os.environ["CROSSLAYER_RESOLVERS"]],
+            protocols=[Protocol.DOUDP, Protocol.DOQ],
+            name="a.box.example",
+            rounds=box_compare.ROUNDS,
+            seed=seed,
+            timeout_s=5.0,
+            queries_per_s=50.0,
+            per_day=10_000_000,
+            ca_file=Path(os.environ["CROSSLAYER_CA"]),
+            visits_file=folder / f"{seed}.jsonl",
+            json_file=result,
+        )
+        run.run(request, say=lambda _text: None, tell=lambda _text: None)
+        whole = json.loads(result.read_text(encoding="utf-8"))
+        groups = {f"{line['name']} {line['protocol']}": line["group"] for line in whole["lines"]}
+        results.append({"groups": groups, "flags": whole["flags"]})
+    print(json.dumps(results))
+
+
+def many(run: Run, folder: Path, box: Path, count: int) -> list[Row]:
+    """Results of many seeds in one box."""
+    options = ["--clock", "virtual", "--writable", str(folder)]
+    paths = [str(ROOT), os.environ.get("PYTHONPATH")]
+    done = run(
+        "box", str(box), *options, "--", sys.executable, __file__, "seeds", str(count), str(folder),
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def test_every_time_is_the_truth(testbed_machine: None, virtual_clock: list[str], tmp_path: Path) -> None:
+    result, measured, truth = box_compare.run(
+        BOXES / "five.toml", tmp_path, "--all", "--zone", "box.example", "--rounds", "10", "--rate", "20"
+    )
+    checked = box_compare.check(measured, truth)
+    wrong = [one for one in checked if abs(one.error_ms) > box_compare.tolerance_ms(one)]
+    assert not wrong, box_compare.table(checked)
+    counts = Counter((one.value, one.transport) for one in checked)
+    assert set(counts.values()) == {60}
+    assert len(counts) == 6 + 6 + 5 + 6 + 4 + 6  # rtt, first, next, miss, resumed, recursion
+    assert result["flags"] == []
+    # The true order of the first queries, wherever two of a transport differ by more than 2 ms.
+    rtt_ms = {resolver.name: resolver.rtt_ms for resolver in load_box(BOXES / "five.toml").resolver}
+    by_transport = defaultdict(list)
+    for line in result["lines"]:
+        by_transport[line["protocol"]].append(line)
+    for lines in by_transport.values():
+        for near in lines:
+            for far in lines:
+                if rtt_ms[far["name"]] - rtt_ms[near["name"]] >= 2:
+                    assert near["group"] < far["group"], (near["name"], far["name"])
+    assert {(line["name"], line["group"]) for line in by_transport["DoQ"] if line["name"] == "city"} == {
+        ("city", next(line["group"] for line in by_transport["DoQ"] if line["name"] == "city"))
+    }, "both addresses of one resolver are in one group"
+
+
+def test_equal_resolvers_do_not_differ_and_others_do(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
+    box = tmp_path / "box.toml"
+    box.write_text(NOISY, encoding="utf-8")
+    results = many(crosslayer, tmp_path, box, SEEDS)
+    for transport in ("DoUDP", "DoQ"):
+        equal = sum(row["groups"][f"one {transport}"] == row["groups"][f"same {transport}"] for row in results)
+        farther = sum(
+            row["groups"][f"farther {transport}"]
+            > max(row["groups"][f"{name} {transport}"] for name in ("one", "same"))
+            for row in results
+        )
+        assert equal >= 95, transport
+        assert farther >= 95, transport
+
+
+def test_nothing_is_flagged_that_is_not_planted(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
+    box = tmp_path / "box.toml"
+    box.write_text(NOISY, encoding="utf-8")
+    results = many(crosslayer, tmp_path, box, CLEAN_SEEDS)
+    assert [row["flags"] for row in results] == [[]] * CLEAN_SEEDS
+
+
+def flagged(result: Row) -> set[tuple[str, str]]:
+    """Kind and subject of each flag, without addresses and transports."""
+    return {(flag["kind"], flag["subject"].partition(" 198.")[0].partition(" 2001:")[0]) for flag in result["flags"]}
+
+
+def _missed(measured: list[Row], truth: list[Row]) -> set[str]:
+    """Resolvers at which a measured first query with a next one missed the cache, by the truth."""
+    missed = set()
+    for visit in measured:
+        if visit["next_ms"] is None:
+            continue
+        name, transport = visit["target"]["name"], box_compare.TRANSPORTS[visit["target"]["protocol"]]
+        answers = [
+            row
+            for row in truth
+            if row["event"] == "answer" and (row["resolver"], row["transport"]) == (name, transport)
+            and row["time_ns"] >= visit["started_s"] * 1e9
+        ]  # fmt: skip
+        ports = [row["remote"] for row in answers]
+        # The first flow with two queries is the measured one.
+        first = next(row for row in answers if ports.count(row["remote"]) > 1)
+        if first["source"] == "miss":
+            missed.add(name)
+    return missed
+
+
+def test_every_pitfall_is_flagged(testbed_machine: None, virtual_clock: list[str], tmp_path: Path) -> None:
+    transports = [word for name in ("doudp", "dot", "doh", "doq") for word in ("--transport", name)]
+    result, measured, truth = box_compare.run(
+        BOXES / "pitfalls.toml", tmp_path, "--all", *transports, "--rate", "4", "--timeout", "1",
+        "--name", "x.ads.box.example", "--rounds", "8",
+    )  # fmt: skip
+    # Each cache is filled by the first query that it gets: a site that is new, and each of several caches.
+    missed = {subject for kind, subject in flagged(result) if kind == "partly missed the cache"}
+    assert missed == _missed(measured, truth)
+    assert "balanced" in missed <= {"balanced", "anycast", "moving"}
+    assert {flag for flag in flagged(result) if flag[0] != "partly missed the cache"} == {
+        ("several sites", "anycast"),
+        ("several sites", "moving"),
+        ("path change", "moving"),
+        ("several servers behind one address", "balanced"),
+        ("rate limit", "limited"),
+        ("other answer", "filtering"),
+        ("path change", "rerouted"),
+        ("broken IPv6", "half-ipv6"),
+        ("certificate", "wrong-name"),
+        ("other version of DoQ", "draft"),
+        ("no answer at all", "dead"),
+    }
+    # Of the one with a rate limit, those transports are ranked that it never refused.
+    limited = {
+        line["protocol"] for line in result["lines"] if line["name"] == "limited" and "rate limit" in line["flags"]
+    }
+    ranked = {(line["name"], line["protocol"]) for line in result["lines"] if line["group"] is not None}
+    assert {name for name, _ in ranked} - {"limited"} == {"plain", "equal", "half-ipv6", "wrong-name", "draft"}
+    assert limited
+    assert not {("limited", protocol) for protocol in limited} & ranked
+
+
+def test_what_the_network_does_is_flagged(testbed_machine: None, virtual_clock: list[str], tmp_path: Path) -> None:
+    result, _measured, _truth = box_compare.run(BOXES / "hotel.toml", tmp_path, "--rate", "20", "--timeout", "1")
+    assert flagged(result) == {
+        ("interception of UDP port 53", "this network"),
+        ("blocked port", "UDP port 443"),
+        ("certificate", "victim"),
+    }
+    assert {line["protocol"] for line in result["lines"] if line["group"] is not None} == {"DoT", "DoH", "DoQ"}
+    blocked = tmp_path / "blocked.toml"
+    blocked.write_text(NOISY + '[network]\nblocked = ["udp/853"]\n', encoding="utf-8")
+    folder = tmp_path / "blocked"
+    folder.mkdir()
+    result, _measured, _truth = box_compare.run(blocked, folder, "--rate", "20", "--timeout", "1", "--rounds", "3")
+    assert flagged(result) == {("blocked port", "UDP port 853")}
+
+
+if __name__ == "__main__":
+    seeds(int(sys.argv[2]), Path(sys.argv[3]))
