@@ -147,7 +147,7 @@ def consent(folder: Path) -> None:
         try:
             ask()
         except CrosslayerError as error:
-            refusals += "nobody consented" in str(error)
+            refusals += "there is no consent" in str(error)
     result["clients"] = [refusals, packets(capture)]
     for name, arguments, typed in (
         ("typed", ["--out", str(folder / "t.jsonl")], "I may send this\n"),

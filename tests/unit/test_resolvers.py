@@ -118,8 +118,8 @@ def test_urls(url: str, expected: tuple[object, ...]) -> None:
         (["tls://dns.google"], "Write tls://ADDRESS#dns.google."),
         (["htps://192.0.2.1"], "Did you mean 'https'?"),
         (["tls://192.0.2.1:99999"], "is not a URL"),
-        (["tls://192.0.2.1/path"], "has a part that a resolver's URL cannot have"),
-        (["https://user@192.0.2.1/"], "has a part that a resolver's URL cannot have"),
+        (["tls://192.0.2.1/path"], "has a part that is not allowed in a resolver's URL"),
+        (["https://user@192.0.2.1/"], "has a part that is not allowed in a resolver's URL"),
         (["tls://192.0.2.1#a_b"], "'a_b' is not a host name"),
         (["quad9", "tls://9.9.9.9#dns.quad9.net"], "9.9.9.9 over DoT is listed twice"),
         (["/nowhere/list.toml"], "cannot be read"),
@@ -191,7 +191,7 @@ def test_a_stamp_that_is_cut_off_anywhere_is_an_error() -> None:
         ("sdns://!", "is not Base64url text"),
         ("sdns://", "is empty"),
         (stamp(b"\x07", OPTIONS), "has the unknown protocol 0x07"),
-        (stamp(b"\x01", OPTIONS), "a DNSCrypt, which crosslayer has no client for"),
+        (stamp(b"\x01", OPTIONS), "a DNSCrypt, for which crosslayer has no client"),
         (stamp(b"\x00", OPTIONS, lp("ä".encode())), "has text that is not ASCII"),
         (stamp(b"\x00", OPTIONS, lp(b"dns.example")), "has 'dns.example' in place of an address"),
         (stamp(b"\x03", OPTIONS, lp(b""), lp(b""), lp(b"a.example")), "the stamp has no address"),
@@ -264,13 +264,13 @@ def test_without_the_sentence_nothing_is_sent(unsent: None, tmp_path: Path, type
     arguments = ["compare", "udp://192.0.2.1", "--out", str(tmp_path / "c.jsonl")]
     done = CliRunner().invoke(cli, arguments, input=typed)
     assert isinstance(done.exception, ResolversError)
-    assert "there is no consent, and nothing was sent" in str(done.exception)
+    assert "you did not consent; nothing was sent" in str(done.exception)
     assert not list(tmp_path.iterdir())
 
 
 def test_an_address_outside_gets_no_higher_rate(unsent: None) -> None:
     done = CliRunner().invoke(cli, ["compare", "udp://192.0.2.1", "--rate", "2", "--dry-run"])
-    assert "192.0.2.1 is outside, and gets at most 1 query/s" in str(done.exception)
+    assert "192.0.2.1 is outside this machine and gets at most 1 query/s" in str(done.exception)
 
 
 def test_pauses_double_and_end_with_a_success(monkeypatch: pytest.MonkeyPatch) -> None:

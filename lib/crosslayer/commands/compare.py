@@ -18,17 +18,21 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.command("compare")
 @click.argument("resolvers", metavar="[LIST|NAMES]...", nargs=-1)
 @click.option(
-    "--transport", "transports", multiple=True, type=click.Choice(list(_TRANSPORTS)), help="Only this one; repeatable."
+    "--transport",
+    "transports",
+    multiple=True,
+    type=click.Choice(list(_TRANSPORTS)),
+    help="Only this transport; repeatable.",
 )
 @click.option("--rounds", type=click.IntRange(1, 1000), default=6, show_default=True, help="6 or more give intervals.")
-@click.option("--name", default="www.example.org", show_default=True, help="The name to ask for (its A record).")
+@click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
 @click.option("--timeout", type=FiniteRange(0.1, 60), default=5.0, show_default=True, help="Seconds per query.")
 @click.option(
     "--rate",
     type=FiniteRange(0.001, 1000),
     default=1.0,
     show_default=True,
-    help="Queries per second to each operator, at most; above 1 only for loopback and private namespaces.",
+    help="Maximum queries per second to each operator; above 1 only on loopback and in private namespaces.",
 )
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order in each round.  [default: random]")

@@ -55,7 +55,7 @@ def check_mappings() -> None:
         raise GuestError(
             f"this machine allows a process {allowed} mappings, too few for Firefox in a guest",
             where=str(_MAPPINGS_FILE),
-            next_step="Measure in real time (--clock wall), or have its administrator raise vm.max_map_count.",
+            next_step="Measure in real time (--clock wall), or raise vm.max_map_count of this machine (as root).",
         )
 
 
@@ -231,7 +231,7 @@ class Guest:
                 if Path(f"/proc/{pid}/maps").read_bytes().count(b"\n") >= allowed:
                     self._process.kill()
                     raise GuestDied(
-                        f"a program in the guest has {allowed} mappings, as many as this machine allows a process",
+                        f"a program in the guest has {allowed} mappings, the most that this machine allows a process",
                         where=str(_MAPPINGS_FILE),
                         next_step="Its memory is too fragmented: reduce its memory use, or have this machine's "
                         "administrator raise vm.max_map_count.",

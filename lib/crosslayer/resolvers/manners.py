@@ -104,7 +104,7 @@ def check_rate(queries_per_s: float, targets: Iterable[ResolverTarget]) -> None:
     for target in targets:
         if not outside.inside(target.address):
             raise ResolversError(
-                f"{target.address} is outside, and gets at most {QUERIES_PER_S:g} query/s",
+                f"{target.address} is outside this machine and gets at most {QUERIES_PER_S:g} query/s",
                 where="--rate",
                 next_step="Leave --rate out; it is for loopback and private namespaces.",
             )

@@ -86,7 +86,7 @@ def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) 
         return
     if not given and ask(f"{len(addresses)} addresses are outside this machine. Type '{SENTENCE}'").strip() != SENTENCE:
         raise ResolversError(
-            "there is no consent, and nothing was sent",
+            "you did not consent; nothing was sent",
             where="compare",
             next_step=f"Type '{SENTENCE}', or give --i-may-send-this in a script.",
         )

@@ -43,7 +43,7 @@ def check(address: str) -> None:
     """Raise `OutsideError` if the address is outside and the user has not consented."""
     if str(ipaddress.ip_address(address)) not in _allowed and not inside(address):
         raise OutsideError(
-            "is outside this machine, and nobody consented to packets to it",
+            "is outside this machine, and there is no consent to send packets to it",
             where=address,
             next_step="Use `crosslayer compare` or `crosslayer discover --allow-external`, which ask for consent.",
         )
