@@ -103,6 +103,8 @@ def _tell_changed(both: pl.DataFrame, caption: str, other_caption: str) -> None:
         click.echo(f"{row['claim_id']:<5} {row['verdict']:<15} {ours(row)} {interval(row)}: {what}")
         click.echo(f"{'':<5} {row['verdict_other']:<15} {ours(theirs)} {interval(theirs)}")
     click.echo(f"{changed.height} of {both.height} verdicts differ.")
+    if both.is_empty():
+        click.echo("No claim has a verdict in both: one of them has other links or pages, or too few of them.")
     click.echo(caption)
     click.echo(other_caption)
 
