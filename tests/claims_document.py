@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +14,11 @@ from crosslayer.studies import STUDIES
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "findings" / "claims.md"
-_ROW = re.compile(r"^\| ([A-Z]+\d+) \| (.*) \| ([^|]*) \|$", re.MULTILINE)
+_CONCLUSIONS = "## Conclusions of our own studies"
+_SUMMARY = re.compile(r"(?<=<!-- summary -->\n).*?(?=<!-- /summary -->)", re.DOTALL)
+_TABLE = re.compile(r"(?<=\| claims \| what is judged \| verdict \|\n\|---\|---\|---\|\n)(?:\|.*\|\n)+")
+_ROW = re.compile(r"^\| ([A-Z]+\d+(?:, [A-Z]+\d+)*) \| (.*) \| ([^|]*) \|$", re.MULTILINE)
+_TITLE = re.compile(r"^## (.*)$", re.MULTILINE)
 
 
 def verdicts() -> dict[str, str]:
@@ -33,16 +38,53 @@ def verdicts() -> dict[str, str]:
     return found
 
 
-def rows() -> list[tuple[str, str, str]]:
-    """Claim, what was done, and verdict of every row of the document."""
-    return _ROW.findall(DOCUMENT.read_text(encoding="utf-8"))
+def rows(text: str) -> list[tuple[str, str, str]]:
+    """Claim, what is judged, and verdict of every row of a text; a row may have several claims."""
+    return [(claim, what, verdict) for claims, what, verdict in _ROW.findall(text) for claim in claims.split(", ")]
+
+
+def renewed(text: str, now: dict[str, str]) -> str:
+    """The document with the verdicts `now`: rows of several claims, conclusions and summary are written again."""
+
+    def table(match: re.Match[str]) -> str:
+        groups: dict[tuple[str, str], list[str]] = {}
+        for claim, what, _ in rows(match[0]):
+            groups.setdefault((what, now[claim]), []).append(claim)
+        return "".join(f"| {', '.join(ids)} | {what} | {verdict} |\n" for (what, verdict), ids in groups.items())
+
+    whole = _TABLE.sub(table, text.partition(_CONCLUSIONS)[0]) + conclusions(now)
+    return _SUMMARY.sub(lambda _: summary(whole), whole)
+
+
+def conclusions(now: dict[str, str]) -> str:
+    """The section of the sentences that are not of a paper, by study."""
+    published = set(pl.read_csv(ROOT / "data" / "published" / "claims.csv")["claim_id"])
+    lines = [_CONCLUSIONS, ""]
+    for name, study in STUDIES.items():
+        own = [check for check in study.claims.checks.values() if check.claim not in published] if study.claims else []
+        if own:
+            lines += [f"### {name}", "", "| claim | sentence | verdict |", "|---|---|---|"]
+            lines += [f"| {check.claim} | {check.sentence} | {now[check.claim]} |" for check in own] + [""]
+    return "\n".join(lines)
+
+
+def summary(text: str) -> str:
+    """A table: how many claims of each section have which verdict (in real time where both are given)."""
+    columns = list(claims.Verdict)
+    lines = [f"| section | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
+    titles = list(_TITLE.finditer(text))
+    for title, following in zip(titles, [*titles[1:], None], strict=True):
+        section = rows(text[title.end() : following.start() if following else None])
+        counts = Counter(verdict.partition(";")[0] for _, _, verdict in section)
+        cells = " | ".join(str(counts[verdict] or "") for verdict in columns)
+        anchor = re.sub(r"[^a-z0-9 -]", "", title[1].lower()).replace(" ", "-")
+        lines.append(f"| [{title[1]}](#{anchor}) | {cells} |")
+    return "\n".join(lines) + "\n"
 
 
 def renew() -> None:
     """Write the verdicts into the document."""
-    now = verdicts()
-    text = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(_ROW.sub(lambda row: f"| {row[1]} | {row[2]} | {now[row[1]]} |", text), encoding="utf-8")
+    DOCUMENT.write_text(renewed(DOCUMENT.read_text(encoding="utf-8"), verdicts()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -46,9 +46,10 @@ def cli() -> None:
     \b
     crosslayer doctor                              what this machine can do
     crosslayer setup                               build the Go programs, outside a checkout
-    crosslayer link 4g -- kdig +quic www.example.org   any client on an emulated link
+    crosslayer link 4g -- kdig +quic '@$CROSSLAYER_SERVER' www.example.org
+                                                   your own client on an emulated link
     crosslayer measure --size smoke                a small campaign, about a minute
-    crosslayer report data/local/coalescing-smoke   its figures and claims on one page
+    crosslayer report data/local/coalescing-smoke  its figures and claims as web pages
     """
 
 

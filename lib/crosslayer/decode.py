@@ -174,7 +174,7 @@ def _raise_first_fault(value: object, kind: inspect.Type, key: str, *, foreign_k
                 if name not in known:
                     close = difflib.get_close_matches(name, known, 1)
                     step = f"Did you mean '{close[0]}'?" if close else f"Keys are: {', '.join(known)}."
-                    raise FieldError("is not a key that is known here", key=_joined(key, name), next_step=step)
+                    raise FieldError("is an unknown key", key=_joined(key, name), next_step=step)
                 _raise_first_fault(item, known[name], _joined(key, name), foreign_keys=foreign_keys)
         case ((inspect.ListType(item_type=inner) | inspect.VarTupleType(item_type=inner)), list() | tuple()):
             for number, item in enumerate(value):

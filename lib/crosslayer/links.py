@@ -201,9 +201,9 @@ class Profile:
                 step = f"Give at least {_LEAST_MBIT:g}."
                 raise FieldError(f"must be at least {_LEAST_MBIT:g}, is {rate:g}", key=key, next_step=step)
         if self.queue_bdp and not (self.rtt_ms and (self.download_mbit or self.upload_mbit)):
-            raise FieldError("has no product of rate and delay", key="queue_bdp", next_step="Give rtt_ms and a rate.")
+            raise FieldError("has no bandwidth-delay product", key="queue_bdp", next_step="Give rtt_ms and a rate.")
         if self.queue and not (self.download_mbit or self.upload_mbit):
-            raise FieldError("has no rate to queue at", key="queue", next_step="Give download_mbit or upload_mbit.")
+            raise FieldError("has a queue but no rate", key="queue", next_step="Give download_mbit or upload_mbit.")
         longest = max((self._queue_bytes(rate) for rate in (self.download_mbit, self.upload_mbit) if rate), default=0)
         if longest > _MOST_QUEUE_BYTES:
             raise FieldError(
@@ -212,21 +212,33 @@ class Profile:
                 next_step="Give less of it, of rtt_ms or of the rate.",
             )
         if self.queue in ("fq_codel", "cake") and self.queue_bdp:
-            raise FieldError("manages its length itself", key="queue_bdp", next_step="Leave it out.")
+            raise FieldError("has no length: it manages its queue itself", key="queue_bdp", next_step="Leave it out.")
         if self.loss_burst_packets and not self.loss_percent:
-            raise FieldError("has no loss to come in bursts", key="loss_burst_packets", next_step="Give loss_percent.")
+            raise FieldError("has bursts but no loss", key="loss_burst_packets", next_step="Give loss_percent.")
         if self.loss_in_burst_percent < 100 and not self.loss_burst_packets:
-            raise FieldError("has no bursts", key="loss_in_burst_percent", next_step="Give loss_burst_packets.")
+            raise FieldError(
+                "has a loss in bursts but no bursts", key="loss_in_burst_percent", next_step="Give loss_burst_packets."
+            )
         if self.loss_burst_packets and self.loss_percent >= self.loss_in_burst_percent:
             raise FieldError(
-                "is more than a burst has", key="loss_percent", next_step="Give less than loss_in_burst_percent."
+                "is not below loss_in_burst_percent",
+                key="loss_percent",
+                next_step="Give less than loss_in_burst_percent.",
             )
         if self.cross_traffic == "paced" and not (self.cross_mbit or self.cross_rate_mbit):
-            raise FieldError("has no rate to be a half of", key="cross_traffic", next_step="Give cross_mbit.")
+            raise FieldError(
+                "has a rate of half the link's, but the link has none",
+                key="cross_traffic",
+                next_step="Give cross_mbit.",
+            )
         if self.jitter_distribution and not self.jitter_ms:
-            raise FieldError("has no jitter to distribute", key="jitter_distribution", next_step="Give jitter_ms too.")
+            raise FieldError(
+                "has a distribution but no jitter", key="jitter_distribution", next_step="Give jitter_ms too."
+            )
         if self.reorder_percent and not self.rtt_ms:
-            raise FieldError("needs a delay to overtake", key="reorder_percent", next_step="Give an rtt_ms above 0.")
+            raise FieldError(
+                "reorders packets, which needs a delay", key="reorder_percent", next_step="Give an rtt_ms above 0."
+            )
         if self.faults and self.trace:
             raise FieldError("cannot be set together with a trace", key="faults", next_step="Remove one of them.")
         for text in self.faults:
@@ -237,10 +249,12 @@ class Profile:
                 ("upload_mbit", course.up, self.upload_mbit),
             ):
                 if line is not None and rate is not None:
-                    raise FieldError("is the trace's to say", key=key, next_step="Leave it out.")
+                    raise FieldError("is determined by the trace", key=key, next_step="Leave it out.")
             if not self.rtt_ms or (course.least_rtt_ms is not None and course.least_rtt_ms < self.rtt_ms):
                 least = f"at most {course.least_rtt_ms:g}" if course.least_rtt_ms else "an RTT above 0"
-                raise FieldError("is the least RTT of the trace", key="rtt_ms", next_step=f"Give {least}, or none.")
+                raise FieldError(
+                    "is not the minimum RTT of the trace", key="rtt_ms", next_step=f"Give {least}, or none."
+                )
 
     @property
     def course(self) -> Course | None:
@@ -409,7 +423,9 @@ def own_profiles(path: Path) -> dict[str, Profile]:
     """
     own = load_profiles(path)
     for name in load_profiles().keys() & own.keys():
-        raise LinkError("is a link of the project", where=f"{path}, profile '{name}'", next_step="Call it otherwise.")
+        raise LinkError(
+            "is the name of a built-in link", where=f"{path}, profile '{name}'", next_step="Choose another name."
+        )
     return own
 
 
@@ -419,8 +435,8 @@ def _profile(table: object, name: str, path: Path) -> Profile:
         step = "Use at most 60 letters, digits, '.', '_' and '-', the first a letter or digit."
         raise LinkError("is not the name of a link", where=where, next_step=step)
     if _RTT_ALONE.fullmatch(name) or _SWEPT.fullmatch(name):
-        step = "Call it otherwise."
-        raise LinkError("has a name that describes a link by itself", where=where, next_step=step)
+        step = "Choose another name."
+        raise LinkError("has a reserved name, which describes a link by itself", where=where, next_step=step)
     if isinstance(table, dict) and isinstance(table.get("trace"), dict):
         match = checked(table["trace"], Trace, where=f"{where}, trace", error=LinkError, next_step=explained).at(
             path.parent

@@ -91,7 +91,7 @@ def parse_fault(text: str, key: str = "faults") -> PathFault:
     match = _FAULT.fullmatch(text)
     if match is None:
         raise FieldError(
-            f"has {text!r}, which is no fault of a path",
+            f"has {text!r}, which is not a fault of a path",
             key=key,
             next_step=f"Write {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}, then {SELECTORS}, then @2s for a moment.",
         )

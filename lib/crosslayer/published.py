@@ -67,6 +67,6 @@ def _table(path: Path) -> pl.DataFrame:
         raise PublishedError(
             f"cannot be read ({error})",
             where=str(path),
-            next_step="Work in a checkout, or set CROSSLAYER_PUBLISHED to a folder like its data/published.",
+            next_step="Work in a checkout, or set CROSSLAYER_PUBLISHED to a copy of its data/published.",
         ) from error
     return frame.with_columns(pl.col(pl.String).fill_null(""))

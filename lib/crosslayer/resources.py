@@ -161,7 +161,7 @@ def locate(name: str) -> Location:
         if on_path := find_program(resource.program):
             return Location(Path(on_path), "the PATH")
     raise ResourceError(
-        f"`{resource.program or resource.in_checkout}` is nowhere to be found",
+        f"`{resource.program or resource.in_checkout}` was not found",
         next_step=resource.next_step,
     )
 

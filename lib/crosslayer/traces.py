@@ -101,7 +101,9 @@ class Trace:
     def __post_init__(self) -> None:
         kinds = [bool(self.down or self.up), bool(self.steps), bool(self.errant)]
         if sum(kinds) != 1:
-            raise FieldError("is not one kind of trace", next_step="Give down and up, or steps, or errant with of.")
+            raise FieldError(
+                "is not exactly one kind of trace", next_step="Give down and up, or steps, or errant with of."
+            )
         if bool(self.errant) != bool(self.of):
             raise FieldError("and errant go together", key="of", next_step="Give both or neither.")
 
@@ -162,19 +164,23 @@ def _opportunities(path: Path) -> Line:
     for where, line in _lines(path):
         if not (line.isascii() and line.isdigit()):
             raise TraceError(
-                f"is {line[:40]!r}", where=where, next_step="Write the ms of an opportunity, a whole number, alone."
+                f"is {line[:40]!r}",
+                where=where,
+                next_step="Write only the time of a delivery opportunity: a whole number of ms.",
             )
         if len(line) > len(str(LONGEST_MS)) or int(line) > LONGEST_MS:
             raise TraceError(
                 f"is {line[:40]}, and a trace has at most {LONGEST_MS} ms",
                 where=where,
-                next_step="Cut the trace before.",
+                next_step="Shorten the trace.",
             )
         if times and int(line) < times[-1]:
             raise TraceError(f"goes back from {times[-1]} ms to {line}", where=where, next_step="Sort the lines.")
         times.append(int(line))
     if not times or not times[-1]:
-        raise TraceError("has no opportunity after 0 ms", where=str(path), next_step="Name a trace of Mahimahi's.")
+        raise TraceError(
+            "has no delivery opportunity after 0 ms", where=str(path), next_step="Name a trace of Mahimahi's."
+        )
     at, delivered = [0.0], [0.0]
     for number, time_ms in enumerate(times, 1):
         if time_ms > at[-1] or number == 1:
@@ -189,12 +195,14 @@ def _rows(path: Path, known: tuple[str, ...], required: tuple[str, ...]) -> Iter
     lines = list(_lines(path))
     header = [name.strip() for name in lines[0][1].split(",")] if lines else []
     if missing := [name for name in required if name not in header]:
-        raise TraceError(f"has no column {missing[0]!r}", where=str(path), next_step=f"Head it: {','.join(known)}.")
+        raise TraceError(
+            f"has no column {missing[0]!r}", where=str(path), next_step=f"Begin it with the line {','.join(known)}."
+        )
     for where, line in lines[1:]:
         values = [value.strip() for value in next(csv.reader([line]))]
         if len(values) != len(header):
             raise TraceError(
-                f"has {len(values)} values for {len(header)} columns", where=where, next_step="Mend that line."
+                f"has {len(values)} values for {len(header)} columns", where=where, next_step="Correct that line."
             )
         yield where, dict(zip(header, values, strict=True))
 
@@ -231,7 +239,7 @@ def _steps(path: Path) -> Course:
             value = _number(word, where, name, _at_most(most), f"a number from 0 to {most:g}")
             columns.setdefault(name, []).append(value)
     if not columns:
-        raise TraceError("has no steps", where=str(path), next_step="Give a line a step, with an RTT or rates.")
+        raise TraceError("has no steps", where=str(path), next_step="Add one line per step, with an RTT or rates.")
     return _stepped(path, durations, columns)
 
 
@@ -241,7 +249,9 @@ def _stepped(path: Path, durations: list[float], columns: dict[str, list[float]]
     for name in ("download_mbit", "upload_mbit"):
         rates = columns.get(name)
         if rates is not None and not any(rates):
-            raise TraceError(f"has no {name} above 0", where=str(path), next_step="Let packets through some time.")
+            raise TraceError(
+                f"has no {name} above 0", where=str(path), next_step="Set a rate above 0 in at least one step."
+            )
         amounts = accumulate(rate * ms * 125 for rate, ms in zip(rates or (), durations, strict=False))
         lines.append(Line(at, (0.0, *amounts)) if rates else None)
     down, up = lines

@@ -596,7 +596,7 @@ def test_exit_status(clock: str, crosslayer: Run, virtual_clock: list[str], tmp_
         ([], ["sh", "-c", "exit 7"], 7, ""),
         ([], ["no-such-program"], 127, "command not found"),
         (["--truth", str(tmp_path / "none/t.jsonl")], ["true"], 1, "folder that does not exist"),
-        (["--truth", str(full)], ["true"], 1, "has content already"),
+        (["--truth", str(full)], ["true"], 1, "is not empty"),
         (["--resolvers-out", str(tmp_path / "none/r.toml")], ["true"], 1, "folder that does not exist"),
     ):
         done = crosslayer("box", box, "--clock", clock, *options, "--", *command)

@@ -381,7 +381,7 @@ def compare_versions() -> dict[str, list[int] | None]:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["192.0.2.1"], "192.0.2.1 is not in the testbed (10.53.0.0/16), and nothing outside it is probed"),
+        (["192.0.2.1"], "192.0.2.1 is not in the testbed (10.53.0.0/16), and hosts outside it are not probed"),
         (["dns.example"], "no resolver 'dns.example' in the testbed. There are: coalesce, "),
         (["10.53.0.0/24"], "is a network, and networks are not probed"),
         (["--allow-external"], "there is no target"),

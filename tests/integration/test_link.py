@@ -94,7 +94,7 @@ def test_a_trace_that_is_none_is_one_line(crosslayer: Run) -> None:
     done = crosslayer("link", "fiber", "--trace", str(Path(__file__)), "--no-server", "--", "true")
     assert done.returncode == 1
     assert "test_link.py, line 1: is " in done.stderr
-    assert "the ms of an opportunity" in done.stderr
+    assert "only the time of a delivery opportunity" in done.stderr
 
 
 def test_exit_status_environment_and_resolver(crosslayer: Run) -> None:

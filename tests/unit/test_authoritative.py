@@ -69,7 +69,7 @@ def test_dnsproxy_is_loaded_on_kept_connections_only() -> None:
     assert list(streams(plan)) == kept
     assert {stream for _, stream, _, _ in schedule(plan, range(len(kept) + 1))} == {None, *range(len(kept))}
     check_names(plan, links=plan.links, pages=load_pages(find_spec_dir()), primes_alias=True)
-    with pytest.raises(CampaignError, match="key 'proxy': is not a key"):
+    with pytest.raises(CampaignError, match="key 'proxy': is an unknown key"):
         changed(sized("coalescing", "smoke"), {"options": {"proxy": "dnsproxy"}})
 
 

@@ -85,20 +85,20 @@ def test_a_bad_call_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["measure", "--out", ""], "'--out': An empty text names no file"),
+        (["measure", "--out", ""], "'--out': It is empty. Name a file"),
         (["measure", "--links", ""], "'--links': It is empty"),
         (["measure", "--pages", " "], "'--pages': It is empty"),
         (["measure", "--capture", ""], "'--capture': It is empty"),
-        (["measure", "--plan", ""], "'--plan': An empty text names no file"),
-        (["measure", "--capture-rounds", "3"], "--capture-rounds counts what --capture keeps"),
-        (["measure", "--plan", "PLAN", "--size", "quick"], "--plan says study and size"),
-        (["measure", "--cluster", "local", "--hosts", "one"], "--hosts is for --cluster ssh"),
-        (["stub", "--upstream", "udp://127.0.0.1:1", "--ca", "nope"], "--ca is for a certificate"),
-        (["stub", "--upstream", "TCP://127.0.0.1:1", "--ca", "nope"], "--ca is for a certificate"),
-        (["claims", "--out", ""], "'--out': An empty text names no file"),
-        (["claims", ""], "An empty text names no file"),
-        (["figures", "--compare", ""], "'--compare': An empty text names no file"),
-        (["link", "4g", "--no-server", "--retry", "--", "true"], "--retry is for the server that --no-server leaves"),
+        (["measure", "--plan", ""], "'--plan': It is empty. Name a file"),
+        (["measure", "--capture-rounds", "3"], "--capture-rounds needs --capture"),
+        (["measure", "--plan", "PLAN", "--size", "quick"], "--plan determines study and size"),
+        (["measure", "--cluster", "local", "--hosts", "one"], "--hosts needs --cluster ssh"),
+        (["stub", "--upstream", "udp://127.0.0.1:1", "--ca", "nope"], "udp and tcp have no certificate"),
+        (["stub", "--upstream", "TCP://127.0.0.1:1", "--ca", "nope"], "udp and tcp have no certificate"),
+        (["claims", "--out", ""], "'--out': It is empty. Name a file"),
+        (["claims", ""], "It is empty. Name a file"),
+        (["figures", "--compare", ""], "'--compare': It is empty. Name a file"),
+        (["link", "4g", "--no-server", "--retry", "--", "true"], "--retry configures the server"),
         (["link", "4g", "--capture", "campaign.pcapng", "--", "true"], "--capture would overwrite campaign.json"),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_limit_of_open_files_is_named_and_not_taken_for_namespaces() -> None:
         ["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", *words], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 3
-    assert "a process may open 64 files here, and measuring takes 1024. Raise the limit" in done.stderr
+    assert "a process may open 64 files here, but measuring needs 1024. Raise the limit" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -167,6 +167,16 @@ def test_verdicts_by_both_campaigns_stand_on_the_page_and_the_command_counts_tho
     assert not (out / "coalescing" / "claims-other-campaigns.parquet").exists()
 
 
+def test_campaigns_without_a_common_verdict_are_reported(tmp_path: Path) -> None:
+    one, other = (
+        str(synthetic.write(tmp_path / link, links=[link], pages=["example.org"], rounds=1))
+        for link in ("fiber", "cable")
+    )
+    done = CliRunner().invoke(cli, ["claims", one, "--compare", other])
+    assert done.exit_code == 0, done.output
+    assert "0 of 0 verdicts differ.\nNo claim has a verdict in both" in done.output
+
+
 def test_a_notebook_shows_what_both_clocks_say(tmp_path: Path) -> None:
     dataset = both(tmp_path, later_ms=60.0)
     study = open_campaign(dataset.folder)

@@ -178,8 +178,8 @@ def test_without_dask_there_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--scheduler", "tcp://192.0.2.1:8786", "--cluster", "local"], "A campaign has one cluster"),
-        (["--allow-mixed-versions"], "are for a cluster"),
+        (["--scheduler", "tcp://192.0.2.1:8786", "--cluster", "local"], "--scheduler and --cluster exclude"),
+        (["--allow-mixed-versions"], "need a cluster"),
     ],
 )
 def test_what_a_command_says_of_a_cluster_fits_together(words: list[str], said: str) -> None:

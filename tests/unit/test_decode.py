@@ -58,8 +58,8 @@ def test_what_is_right_comes_through() -> None:
     [
         (3, "x.toml", "must be a table, is 3", "keys and values"),
         ({}, "x.toml, key 'size'", "is missing", "See the README."),
-        ({"siz": "small"}, "x.toml, key 'siz'", "is not a key", "Did you mean 'size'?"),
-        ({"zzz": 1}, "x.toml, key 'zzz'", "is not a key", "Keys are: size, rounds, "),
+        ({"siz": "small"}, "x.toml, key 'siz'", "is an unknown key", "Did you mean 'size'?"),
+        ({"zzz": 1}, "x.toml, key 'zzz'", "is an unknown key", "Keys are: size, rounds, "),
         ({"size": "huge"}, "x.toml, key 'size'", "is 'huge'", "Choose one of: large, small."),
         ({"size": 3}, "x.toml, key 'size'", "is 3", "Choose one of: large, small."),
         ({"rounds": "9"}, "x.toml, key 'rounds'", "must be a whole number, is '9'", "without quotes"),
@@ -77,10 +77,10 @@ def test_what_is_right_comes_through() -> None:
         ({"names": []}, "x.toml, key 'names'", "must have a length of at least 1, is []", "README"),
         ({"names": "a"}, "x.toml, key 'names'", "must be a list, is 'a'", "square brackets"),
         ({"names": ["a", 3]}, "x.toml, key 'names[1]'", "must be text, is 3", "quotes"),
-        ({"parts": [{"name": "p"}, {"nam": 1}]}, "x.toml, key 'parts[1].nam'", "is not a key", "mean 'name'"),
+        ({"parts": [{"name": "p"}, {"nam": 1}]}, "x.toml, key 'parts[1].nam'", "is an unknown key", "mean 'name'"),
         ({"parts": [{"name": "p"}, {}]}, "x.toml, key 'parts[1].name'", "is missing", "README"),
         ({"parts": [{"name": "P"}]}, "x.toml, key 'parts[0].name'", "must be of the form '^[a-z]+$', is 'P'", "README"),
-        ({"table": {"t-1": {"x": 1}}}, "x.toml, key 'table.t-1.x'", "is not a key", "Keys are: name, share."),
+        ({"table": {"t-1": {"x": 1}}}, "x.toml, key 'table.t-1.x'", "is an unknown key", "Keys are: name, share."),
     ],
 )  # fmt: skip
 def test_a_fault_is_named_by_file_and_key(values: Any, where: str, what: str, next_step: str) -> None:

@@ -319,7 +319,7 @@ def test_targets_inside_are_addresses_of_the_testbed_and_names_of_its_resolvers(
         ("10.53.0.200", "10.53.0.200"),
     ]
     for word, message in (
-        ("192.0.2.1", r"192.0.2.1 is not in the testbed \(10.53.0.0/16\), and nothing outside it is probed"),
+        ("192.0.2.1", r"192.0.2.1 is not in the testbed \(10.53.0.0/16\), and hosts outside it are not probed"),
         ("2001:db8::1", "is not in the testbed"),
         ("dns.example", "no resolver 'dns.example' in the testbed"),
         ("knot-resolver", "there is no `kresd`. Install it"),
@@ -462,8 +462,8 @@ def test_outside_only_what_is_listed_is_looked_at() -> None:
     ("option", "message"),
     [
         ({"packets_per_s": 0.0}, "is no rate"),
-        ({"timeout_s": 0.0}, "is no timeout"),
-        ({"timeout_s": float("inf")}, "is no timeout"),
+        ({"timeout_s": 0.0}, "is not a timeout"),
+        ({"timeout_s": float("inf")}, "is not a timeout"),
         ({"name": "a..b"}, "not a DNS question"),
         ({"out": Path("matrix.txt")}, "neither Parquet nor CSV"),
         ({"file": Path("missing")}, "is not a file"),

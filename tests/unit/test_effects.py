@@ -181,5 +181,5 @@ def test_links_of_ones_own_do_not_take_the_names_there_are(tmp_path) -> None:  #
     assert list(own_profiles(file)) == ["office"]
     assert "office" not in load_profiles()
     file.write_text("[4g]\nrtt_ms = 7\n", encoding="utf-8")
-    with pytest.raises(LinkError, match="link of the project"):
+    with pytest.raises(LinkError, match="name of a built-in link"):
         own_profiles(file)

@@ -172,7 +172,7 @@ def test_what_is_no_recording_of_a_page_is_refused(tmp_path: Path, values: objec
 
 
 def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(PageError, match="is there already"):
+    with pytest.raises(PageError, match="exists already"):
         from_har(write(tmp_path, ENTRIES), tmp_path)
 
 

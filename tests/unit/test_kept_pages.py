@@ -112,7 +112,7 @@ def test_a_saved_folder_becomes_a_page_of_one_host(tmp_path: Path) -> None:
 
 def test_a_saved_folder_has_a_host_by_somebodys_word(tmp_path: Path) -> None:
     folder = saved(tmp_path)
-    with pytest.raises(PageError, match="does not say where it was saved from") as error:
+    with pytest.raises(PageError, match="does not name its host") as error:
         from_folder(folder, tmp_path / "a")
     assert "--host" in error.value.next_step
     with pytest.raises(PageError, match="its host is 'no host'"):

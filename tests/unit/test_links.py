@@ -78,7 +78,7 @@ def test_a_direction_without_rate_gets_none() -> None:
         ("rtt_ms = -1", "rtt_ms", "must not be negative"),
         ("rtt_ms = 10\ndownload_mbit = 0", "download_mbit", "must be above 0"),
         ("rtt_ms = 10\nupload_mbit = -3.0", "upload_mbit", "must be above 0"),
-        ("rtt_ms = 10\nrtt = 3", "rtt", "is not a key"),
+        ("rtt_ms = 10\nrtt = 3", "rtt", "is an unknown key"),
         ("rtt_ms = '10'", "rtt_ms", "must be a number"),
         ("rtt_ms = nan", "rtt_ms", "must be a number"),
         ("rtt_ms = true", "rtt_ms", "must be a number"),

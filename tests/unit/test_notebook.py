@@ -78,7 +78,7 @@ def test_a_figure_is_named_or_the_beginning_of_it(folder: Path) -> None:
     with pytest.raises(NotebookError, match=r"there are 2 figures 'fig1'\.|there are 3 figures 'fig1'"):
         study.figure("fig1")
     with pytest.raises(
-        NotebookError, match=r"there is no figure 'fig5-dns-exchange'\. Is it one of: fig05-dns-exchange"
+        NotebookError, match=r"there is no figure 'fig5-dns-exchange'\. Choose one of: fig05-dns-exchange"
     ):
         study.figure("fig5-dns-exchange")
 

@@ -230,7 +230,7 @@ def test_a_capture_without_directions_and_beginnings_is_refused(tmp_path: Path) 
     _, frames = a_load()
     file = tmp_path / "load.pcapng"
     file.write_bytes(foreign(frames[3:]))
-    with pytest.raises(PacketsError, match=r"does not say which packets were sent, and no connection begins in it"):
+    with pytest.raises(PacketsError, match=r"has no direction of its packets, and no connection begins in it"):
         waterfall(file)
 
 

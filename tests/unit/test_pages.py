@@ -361,14 +361,17 @@ def resource(**keys: object) -> str:
 
 BAD_SPECS = {
     "not TOML": ("title = ]", r"page\.toml: is not TOML.*line 1.*Correct that line"),
-    "unknown key": (page_text(extra='hosts = "x"'), r"page\.toml, key 'hosts': is not a key.*Did you mean 'host'\?"),
+    "unknown key": (
+        page_text(extra='hosts = "x"'),
+        r"page\.toml, key 'hosts': is an unknown key.*Did you mean 'host'\?",
+    ),
     "far unknown key": (
         page_text(extra="zzz = 1"),
-        r"key 'zzz': is not a key.*Keys are: title, host, resource, aliases",
+        r"key 'zzz': is an unknown key.*Keys are: title, host, resource, aliases",
     ),
     "missing key": ('title = "t"\n', r"key 'host': is missing"),
     "wrong type": (page_text(extra='aliases = "a.test"'), r"key 'aliases': must be a list, is 'a\.test'"),
-    "study": (page_text(extra='study = "web"'), r"key 'study': is not a key"),
+    "study": (page_text(extra='study = "web"'), r"key 'study': is an unknown key"),
     "idle origin": (
         page_text(extra='origins = ["cdn.test"]'),
         r"key 'origins': has 'cdn\.test', from which no resource comes.*Remove it",
@@ -376,12 +379,12 @@ BAD_SPECS = {
     "wrong host": (page_text(host="WWW.Example"), r"key 'host': has 'WWW\.Example'. Write host names in lower case"),
     "wrong alias": (page_text(extra="aliases = [1]"), r"key 'aliases\[0\]': must be text, is 1"),
     "wrong origin": (page_text(extra='origins = ["-.test"]'), r"key 'origins': has '-\.test'. Write host names"),
-    "alias twice": (page_text(extra='aliases = ["www.one.test"]'), r"stands twice"),
+    "alias twice": (page_text(extra='aliases = ["www.one.test"]'), r"occurs twice"),
     "no document": ('title = "t"\nhost = "a.test"\n' + resource(), r"no resource has the path '/'"),
     "resource no list": ('title = "t"\nhost = "a.test"\nresource = [1]', r"key 'resource\[0\]': must be a table, is 1"),
     "unknown resource key": (
         page_text() + resource(wire_byte=3),
-        r"resource /x\.js, key 'wire_byte': is not a key.*Did you mean 'wire_bytes'\?",
+        r"resource /x\.js, key 'wire_byte': is an unknown key.*Did you mean 'wire_bytes'\?",
     ),
     "bool for number": (
         page_text() + resource(wire_bytes="true"),
@@ -393,14 +396,14 @@ BAD_SPECS = {
     "path without slash": (page_text() + resource(path='"x.js"'), r"key 'path': is 'x\.js'.*starting with /"),
     "path twice": (page_text() + resource() + resource(), r"two resources are /x\.js"),
     "no body": (page_text() + resource(source=None), r"resource /x\.js, key 'source': is missing"),
-    "body of old": (page_text() + resource(make='{ kind = "phone" }'), r"key 'make': is not a key"),
+    "body of old": (page_text() + resource(make='{ kind = "phone" }'), r"key 'make': is an unknown key"),
     "missing file": (page_text() + resource(source='"no.js"'), r"names the missing file 'no\.js'. Add it"),
     "file outside": (page_text() + resource(source='"../x"'), r"'\.\./x' leaves the page's folder"),
     "unknown origin": (page_text() + resource(origin='"cdn.test"'), r"unknown origin 'cdn\.test'.*Add .*'origins'"),
     "unknown after": (page_text() + resource(after='"/y.js"'), r"'after' names the unknown resource '/y\.js'. Did you"),
     "document after": (
         page_text().replace("wire_bytes", 'after = "/"\nwire_bytes'),
-        r"resource /, key 'after': stands at the document",
+        r"resource /, key 'after': is set for the document",
     ),
     "cycle": (
         page_text() + resource(after='"/y.js"') + resource(path='"/y.js"', after='"/x.js"'),

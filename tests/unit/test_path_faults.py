@@ -76,7 +76,7 @@ def test_what_is_no_fault_is_refused_with_the_key(text: str) -> None:
 def test_a_link_with_a_fault_is_named_by_it() -> None:
     link = varied(load_profiles()["4g"], faults=["drop udp/443"])
     assert (link.name, link.faults, link.shaped) == ("4g+drop udp/443", ("drop udp/443",), True)
-    with pytest.raises(LinkError, match="no fault of a path"):
+    with pytest.raises(LinkError, match="not a fault of a path"):
         varied(load_profiles()["4g"], faults=["drop everything"])
 
 

@@ -102,10 +102,10 @@ def test_an_unknown_study_or_size_is_named() -> None:
         ({"links": "fiber"}, "a list", "links"),
         ({"links": ["fiber", "fiber"]}, "twice", "links"),
         ({"aa_period": 4}, r"table \[options\]", "aa_period"),
-        ({"options": {"proxy": "squid"}}, "not a key", "proxy"),
+        ({"options": {"proxy": "squid"}}, "is an unknown key", "proxy"),
         ({"options": {"aa_period": -1}}, "must not be negative", "aa_period"),
         ({"options": 3}, "a table", "options"),
-        ({"round": 3}, "not a key", "round"),
+        ({"round": 3}, "is an unknown key", "round"),
     ],
 )
 def test_a_bad_value_is_named(values: dict[str, object], what: str, key: str) -> None:
@@ -155,7 +155,7 @@ def test_a_browser_is_taken_only_by_a_study_that_can_and_with_what_it_can() -> N
     check_names(plan, **told, browsers=STUDIES["coalescing"].browsers)
     with pytest.raises(CampaignError, match="the study 'coalescing' cannot be measured in Firefox"):
         check_names(plan, **told)
-    with pytest.raises(CampaignError, match="only Chromium has a netlog"):
+    with pytest.raises(CampaignError, match="only Chromium writes a netlog"):
         check_names(plan.resized(capture=("netlog",)), **told, browsers=("chromium", "firefox"))
     with pytest.raises(CampaignError, match="browser"):
         changed(QUICK, {"browser": "lynx"})

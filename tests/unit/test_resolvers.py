@@ -317,7 +317,7 @@ def test_without_the_sentence_nothing_is_sent(unsent: None, tmp_path: Path, type
     arguments = ["compare", "udp://192.0.2.1", "--visits", str(tmp_path / "c.jsonl")]
     done = CliRunner().invoke(cli, arguments, input=typed)
     assert isinstance(done.exception, ResolversError)
-    assert "there is no consent, and nothing was sent" in str(done.exception)
+    assert "you did not consent; nothing was sent" in str(done.exception)
     assert not list(tmp_path.glob("*.jsonl"))
 
 
@@ -743,7 +743,7 @@ def test_a_notebook_gets_frames_a_chart_and_advice(tmp_path: Path) -> None:
 def test_a_notebook_sends_nothing_without_consent(unsent: None, tmp_path: Path, capsys: Any) -> None:
     import crosslayer
 
-    with pytest.raises(ResolversError, match="there is no consent, and nothing was sent"):
+    with pytest.raises(ResolversError, match="you did not consent; nothing was sent"):
         crosslayer.compare(["quad9"], visits=tmp_path / "c.jsonl")
     assert "at most 34 queries" in capsys.readouterr().out
     with pytest.raises(ResolversError, match="is no transport: 'DOH'"):

@@ -173,7 +173,7 @@ def test_an_answer_that_takes_a_round_trip_too_many_is_marked(rtts: float, resul
     [
         (["nsd"], "there is no server 'nsd'. Did you mean 'dnsdist'? There are: coalesce, coredns, dnsproxy"),
         (["--link", "5g"], "5g"),
-        (["--link", "local"], "link local: has no delay, but times are given in round-trips"),
+        (["--link", "local"], "link local: has no delay, but the table gives times in RTT"),
         (["--out", "/dev/null/x"], "cannot be made (Not a directory). Choose another folder with --out."),
     ],
 )

@@ -110,11 +110,11 @@ def test_the_delay_follows_the_rtt_and_nobody_overtakes(tmp_path: Path) -> None:
         ("1\n5\n4\n", "line 3", "goes back from 5 ms to 4"),
         ("1\n# no\n2.5\n", "line 3", "'2.5'"),
         ("1 2\n", "line 1", "'1 2'"),
-        ("", "x.down", "no opportunity"),
+        ("", "x.down", "no delivery opportunity"),
         ("5\n" + "9" * 21 + "\n", "line 2", "at most 604800000 ms"),
         ("9" * 5000, "line 1", "at most 604800000 ms"),
         ("604800001\n", "line 1", "at most 604800000 ms"),
-        ("0\n0\n", "x.down", "no opportunity"),
+        ("0\n0\n", "x.down", "no delivery opportunity"),
     ],
 )
 def test_a_file_that_is_not_mahimahis_is_refused_with_its_line(
@@ -232,7 +232,7 @@ def test_a_file_of_links_names_traces_beside_it(tmp_path: Path) -> None:
     assert found["tram"].trace == Trace(down=str(tmp_path / "tram.down"))
     assert found["low"].rtt_ms == 20  # the least of the trace's
     for text, error, what in (
-        ('trace = { downwards = "tram.down" }', LinkError, "not a key"),
+        ('trace = { downwards = "tram.down" }', LinkError, "is an unknown key"),
         ('rtt_ms = 5\ntrace = { down = "none.down" }', TraceError, "cannot be read"),
         ('rtt_ms = 5\ntrace = "tram.down"', LinkError, "must be"),
         ('trace = { down = "tram.down" }', LinkError, "is missing"),

@@ -100,7 +100,7 @@ def test_sizes_name_pages_of_the_study(size: str) -> None:
 def test_https_records_are_for_a_browser_that_resolves() -> None:
     plan = changed(sized("web", "smoke"), {"options": {"https_records": True}})
     check_names(plan, links=LINKS, pages=PAGES, primes_alias=False)
-    with pytest.raises(CampaignError, match="key 'https_records': is not a key"):
+    with pytest.raises(CampaignError, match="key 'https_records': is an unknown key"):
         changed(sized("coalescing", "smoke"), {"options": {"https_records": True}})
     with pytest.raises(CampaignError, match="must be true or false"):
         changed(plan, {"options": {"https_records": "yes"}})

@@ -13,12 +13,12 @@ from crosslayer.testbed import namespaces
 
 
 def check_files(truth: Path | None, resolvers_out: Path | None) -> None:
-    """Raise `BoxError` if a file to write has no folder, or if the truth has content already."""
+    """Raise `BoxError` if a file to write has no folder, or if the truth is not empty."""
     for file in (truth, resolvers_out):
         if file is not None and not file.absolute().parent.is_dir():
             raise BoxError("is in a folder that does not exist", where=str(file), next_step="Create the folder first.")
     if truth is not None and truth.exists() and truth.stat().st_size:
-        raise BoxError("has content already", where=str(truth), next_step="Name a new file, or remove this one.")
+        raise BoxError("is not empty", where=str(truth), next_step="Name a new file, or delete this one.")
 
 
 def run_in_box(

@@ -217,7 +217,7 @@ def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[CaptureFil
         raise CampaignError(
             f"captures cannot be written ({error.strerror})",
             where=str(target),
-            next_step="Make room, or measure without --capture; finished rounds are safe.",
+            next_step="Free disk space, or measure without --capture; finished rounds are stored.",
         ) from error
 
 

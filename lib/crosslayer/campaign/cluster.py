@@ -58,7 +58,7 @@ _ANSWER_S = 10.0
 """Time in which a worker answers at all; one that does not is treated as ended."""
 _EXAMINATION_S = 120.0
 """Time in which a worker examines its machine."""
-_AGAIN = "Finished rounds are safe: give the same command again, it goes on from there."
+_AGAIN = "Finished rounds are stored: give the same command again to resume the campaign."
 
 
 def dask_executor(
@@ -130,7 +130,7 @@ def connected(
         import distributed
     except ImportError:
         raise CampaignError(
-            "measuring on a cluster takes Dask, which is not installed",
+            "measuring on a cluster needs Dask, which is not installed",
             next_step="Install the extra: `pip install 'crosslayer[cluster]'`; docs/howto/cluster.md.",
         ) from None
     with contextlib.ExitStack() as around:
@@ -362,7 +362,7 @@ class _Campaign:
                 raise CampaignError(
                     f"none of {len(workers)} workers can be asked: {next(iter(broken.values()))}",
                     where=_address(self._client),
-                    next_step="They need this very crosslayer installed.",
+                    next_step="Install this version of crosslayer on them.",
                 )
             for worker, error in broken.items():
                 self._leave_out(worker, f"{worker}: {type(error).__name__}: {error}")
@@ -491,7 +491,7 @@ class _Campaign:
             raise self._lost()
 
     def _lost(self) -> CampaignError:
-        return CampaignError("Dask's scheduler is gone", where=_address(self._client), next_step=_AGAIN)
+        return CampaignError("Dask's scheduler does not respond", where=_address(self._client), next_step=_AGAIN)
 
 
 def _counted(number: int, what: str) -> str:

@@ -44,7 +44,7 @@ def export(store: Store, folder: Path) -> Path:
         raise CampaignError(
             f"the dataset cannot be written ({error.strerror})",
             where=str(folder),
-            next_step="Make room, then run `crosslayer export` on the folder; nothing measured is lost.",
+            next_step="Free disk space, then run `crosslayer export` on the folder; no measurement is lost.",
         ) from error
     return folder
 
@@ -71,7 +71,7 @@ def check_kept(store: Store, folder: Path) -> None:
 
 def _refuse(folder: Path, what: str) -> NoReturn:
     raise CampaignError(
-        f"{what}: an export would delete what is there",
+        f"{what}: an export would delete it",
         where=str(folder),
         next_step="Choose another folder with --out; nothing was changed.",
     )

@@ -190,7 +190,7 @@ class _Place:
             raise CampaignError(
                 f"a round cannot be measured: {why}",
                 where=self._job.campaign,
-                next_step="Mend the fault and give the same command again: it goes on from there.",
+                next_step="Correct the fault and give the same command again: it resumes the campaign.",
             ) from fault
         say(f"{why} Another guest measures the round in flight again.")
         self._start()

@@ -147,7 +147,7 @@ def changed(
     own = [field.name for field in fields(plan.options)]
     for key in (key for key in values if key in own):
         raise CampaignError(
-            "belongs into the table [options]",
+            "belongs to the table [options]",
             where=f"{where}, key '{key}'",
             next_step="Move it below [options].",
         )
@@ -186,7 +186,10 @@ def check_names(
     CampaignError
         Naming it and those there are.
     """
-    for kind, wanted, known, further in (("link profile", plan.links, links, MADE), ("page", plan.pages, pages, "")):
+    for kind, wanted, known, further in (
+        ("link profile", plan.links, links, MADE),
+        ("page", plan.pages, pages, "; or a folder that `crosslayer page` made"),
+    ):
         for name in wanted:
             if name not in known:
                 raise CampaignError(
@@ -199,7 +202,7 @@ def check_names(
             next_step=choice(plan.browser, browsers),
         )
     if plan.browser != "chromium" and "netlog" in plan.capture:
-        raise CampaignError("only Chromium has a netlog", where="plan, key 'capture'", next_step="Leave it out.")
+        raise CampaignError("only Chromium writes a netlog", where="plan, key 'capture'", next_step="Leave it out.")
     reasons = {name: unusable(page, primes_alias=primes_alias, one_host=one_host) for name, page in pages.items()}
     for name in plan.pages:
         if reasons[name]:

@@ -60,7 +60,7 @@ def this_host(campaign: str) -> Host:
         raise CampaignError(
             f"cannot be the name of a host: {name!r}",
             where="CROSSLAYER_HOST",
-            next_step="Take letters, digits, '.', '-' and '_', 40 at most.",
+            next_step="Use at most 40 letters, digits, '.', '-' and '_'.",
         )
     identifier = Path("/etc/machine-id")
     known = identifier.read_text(encoding="ascii").strip() if identifier.is_file() else ""

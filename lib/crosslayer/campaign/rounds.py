@@ -160,7 +160,7 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
                 raise CampaignError(
                     f"a round cannot be measured: {died}",
                     where=job.campaign,
-                    next_step="Mend the fault and give the same command again: it goes on from there.",
+                    next_step="Correct the fault and give the same command again: it resumes the campaign.",
                 ) from died
             say(f"{died} The testbed is made anew, and the round in flight measured again.")
 

@@ -187,7 +187,7 @@ def _check_room(folder: Path) -> None:
         raise CampaignError(
             f"only {free / 1e6:.0f} MB are free",
             where=str(folder),
-            next_step="Make room, or choose another folder with --out.",
+            next_step="Free disk space, or choose another folder with --out.",
         )
 
 

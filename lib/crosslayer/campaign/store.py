@@ -59,7 +59,7 @@ class Store:
             )
         if not self._file.exists() and (there := [name for name in _DATASET if (folder / name).exists()]):
             raise CampaignError(
-                f"holds {', '.join(there)} and no {FILE_NAME}: a campaign would overwrite what is there",
+                f"holds {', '.join(there)} and no {FILE_NAME}: a campaign would overwrite them",
                 where=str(folder),
                 next_step="Choose another folder with --out; nothing was changed.",
             )
@@ -124,9 +124,9 @@ class Store:
         if version not in (None, SCHEMA_VERSION):
             revision = (self.fact("git") or {}).get("revision") or "of its time"
             raise CampaignError(
-                f"was begun by a crosslayer that wrote tables of version {version}; this one writes {SCHEMA_VERSION}",
+                f"was begun by a crosslayer that writes tables of version {version}; this one writes {SCHEMA_VERSION}",
                 where=str(self._file),
-                next_step=f"Go on with it in a checkout of revision {revision}, or choose another folder with --out.",
+                next_step=f"Resume it in a checkout of revision {revision}, or choose another folder with --out.",
             )
         if plan is None:
             if known is None:
@@ -148,7 +148,7 @@ class Store:
                 raise CampaignError(
                     f"holds a campaign made by another plan ({'; '.join(said)})",
                     where=str(self._file),
-                    next_step="Choose another folder with --out, or repeat the old plan to go on with it.",
+                    next_step="Choose another folder with --out, or give the old plan to resume the campaign.",
                 )
         # More rounds of the same plan are the same campaign, continued.
         self.set_fact("schema_version", SCHEMA_VERSION)
@@ -260,7 +260,7 @@ class Store:
         raise CampaignError(
             f"was removed while the campaign ran; its rounds are now in {rescued}",
             where=str(self._file),
-            next_step="Give the same command again: it goes on from there."
+            next_step="Give the same command again: it resumes the campaign."
             if rescued == self._file
             else "Keep that file; it is a campaign's under the name campaign.sqlite in a folder of its own.",
         )

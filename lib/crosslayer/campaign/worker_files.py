@@ -84,7 +84,7 @@ def localise(job: Job, name: str) -> Job:
     folder = Path(get_worker().local_directory) / name
     if not folder.is_dir():
         raise TestbedError(
-            "the campaign's own pages and traces did not come", where=str(folder), next_step="Start the worker again."
+            "the campaign's own pages and traces are missing", where=str(folder), next_step="Start the worker again."
         )
     own = tuple(folder / _page(number, path) for number, path in enumerate(job.own_pages))
     profiles = {

@@ -20,23 +20,31 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=PATH,
-    help="Also write OUT/STUDY/claims.parquet and .md, and renew OUT/index.html.",
+    help="Also write OUT/STUDY/claims.parquet and claims.md, and OUT/index.html again.",
 )
 @click.option(
     "--compare",
     type=PATH,
-    help="Another campaign, of the same plan or by the other clock: show only the verdicts that differ, and how many.",
+    help="Another campaign of the same study: print only the verdicts that differ, and how many.",
 )
 @click.option(
-    "--rows", type=TEXT, metavar="CLAIM", help="Print the rows that this claim is judged by, and the filter for them."
+    "--rows",
+    type=TEXT,
+    metavar="CLAIM",
+    help="Print the rows on which the verdict of this claim rests, and the filter that selects them.",
 )
 def command(folder: Path, out: Path | None, compare: Path | None, rows: str | None) -> None:
-    """Judge every published result by the dataset in FOLDER, claim by claim.
+    """Compare each published result with the dataset in FOLDER, and print its verdict.
 
-    Verdicts: reproduced, direction only, inconclusive, not reproduced, not measured. Needs no namespaces, no browser
-    and no root.
+    Verdicts: reproduced, direction only, inconclusive, not reproduced, follows, not measured. Needs no namespaces, no
+    browser and no root. The default FOLDER is data/raw/coalescing.
 
-    Exits with 0 whatever the verdicts are: a claim that fails is a result.
+    The exit status does not depend on the verdicts: a claim that is not reproduced is a result.
+
+    \b
+    crosslayer claims data/local/mine
+    crosslayer claims data/local/mine --compare data/raw/coalescing
+    crosslayer claims data/raw/coalescing --rows T123
     """
     import polars as pl
 
@@ -46,7 +54,7 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
     if rows is not None:
         _print_rows(dataset, rows)
         return
-    from crosslayer import claims, report  # which import a chart library: a dataset that is missing is named before
+    from crosslayer import claims, report  # which import a chart library; a missing dataset is reported before
     from crosslayer.claims import Verdict
 
     verdicts = report.check_claims(dataset)
@@ -95,6 +103,8 @@ def _tell_changed(both: pl.DataFrame, caption: str, other_caption: str) -> None:
         click.echo(f"{row['claim_id']:<5} {row['verdict']:<15} {ours(row)} {interval(row)}: {what}")
         click.echo(f"{'':<5} {row['verdict_other']:<15} {ours(theirs)} {interval(theirs)}")
     click.echo(f"{changed.height} of {both.height} verdicts differ.")
+    if both.is_empty():
+        click.echo("No claim has a verdict in both: one of them has other links or pages, or too few of them.")
     click.echo(caption)
     click.echo(other_caption)
 

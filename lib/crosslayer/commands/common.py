@@ -26,7 +26,7 @@ class FilePath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
-            self.fail("An empty text names no file. Leave the option out, or name one.", param, ctx)
+            self.fail("It is empty. Name a file, or leave the option out.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -57,29 +57,29 @@ BACKEND = click.option(
     type=click.Choice(["auto", "netem", "uml"]),
     default="auto",
     show_default=True,
-    help="Where netem runs: in this kernel or in a User-Mode Linux guest. auto takes netem, else uml.",
+    help="Link backend: netem of this kernel, or of a User-Mode Linux guest. auto takes netem if the kernel has it.",
 )
 CLOCK = click.option(
     "--clock",
     type=click.Choice(["wall", "virtual"]),
     default="wall",
     show_default=True,
-    help="virtual stands still while anything computes, so results do not depend on the machine. Needs `make guest`.",
+    help="In virtual time, computing takes no time, so results do not depend on the machine. Needs `make guest`.",
 )
 DATASET = click.argument("folder", type=PATH, default=Path("data/raw") / DEFAULT)
-FIGURES = click.option("--out", type=PATH, default=Path("build/figures"), show_default=True, help="Folder.")
+FIGURES = click.option("--out", type=PATH, default=Path("build/figures"), show_default=True, help="Folder to write to.")
 
 
 COMPARE = click.option(
     "--compare",
     type=PATH,
     multiple=True,
-    help="Another campaign of the study, e.g. by the virtual clock; may be given again.  [default: FOLDER-virtual*]",
+    help="Another campaign of the same study, e.g. in virtual time; repeatable.  [default: FOLDER-virtual*]",
 )
 
 
 def others(dataset: Dataset, named: Iterable[Path]) -> list[Dataset]:
-    """The campaigns that are named, or those found beside a dataset.
+    """The named campaigns, else those in the folders next to a dataset.
 
     Raises
     ------
@@ -100,11 +100,11 @@ def others(dataset: Dataset, named: Iterable[Path]) -> list[Dataset]:
 
 
 NOT_ALL_DRAWN = 4
-"""Exit status where the page has a box in place of a figure; all else is drawn."""
+"""Exit status if the page has a box in place of a figure; all other figures are drawn."""
 
 
 def tell(written: Report) -> None:
-    """Say where the page is; end with `NOT_ALL_DRAWN` where it has a box instead of a figure."""
+    """Print the path of the page; exit with `NOT_ALL_DRAWN` if a box replaces a figure."""
     for error in written.failed.values():
         click.echo(f"{click.style('not drawn:', fg='red')} {error}", err=True)
     click.echo(str(written.page))
@@ -126,7 +126,7 @@ def guest_clock(clock: Clock) -> Clock | None:
     if around := inside():
         if clock == "virtual" != around:
             raise CrosslayerError(
-                "this guest's clock is the wall's",
+                "this guest runs in real time",
                 where="--clock virtual",
                 next_step="Give --clock to the outer command.",
             )

@@ -18,7 +18,11 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.command("compare")
 @click.argument("resolvers", metavar="[LIST|NAMES]...", nargs=-1)
 @click.option(
-    "--transport", "transports", multiple=True, type=click.Choice(list(_TRANSPORTS)), help="Only this one; repeatable."
+    "--transport",
+    "transports",
+    multiple=True,
+    type=click.Choice(list(_TRANSPORTS)),
+    help="Only this transport; repeatable.",
 )
 @click.option(
     "--all",
@@ -27,7 +31,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     help="Also measure further addresses, DoTCP and resumed connections: two to three times as many queries.",
 )
 @click.option("--rounds", type=click.IntRange(1, 1000), default=6, show_default=True, help="6 or more give intervals.")
-@click.option("--name", default="www.example.org", show_default=True, help="The name to ask for (its A record).")
+@click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
 @click.option(
     "--zone",
     default="",
@@ -39,7 +43,7 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     type=FiniteRange(0.001, 1000),
     default=1.0,
     show_default=True,
-    help="Queries per second to each operator, at most; above 1 only for loopback and private namespaces.",
+    help="Maximum queries per second to each operator; above 1 only on loopback and in private namespaces.",
 )
 @click.option(
     "--per-day",

@@ -16,20 +16,22 @@ if TYPE_CHECKING:
 
 @click.command("discover")
 @click.argument("targets", nargs=-1)
-@click.option("--file", type=PATH, help="A file of more targets, one a line; # begins a comment.")
-@click.option("--rate", default=20.0, show_default=True, help="Packets sent per second, at most, over all targets.")
-@click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait for a probe, a connection, an answer.")
-@click.option("--name", default="www.example.org", show_default=True, help="The name to ask for (its A record).")
+@click.option("--file", type=PATH, help="A file of more targets, one per line; # begins a comment.")
+@click.option("--rate", default=20.0, show_default=True, help="Maximum packets per second, over all targets.")
+@click.option(
+    "--timeout", default=3.0, show_default=True, help="Seconds to wait for a probe, a connection or an answer."
+)
+@click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
 @click.option("--out", type=PATH, help="Also write the matrix to this .parquet or .csv file.")
 @CLOCK
 @click.option(
     "--allow-external",
     is_flag=True,
-    help="Leave the testbed: probe hosts of the real network from this machine. What that does is your responsibility: "
-    "probe only what you run or have leave to probe, and keep to your network's rules and your institution's ethics "
-    "review. Operators may take probes for an attack: keep the rate low, ask for a name under which they find who you "
-    "are (--name), and stop when somebody asks you to.",
+    help="Leave the testbed: probe hosts of the real network from this machine. You are responsible for the probes. "
+    "Probe only hosts that you run or have permission to probe. Obey the rules of your network and the ethics review "
+    "of your institution. Operators may mistake probes for an attack: keep the rate low, query a name that identifies "
+    "you (--name), and stop on request.",
 )
 def command(
     targets: tuple[str, ...],
@@ -44,23 +46,22 @@ def command(
 ) -> None:
     """Find out which DNS transports TARGETS speak: DoUDP, DoTCP, DoT, DoH, DoH3, DoQ.
 
-    As in Kosek et al. (IMC 2022): a QUIC packet of an unknown version to the UDP ports 784, 853 and 8853 (and 443),
-    then, where Version Negotiation came back, DoQ and its drafts by ALPN; every other transport is tried at its port.
+    The method of Kosek et al. (IMC 2022): send a QUIC packet of an unknown version to the UDP ports 443, 784, 853 and
+    8853. If a port answers with Version Negotiation, try DoQ and its drafts by ALPN. Try every other transport at its
+    own port.
 
-    TARGETS are addresses and host names, never networks. They are looked for inside the testbed, where resolvers of
-    several kinds wait: CoreDNS, BIND 9, Knot, Unbound, dnsdist. Without TARGETS all are looked at.
+    TARGETS are addresses or host names, never networks, inside the testbed. The testbed runs CoreDNS, BIND 9, Knot,
+    Unbound and dnsdist, if they are installed. Without TARGETS all of them are probed.
 
     \b
     crosslayer discover                            every emulated resolver
-    crosslayer discover bind9 10.53.0.200          one of them, and an address where nobody is
+    crosslayer discover bind9 10.53.0.200          one of them, and an address without a host
     crosslayer link 4g -- crosslayer discover      the same on a link, also $CROSSLAYER_SERVER
     """
     from crosslayer.discover import run as discovery
 
     if allow_external and clock == "virtual":
-        raise click.UsageError(
-            "Hosts of the real network answer by the wall clock: leave --clock or --allow-external out."
-        )
+        raise click.UsageError("Hosts of the real network answer in real time: leave --clock or --allow-external out.")
     request = discovery.request(
         targets, file=file, outside=allow_external, packets_per_s=rate, timeout_s=timeout, name=name, out=out
     )

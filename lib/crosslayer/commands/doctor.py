@@ -11,9 +11,9 @@ import click
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(as_json: bool) -> None:
-    """Say what this machine can do, what is missing, and how to get it.
+    """Print what this machine can do, what is missing, and how to get it.
 
-    Exits with 1 where measuring is not possible. Analysing a dataset needs only the Python packages.
+    Exit status 1: this machine cannot measure. Analysing a dataset needs only the Python packages.
     """
     from dataclasses import asdict
 

@@ -27,21 +27,27 @@ _SHOWN = 20
 
 @click.command("drift")
 @DATASET
-@click.option("--rounds", type=click.IntRange(1, 1000), default=6, show_default=True, help="6 or more give intervals.")
-@click.option("--links", type=TEXT, help="Only these of the campaign's links, separated by commas.")
-@click.option("--pages", type=TEXT, help="Only these of the campaign's pages, separated by commas.")
-@click.option("--jobs", type=click.IntRange(1, 256), help="Guests at a time.  [default: one per core]")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 1000),
+    default=6,
+    show_default=True,
+    help="Rounds per cell; 6 or more give intervals.",
+)
+@click.option("--links", type=TEXT, help="Only these links of the campaign, separated by commas.")
+@click.option("--pages", type=TEXT, help="Only these pages of the campaign, separated by commas.")
+@click.option("--jobs", type=click.IntRange(1, 256), help="Parallel guests.  [default: one per core]")
 @click.option("--out", type=PATH, help="Write the result to this file, JSON.  [default: build/drift/NAME.json]")
 def command(
     folder: Path, rounds: int, links: str | None, pages: str | None, jobs: int | None, out: Path | None
 ) -> None:
     """Measure the first rounds of the campaign in FOLDER again, in virtual time, and compare them round by round.
 
-    The rounds have the seeds that they had. A condition is confirmed where the difference is within 0.1 ms or 0.3 % of
-    its median, drifted where it is beyond that, and undecided otherwise: then take more rounds.
+    The rounds get their committed seeds. A duration is confirmed if the 95 % interval of the difference is within
+    0.1 ms or 0.3 % of its median, drifted if the interval is beyond, else undecided: then take more rounds.
 
-    Exits with 1 where a condition drifted. It needs `make guest`. A campaign in real time is refused: another
-    machine, or another day of the same one, has other times.
+    Exit status 1: a duration drifted. Needs `make guest`. A campaign in real time is refused, because its times differ
+    between machines and days.
 
     \b
     crosslayer drift data/raw/key-share-virtual --rounds 1 --links fiber      about half a minute
@@ -112,7 +118,7 @@ def _sample(committed: Dataset, rounds: int, links: str | None, pages: str | Non
         for name in names:
             if name not in known:
                 raise CrosslayerError(
-                    f"the campaign has no {name!r}", where=f"--{key}", next_step=f"Choose of {', '.join(known)}."
+                    f"the campaign has no {name!r}", where=f"--{key}", next_step=f"Choose from {', '.join(known)}."
                 )
         chosen[key] = names
     values = {name: campaign.plan[name] for name in ("study", "seed", "clock") if campaign.plan[name] is not None}
@@ -130,7 +136,7 @@ def _measured(plan: Plan, folder: Path, jobs: int | None) -> Path:
 
     if inside():
         raise CrosslayerError(
-            "a guest cannot start another", where="crosslayer drift", next_step="Run it outside of the guest."
+            "a guest cannot start another guest", where="crosslayer drift", next_step="Run it outside the guest."
         )
     find_kernel()
     study = STUDIES[plan.study]

@@ -12,7 +12,9 @@ from crosslayer.commands.common import PATH
 @click.command("export")
 @click.argument("folder", type=PATH)
 def command(folder: Path) -> None:
-    """Write the Parquet tables and campaign.json of the (finished or interrupted) campaign in FOLDER again."""
+    """Write the dataset of the campaign in FOLDER again: Parquet tables and campaign.json, from its SQLite store.
+
+    The campaign may be finished or interrupted."""
     from crosslayer.campaign.export import export as run
     from crosslayer.campaign.store import Store
 

@@ -13,7 +13,7 @@ from crosslayer.commands.common import PATH
 @click.argument("database", type=PATH)
 @click.argument("out", type=PATH)
 def command(database: Path, out: Path) -> None:
-    """Make the dataset OUT from DATABASE, the SQLite file of the harness of Sengupta et al. (TNSM 2024)."""
+    """Convert DATABASE, the SQLite file of the harness of Sengupta et al. (TNSM 2024), to the dataset OUT."""
     from crosslayer.campaign.dataset import Dataset
     from crosslayer.links import load_profiles
     from crosslayer.studies.coalescing.importer import import_database

@@ -20,16 +20,19 @@ if TYPE_CHECKING:
     "--links",
     "links_file",
     type=PATH,
-    help="A TOML file of links of your own, beside those there are.",
+    help="A TOML file of your own links, in addition to the built-in ones (docs/howto/links.md).",
 )
 @click.option(
-    "--loss", type=TEXT, metavar="1%[,3]", help="Packets lost in each direction, and the mean length of their bursts."
+    "--loss",
+    type=TEXT,
+    metavar="1%[,3]",
+    help="Share of packets lost in each direction, and the mean length of a burst.",
 )
 @click.option(
     "--jitter",
     type=TEXT,
     metavar="5ms[,normal][,ordered]",
-    help="Jitter in each direction; ordered: nothing overtakes.",
+    help="Jitter in each direction; ordered: packets keep their order.",
 )
 @click.option(
     "--queue", type=TEXT, metavar="10bdp|100|fifo|fq_codel|cake", help="Length or discipline of the bottleneck's queue."
@@ -38,10 +41,14 @@ if TYPE_CHECKING:
     "--trace",
     type=TEXT,
     metavar="FILE.down[,FILE.up]|FILE.csv",
-    help="Rates over time: Mahimahi's format; or a CSV of steps of rates and RTT. It begins with COMMAND.",
+    help="Rates over time: Mahimahi files, or a CSV of rates and RTTs. The trace starts together with COMMAND.",
 )
 @click.option(
-    "--cross-traffic", "cross", type=TEXT, metavar="bulk|paced[:20][,up]", help="Cross-traffic through the same queue."
+    "--cross-traffic",
+    "cross",
+    type=TEXT,
+    metavar="bulk|paced[:20][,up]",
+    help="Cross-traffic through the same queue: one TCP flow, or UDP at a rate (Mbit/s).",
 )
 @click.option(
     "--drop",
@@ -49,29 +56,30 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="udp/443[@2s]",
     help="Packets that the path drops: udp/PORT, tcp/PORT, syn/PORT, quic-initial[:BYTES], quic-0rtt, "
-    "quic-version:NUMBER, ech[:NAME], ipv6; from a moment on with @2s. May be given several times.",
+    "quic-version:NUMBER, ech[:NAME], ipv6. @2s: from 2 s after the start of COMMAND. Repeatable "
+    "(docs/howto/faults.md).",
 )
 @click.option(
     "--reject",
     type=TEXT,
     multiple=True,
     metavar="udp/443[@2s]",
-    help="The same, but the path answers by ICMP port unreachable, over TCP by a reset, and ipv6 by no route.",
+    help="As --drop, but the path answers: ICMP port unreachable (UDP), a reset (TCP), no route (ipv6).",
 )
 @CLOCK
 @click.option(
     "--writable",
     multiple=True,
     type=FilePath(path_type=Path, exists=True, file_okay=False),
-    help="A folder that COMMAND may write to by the virtual clock; /tmp is in memory then, all else read-only.",
+    help="A folder that COMMAND may write to in virtual time; /tmp is in memory then, everything else read-only.",
 )
 @click.option(
     "--capture",
     type=PATH,
-    help="Keep COMMAND's packets in this .pcapng file, with the keys that decrypt them: `crosslayer show FILE`.",
+    help="Write COMMAND's packets and their keys to this .pcapng file; `crosslayer show FILE` draws them.",
 )
 @BACKEND
-@click.option("--no-server", is_flag=True, help="Leave the far end empty: no DNS and web server, only the link.")
+@click.option("--no-server", is_flag=True, help="Start no DNS and web server, only the link.")
 @click.option("--retry", is_flag=True, help="Make the server validate addresses with QUIC Retry (one more round-trip).")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def command(
@@ -94,9 +102,11 @@ def command(
 ) -> None:
     """Run COMMAND as a client on the link PROFILE, with the server at the far end.
 
-    COMMAND runs in the client's namespace. Its environment has CROSSLAYER_SERVER (the server's address, also its
-    resolver in /etc/resolv.conf) and CROSSLAYER_CA (the CA certificate made for this run); `$CROSSLAYER_SERVER` and
-    `$CROSSLAYER_CA` inside COMMAND's words are replaced too. The exit status is COMMAND's.
+    COMMAND runs in the client's namespace. Two environment variables are set: CROSSLAYER_SERVER is the server's
+    address, which is also the resolver in /etc/resolv.conf. CROSSLAYER_CA is the CA certificate of this run.
+    `$CROSSLAYER_SERVER` and `$CROSSLAYER_CA` in COMMAND's arguments are replaced. The exit status is COMMAND's.
+
+    `crosslayer measure --help` lists the links.
 
     \b
     crosslayer link fiber -- ping -c 3 '$CROSSLAYER_SERVER'
@@ -116,13 +126,15 @@ def command(
     )
     program = list(command[1:] if command[0] == "--" else command)
     if not program:
-        raise click.UsageError("There is no COMMAND after --.")
+        raise click.UsageError("COMMAND is missing after --.")
     if capture is not None and capture.suffix != ".pcapng":
         raise click.UsageError("--capture takes a file whose name ends in .pcapng.")
     if capture is not None and not capture.exists() and capture.with_suffix(".json").exists():
         raise click.UsageError(f"--capture would overwrite {capture.with_suffix('.json')}: name another file.")
     if no_server and retry:
-        raise click.UsageError("--retry is for the server that --no-server leaves out.")
+        raise click.UsageError(
+            "--retry configures the server, which --no-server does not start: leave one of them out."
+        )
     enter(clock, writable if capture is None else (*writable, capture.absolute().parent))
     from crosslayer.testbed.run_command import run_on_link
 

@@ -18,7 +18,7 @@ from crosslayer.studies import DEFAULT, STUDIES, load_plan, sized
 
 
 class _Measure(click.Command):
-    """Its help ends with what there is to measure."""
+    """Its help ends with the lists of studies, links and pages."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from crosslayer.links import MADE, load_profiles
@@ -45,45 +45,45 @@ class _Measure(click.Command):
     type=TEXT,
     default=DEFAULT,
     show_default=True,
-    help="What to measure, see below.",
+    help="Study to measure; listed below.",
 )
 @click.option(
     "--size",
     type=TEXT,
     default="quick",
     show_default=True,
-    help="smoke takes about a minute, quick a quarter of an hour, paper has the paper's sample size.",
+    help="smoke takes about a minute, quick a quarter of an hour; paper has the sample size of the paper.",
 )
 @click.option(
     "--plan",
     "plan_file",
     type=PATH,
-    help="A TOML file whose keys are the plan's, instead of --study and --size.",
+    help="Plan file (docs/reference/plan.md), instead of --study and --size.",
 )
+@click.option("--links", type=TEXT, help="Links, separated by commas. FILE.toml stands for all links of your own file.")
 @click.option(
-    "--links", type=TEXT, help="Link profiles, separated by commas; FILE.toml stands for all of a file of your own."
+    "--pages",
+    type=TEXT,
+    help="Pages, separated by commas. Also a folder that `crosslayer page` made, or a folder of such folders.",
 )
-@click.option(
-    "--pages", type=TEXT, help="Pages, separated by commas; a folder stands for the page it is, or those in it."
-)
-@click.option("--rounds", type=int, help="Repetitions of every cell.")
-@click.option("--seed", type=int, help="Draws every random order.")
+@click.option("--rounds", type=int, help="Rounds of each cell (link and page).")
+@click.option("--seed", type=int, help="Seed of the random orders.")
 @click.option(
     "--browser",
     type=click.Choice(["chromium", "firefox"]),
-    help="Loads the pages; see docs/findings/browsers.md.  [default: the plan's, which is chromium if it does not say]",
+    help="Browser that loads the pages.  [default: the plan's, else chromium]",
 )
 @click.option(
     "--clock",
     envvar="CROSSLAYER_CLOCK",
     type=click.Choice(["wall", "virtual"]),
-    help="virtual stands still while anything computes, so results do not depend on the machine. Needs `make guest`."
-    "  [default: the plan's, which is wall if it does not say]",
+    help="In virtual time, computing takes no time, so results do not depend on the machine. Needs `make guest`."
+    "  [default: the plan's, else wall]",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Guests side by side, by the virtual clock; with --cluster its workers.  [default: cores]",
+    help="Parallel guests in virtual time; with --cluster, number of workers.  [default: one per core]",
 )
 @click.option(
     "--scheduler",
@@ -95,28 +95,34 @@ class _Measure(click.Command):
 @click.option(
     "--cluster",
     type=click.Choice(["local", "ssh", "slurm"]),
-    help="Measure on a Dask cluster made for this campaign: on this machine, over SSH, of SLURM jobs.",
+    help="Start a Dask cluster for this campaign and measure on it: on this machine, over SSH, or as SLURM jobs.",
 )
 @click.option(
-    "--hosts", type=TEXT, help="For --cluster ssh: machines separated by commas; the first has the scheduler too."
+    "--hosts",
+    type=TEXT,
+    help="For --cluster ssh: machines, separated by commas. The first one also runs the scheduler.",
 )
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
-    help="Rounds of a task on a cluster, at most.  [default: up to 20, by the virtual clock 8]",
+    help="Maximum rounds per task of a cluster.  [default: 20, in virtual time 8]",
 )
 @click.option(
     "--capture",
     type=TEXT,
     metavar="pcap,qlog,netlog",
-    help="Keep what each load of the first round sent and got, in OUT/captures: pcap with the keys that decrypt it,"
-    " qlog of both ends, netlog of Chromium. `crosslayer show OUT` lists it.",
+    help="Record the loads of the first round in OUT/captures: pcap with the keys that decrypt it, qlog of both ends,"
+    " netlog of Chromium. `crosslayer show OUT` lists them.",
 )
-@click.option("--capture-rounds", type=click.IntRange(min=1), help="Of so many rounds of each cell.  [default: 1]")
+@click.option(
+    "--capture-rounds",
+    type=click.IntRange(min=1),
+    help="Number of rounds per cell that --capture records.  [default: 1]",
+)
 @click.option(
     "--allow-mixed-versions",
     is_flag=True,
-    help="Take workers with other commits or versions too; the campaign says so.",
+    help="Also use workers with other commits or versions; campaign.json records them.",
 )
 @BACKEND
 @click.option("--out", type=PATH, help="Folder of the dataset.  [default: data/local/STUDY-SIZE[-virtual]]")
@@ -141,15 +147,15 @@ def command(
     backend: str,
     out: Path | None,
 ) -> None:
-    """Measure a campaign on this machine or a cluster, or go on with one that was interrupted.
+    """Measure a campaign on this machine or a cluster, or resume one that was interrupted.
 
-    Every finished round is safe in OUT/campaign.sqlite: stop it any way you like and give the same command again.
-    The last line of output is the dataset's folder.
+    Each finished round is stored in OUT/campaign.sqlite. Stop the command in any way; the same command resumes. The
+    last line of output is the dataset's folder.
 
     \b
-    crosslayer measure --size smoke                              a small campaign of the first study
+    crosslayer measure --size smoke                       a small campaign of the first study
     crosslayer measure --study loss --links 4g,4g-loss-2 --pages wikipedia.org --rounds 20
-    crosslayer report data/local/loss-quick                        its figures and claims
+    crosslayer report data/local/loss-quick               its figures and claims
     """
     from crosslayer.campaign.plan import OWN_CAMPAIGNS, changed, check_names
     from crosslayer.links import Profile, own_profiles
@@ -175,10 +181,10 @@ def command(
         where="options",
     )
     if capture_rounds and not plan.capture:
-        raise click.UsageError("--capture-rounds counts what --capture keeps: give that too.")
+        raise click.UsageError("--capture-rounds needs --capture: give both, or neither.")
     if plan_file and any(_is_given(option) for option in ("study", "size")):
-        raise click.UsageError("--plan says study and size: leave --study and --size out.")
-    # A wrong name is told on any machine, also on one that cannot measure.
+        raise click.UsageError("--plan determines study and size: leave --study and --size out.")
+    # A wrong name is reported on any machine, also on one that cannot measure.
     chosen = STUDIES[plan.study]
     profiles, specs = {**chosen.profiles(plan), **own_links}, load_pages(find_spec_dir(), *own_folders)
     check_names(
@@ -194,17 +200,15 @@ def command(
     folder = out or OWN_CAMPAIGNS / f"{plan.study}-{size}{virtual}"
     on_cluster = bool(scheduler or cluster)
     if scheduler and cluster:
-        raise click.UsageError("A campaign has one cluster: leave --scheduler or --cluster out.")
+        raise click.UsageError("--scheduler and --cluster exclude each other: leave one out.")
     if (hosts or batch or allow_mixed_versions) and not on_cluster:
         raise click.UsageError(
-            "--hosts, --batch and --allow-mixed-versions are for a cluster: name one by --scheduler or --cluster."
+            "--hosts, --batch and --allow-mixed-versions need a cluster: add --scheduler or --cluster."
         )
     if hosts and cluster != "ssh":
-        raise click.UsageError("--hosts is for --cluster ssh.")
+        raise click.UsageError("--hosts needs --cluster ssh.")
     if jobs and plan.clock == "wall" and not on_cluster:
-        raise click.UsageError(
-            "By the wall clock rounds measured side by side would disturb each other: leave --jobs out."
-        )
+        raise click.UsageError("In real time parallel rounds would disturb each other: leave --jobs out.")
     if on_cluster:
         of_guest = None
     elif (of_guest := guest_clock(plan.clock)) is None:
@@ -234,7 +238,7 @@ def command(
                 own_pages=own_folders,
             )
         except KeyboardInterrupt:
-            click.echo(f"\nStopped. Finished rounds are in {folder}; the same command goes on from there.", err=True)
+            click.echo(f"\nStopped. Finished rounds are in {folder}; the same command resumes.", err=True)
             sys.exit(130)
     if on_cluster and plan.clock == "virtual":
         from crosslayer import metrics

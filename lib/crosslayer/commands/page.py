@@ -23,7 +23,7 @@ _CANNOT_MEASURE = 3
 
 @click.group("page")
 def command() -> None:
-    """Make a page to measure from a recording of your own, and see how like it is.
+    """Make a page to measure from your own recording, and compare a load of it with the recording.
 
     \b
     crosslayer page from-har site.har --out pages/mine
@@ -33,7 +33,9 @@ def command() -> None:
     """
 
 
-_OUT = click.option("--out", required=True, type=PATH, help="Folder of the page; its name is the page's.")
+_OUT = click.option(
+    "--out", required=True, type=PATH, help="New folder for the page; its name becomes the name of the page."
+)
 _SYNTHESISE = click.option(
     "--synthesise",
     is_flag=True,
@@ -43,7 +45,7 @@ _CHECK = click.option(
     "--check/--no-check",
     "checked",
     default=True,
-    help="Load the page as `page check` does, and keep it only if it passes.  [default: --check]",
+    help="Load the page as `page check` does; keep it only if it passes.  [default: --check]",
 )
 
 
@@ -52,13 +54,13 @@ _CHECK = click.option(
 @_OUT
 @_SYNTHESISE
 @_CHECK
-@click.option("--page", default=1, show_default=True, help="Which page of the recording, by its start.")
+@click.option("--page", default=1, show_default=True, help="Number of the page in the recording, by start.")
 def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -> None:
     """Make a page from HAR, a recording that a browser, a proxy or a test tool exported.
 
-    The page asks for the same resources from the same hosts in the same order of discovery with the same bytes. Bodies
-    are the HAR's where it has them, else made of the right type and weight. Cookies, credentials and the values in
-    URLs are left out; what else is left out is reported, and which studies can use the page.
+    The page requests the same resources from the same hosts, with the same order of discovery and the same bytes.
+    Bodies come from the HAR; a missing body is synthesised with the same type and weight. Cookies, credentials and
+    values in URLs are removed. The command reports what else it leaves out, and which studies can use the page.
 
     In Chromium: developer tools, Network, "Export HAR". Record with an empty cache.
     """
@@ -75,8 +77,8 @@ def from_har(har: Path, out: Path, synthesise: bool, checked: bool, page: int) -
 def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
     """Make a page from WARC, a web archive of one page.
 
-    As from-har. An archive says what was fetched, from where and on whose account, but not when a browser would have
-    asked for it: `wget --page-requisites --span-hosts --warc-file site https://www.example.org/` makes one.
+    As from-har, but an archive has no times, so `page check` compares only requests and bytes. This command makes one:
+    `wget --page-requisites --span-hosts --warc-file site https://www.example.org/`
     """
     from crosslayer import pages
 
@@ -88,11 +90,11 @@ def from_warc(warc: Path, out: Path, synthesise: bool, checked: bool) -> None:
 @_OUT
 @_SYNTHESISE
 @_CHECK
-@click.option("--host", default="", metavar="NAME", help="The page's host, where the document does not say it.")
+@click.option("--host", default="", metavar="NAME", help="Host of the page, if the document does not name it.")
 def from_folder(saved: Path, out: Path, synthesise: bool, checked: bool, host: str) -> None:
     """Make a page from SAVED, a folder in which a browser saved one with all its files.
 
-    As from-har, but all from one host and uncompressed: what was saved does not say what went over the network. Save
+    As from-har, but with one host and without compression, because a folder does not record what was transferred. Save
     the document into the folder as well.
     """
     from crosslayer import pages
@@ -112,7 +114,7 @@ def _make(make: Callable[[bool], FromHar], synthesise: bool, checked: bool) -> N
     try:
         inside = page.folder.resolve().parent == find_spec_dir().resolve()
         spec = load_pages(find_spec_dir(), *(() if inside else (page.folder,)))[page.folder.name]
-        status, likeness = _load(page.folder) if checked else (_CANNOT_MEASURE, "not asked for")
+        status, likeness = _load(page.folder) if checked else (_CANNOT_MEASURE, "--no-check")
         if status not in (0, _CANNOT_MEASURE) and not page.synthesised:
             click.echo(f"The recorded code does not load as recorded, so it is synthesised:\n{likeness}", err=True)
             shutil.rmtree(page.folder)
@@ -122,7 +124,7 @@ def _make(make: Callable[[bool], FromHar], synthesise: bool, checked: bool) -> N
             raise PageError(
                 f"the page does not load as recorded, so it is not kept:\n{likeness}",
                 where=str(page.folder),
-                next_step="Record it again with an empty cache, or keep it all the same with --no-check.",
+                next_step="Record it again with an empty cache, or keep the page with --no-check.",
             )
     except BaseException:
         shutil.rmtree(page.folder, ignore_errors=True)
@@ -135,7 +137,7 @@ def _make(make: Callable[[bool], FromHar], synthesise: bool, checked: bool) -> N
     if status == 0:
         click.echo(likeness)
     else:
-        click.echo(f"Not loaded here ({likeness}). Compare it with its recording: crosslayer page check {page.folder}")
+        click.echo(f"Not loaded ({likeness}). To compare it with its recording: crosslayer page check {page.folder}")
 
 
 def _load(folder: Path) -> tuple[int, str]:
@@ -147,14 +149,14 @@ def _load(folder: Path) -> tuple[int, str]:
 
 @command.command("check")
 @click.argument("folder", type=PATH)
-@click.option("--link", "profile", default="fiber", show_default=True, help="Link profile it is loaded over.")
+@click.option("--link", "profile", default="fiber", show_default=True, help="Link over which the page is loaded.")
 @CLOCK
 @BACKEND
 def check(folder: Path, profile: str, clock: str, backend: str) -> None:
     """Load the page of FOLDER in Chromium and report how its requests, bytes and waterfall differ from the recording.
 
-    Exit status 1 where it requests other things than were recorded, a request fails, or the bytes differ by more than
-    1 percent.
+    Exit status 1: the page requests other resources than the recording, a request fails, or the bytes differ by more
+    than 1 %.
     """
     from crosslayer.browser.recorded import compare, read_recorded
     from crosslayer.links import choose, load_profiles

@@ -15,17 +15,17 @@ from crosslayer.commands.common import COMPARE, DATASET, FIGURES, others, tell
 @COMPARE
 @click.option("--pdf", is_flag=True, help="Also print the page to OUT/report.pdf (A4) with the environment's Chromium.")
 def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> None:
-    """Make the report of the dataset in FOLDER: its figures, its claims, and the page that joins them.
+    """Make the report of the dataset in FOLDER: its figures, its claims, and web pages that show them.
 
-    What `crosslayer figures` and `crosslayer claims --out` make goes to OUT/STUDY. OUT/index.html has the
-    answer and leads to a page for each study and to the claims; none needs a network. With another campaign beside it:
-    its verdicts too, how many differ, and between real and virtual time what the network takes and computing adds.
+    OUT/index.html has the answer. It links to a page for each study and to the claims. No page needs a network.
+    OUT/STUDY has the files that `crosslayer figures` and `crosslayer claims --out` write. A comparison with another
+    campaign shows its verdicts, how many of them differ and, between real and virtual time, what computing adds.
 
-    Needs no namespaces, no root and, without --pdf, no browser. FOLDER is data/raw/coalescing unless told otherwise.
+    Needs no namespaces and no root; only --pdf needs a browser. The default FOLDER is data/raw/coalescing.
 
     \b
     crosslayer report                                  the committed campaign, into build/figures/
-    crosslayer report data/local/mine --out mine --pdf   another one, also on paper
+    crosslayer report data/local/mine --out mine --pdf  your own campaign, also as PDF
     """
     from crosslayer.campaign.dataset import Dataset
 
@@ -36,7 +36,7 @@ def command(folder: Path, out: Path, compare: tuple[Path, ...], pdf: bool) -> No
         from crosslayer.browser import find_browser
         from crosslayer.report.pdf import write_pdf
 
-        find_browser()  # a missing one is told before the figures are drawn
+        find_browser()  # a missing browser is reported before the figures are drawn
     written = write_report(dataset, out, others=others(dataset, compare), processes=cores())
     if pdf:
         click.echo(str(write_pdf(dataset, out, out / "report.pdf")))

@@ -68,7 +68,7 @@ def rounds_needed(dataset: Dataset, precision_percent: float) -> pl.DataFrame:
         raise SampleSizeError(
             f"has fewer than {metrics.MIN_ROUNDS} complete rounds in every cell, too few for an interval",
             where=str(dataset.folder),
-            next_step="Go on with the pilot: the same `crosslayer measure` command with, say, --rounds 30.",
+            next_step="Continue the pilot: the same `crosslayer measure` command with --rounds 30, for example.",
         )
     campaign = dataset.campaign
     ranks = {
@@ -88,11 +88,16 @@ def _line(*cells: object) -> str:
     return f"{link:<10} {page:<15} {combination:<17} {pilot:>6} {median:>10} {half:>8} {needed:>7} {enough:>7}"
 
 
-@click.command("rounds")
+@click.command("sample-size")
 @click.argument("folder", type=PATH)
 @click.option("--precision", default="1%", show_default=True, help="Half-width of the 95 % interval of the median PLT.")
 def command(folder: Path, precision: str) -> None:
-    """Say how many rounds each cell needs, from the variance in the pilot campaign in FOLDER."""
+    """Compute how many rounds each cell needs, from the variance of the pilot campaign in FOLDER.
+
+    \b
+    crosslayer measure --size smoke --rounds 10 --out data/local/pilot
+    crosslayer sample-size data/local/pilot --precision 2%
+    """
     import polars as pl
 
     from crosslayer import metrics
@@ -116,11 +121,11 @@ def command(folder: Path, precision: str) -> None:
         )
     click.echo("")
     click.echo(
-        "needed: best estimate; enough: with 90 % confidence. The pilot's interval is bootstrapped by round, its width"
+        "needed: best estimate; enough: with 90 % confidence. The pilot's interval is bootstrapped by round; its"
     )
-    click.echo("is taken to fall with the square root of the rounds.")
+    click.echo("width is assumed to fall with the square root of the number of rounds.")
     if unknown := rounds["half_width_percent"].null_count():
         click.echo(f"?: fewer than {metrics.MIN_ROUNDS} complete rounds, no interval ({unknown} of {rounds.height}).")
     needed, enough = rounds.select(pl.col("rounds_needed", "rounds_enough").max()).row(0)
-    click.echo(f"For this precision everywhere: --rounds {needed} ({enough} with 90 % confidence).")
+    click.echo(f"For this precision in every cell: --rounds {needed} ({enough} with 90 % confidence).")
     click.echo(dataset.caption)

@@ -14,13 +14,13 @@ from crosslayer.errors import CrosslayerError
 
 @click.command("show")
 @click.argument("load", type=PATH)
-@click.option("--out", type=PATH, help="The page's file.  [default: LOAD with .html at its end]")
+@click.option("--out", type=PATH, help="HTML file to write.  [default: LOAD with the suffix .html]")
 def command(load: Path, out: Path | None) -> None:
     """Draw one captured LOAD as a waterfall: lookup, connection, requests, the server's side, every packet.
 
-    LOAD is a .pcapng file; of a folder, for example a dataset's, the loads that were captured are listed, the slowest
-    of each link and page first. The page is one file that needs no network; it is opened where there is a desktop. The
-    same LOAD opens decrypted in Wireshark and tshark: the keys of that run are inside.
+    LOAD is a .pcapng file. For a folder, e.g. a dataset, the command lists its captured loads instead, the slowest of
+    each link and page first. The page is one file that needs no network; on a desktop it is opened. Wireshark and
+    tshark decrypt the same LOAD, which contains the keys.
 
     \b
     crosslayer measure --study one-connection --size smoke --capture pcap --out data/local/mine
@@ -34,7 +34,7 @@ def command(load: Path, out: Path | None) -> None:
         loads = captured(load)
         if not loads:
             raise CrosslayerError(
-                "no load was captured here",
+                "contains no captured load",
                 where=str(load),
                 next_step="Measure with --capture pcap.",
             )

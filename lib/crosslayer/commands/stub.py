@@ -24,18 +24,21 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
 
 @click.command("stub")
 @click.option(
-    "--upstream", required=True, metavar="URL", help="Forward to udp, tcp, tls, https, h3 or quic://HOST[:PORT]."
+    "--upstream",
+    required=True,
+    metavar="URL",
+    help="Upstream resolver: udp, tcp, tls, https, h3 or quic://HOST[:PORT].",
 )
-@click.option("--listen", default="127.0.0.1:53", show_default=True, metavar="ADDRESS:PORT", help="Answer here.")
+@click.option("--listen", default="127.0.0.1:53", show_default=True, metavar="ADDRESS:PORT", help="Local address.")
 @click.option("--ca", type=PATH, help="PEM file of the upstream's CA, instead of the system's.")
-@click.option("--server-name", default="", help="Name in the upstream's certificate, where it is not HOST.")
+@click.option("--server-name", default="", help="Name in the upstream's certificate, if it is not HOST.")
 @click.option(
     "--resumption",
     type=click.Choice(["none", "ticket", "early-data"]),
     help="What a new connection may use of an earlier one.  [default: ticket; none over udp and tcp]",
 )
 @click.option(
-    "--timeout", type=_SECONDS, default=5.0, show_default=True, help="Seconds until a query is given up (SERVFAIL)."
+    "--timeout", type=_SECONDS, default=5.0, show_default=True, help="Seconds until a query fails (SERVFAIL)."
 )
 @click.option(
     "--idle-timeout", type=_SECONDS, default=30.0, show_default=True, help="Seconds until an idle connection is closed."
@@ -45,18 +48,18 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     type=_SECONDS,
     default=1.0,
     show_default=True,
-    help="Seconds until udp asks again; doubles each time.",
+    help="Seconds until a query over UDP is repeated; doubles each time.",
 )
 @click.option(
     "--rested-after",
     type=FiniteRange(0, _DAY_S),
     default=1.0,
     show_default=True,
-    help="Seconds without an answer after which a connection is in doubt: if nothing comes within a probe timeout, a "
-    "new one is asked too; 0 never.",
+    help="Idle seconds after which a connection is tested by the next query: without an answer within a probe timeout, "
+    "the stub also sends the query on a new connection. 0: never.",
 )
-@click.option("--metrics", type=PATH, help="Append the metrics here, not to standard output.")
-@click.option("--control", type=PATH, help="Take commands on a Unix socket here (JSON lines).")
+@click.option("--metrics", type=PATH, help="File to append the metrics to, instead of standard output.")
+@click.option("--control", type=PATH, help="Unix socket that accepts commands (JSON lines).")
 @click.option("--i-may-send-this", "consents", is_flag=True, help="Consent to packets to the upstream, for scripts.")
 @click.option(
     "--clock",
@@ -82,16 +85,17 @@ def command(
     consents: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Forward DNS queries from a local address to one upstream over any transport, and tell what each cost.
+    """Forward DNS queries from a local address to one upstream over any transport, and print the duration of each.
 
-    One connection is kept; queries that come while it is set up wait for it. After a reset the next query resumes
-    with the ticket and token of the last connection, as early data where --resumption says so. Nothing is cached. One
+    The stub keeps one connection; queries wait while it is set up. After a reset the next query resumes with the ticket
+    and token of the last connection, with early data if --resumption allows it. The stub caches nothing. It prints one
     JSON line per query: handshake_ms, query_ms, total_ms, new_connection, resumed, early_data, rcode, error and more.
 
-    Outside of a link or a box, HOST is an address, and nothing is sent to one of another machine before you consent.
+    Outside of a link or a box, HOST is an address. Nothing is sent to another machine before you consent.
 
-    Runs until it is stopped or, where there is a COMMAND, for as long as that runs, with COMMAND's exit status.
-    The control socket takes {"command": "..."}: ready, reset-sessions (keeps tickets), forget (tickets too), stats.
+    With a COMMAND the stub runs as long as COMMAND and has its exit status. Otherwise it runs until it is stopped.
+    Commands of the control socket are {"command": "..."}: ready, reset-sessions (keeps tickets), forget (also drops
+    tickets), stats.
 
     \b
     crosslayer stub --upstream quic://192.0.2.1 --server-name dns.example.net --listen 127.0.0.1:5353
@@ -102,7 +106,7 @@ def command(
     from crosslayer.stub import StubSettings
 
     if ca is not None and upstream.lower().startswith(("udp:", "tcp:")):
-        raise click.UsageError("--ca is for a certificate, which udp and tcp have none of: leave it out.")
+        raise click.UsageError("udp and tcp have no certificate: leave --ca out.")
     settings = StubSettings(
         upstream,
         listen=listen,
@@ -118,7 +122,7 @@ def command(
     if not command:
         _run_forever(settings, metrics=metrics, control=control)
     if control is not None:
-        raise click.UsageError("--control is for a stub that runs until it is stopped: leave it or COMMAND out.")
+        raise click.UsageError("--control needs a stub without COMMAND: leave one of them out.")
     sys.exit(_run_command(settings, list(command), metrics=metrics))
 
 
@@ -133,7 +137,7 @@ def _ask_for_consent(settings: StubSettings, *, given: bool) -> None:
             question = f"The stub forwards every query to {host}. Type '{outside.SENTENCE}'"
             if not given and typed(question).strip() != outside.SENTENCE:
                 raise OutsideError(
-                    "there is no consent, and nothing was sent",
+                    "you did not consent; nothing was sent",
                     where=host,
                     next_step=f"Type '{outside.SENTENCE}', or give --i-may-send-this in a script.",
                 )

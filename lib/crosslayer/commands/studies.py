@@ -9,9 +9,9 @@ import click
 
 @click.command("studies")
 def command() -> None:
-    """List the studies: question or paper, links and pages of the size quick, browsers, and rounds of each size.
+    """List the studies: question or paper, links and pages (of size quick), browsers, and rounds of each size.
 
-    Transports, and the committed campaigns of each study: docs/reference/studies.md.
+    docs/reference/studies.md also has the transports and the committed campaigns of each study.
 
     \b
     crosslayer studies

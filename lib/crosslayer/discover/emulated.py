@@ -100,7 +100,7 @@ class Population:
 def _inside(target: Target) -> Target:
     if target.address and ipaddress.ip_address(target.address) not in network.NETWORK:
         raise DiscoverError(
-            f"{target.address} is not in the testbed ({network.NETWORK}), and nothing outside it is probed",
+            f"{target.address} is not in the testbed ({network.NETWORK}), and hosts outside it are not probed",
             where="TARGETS",
             next_step=_OUTSIDE,
         )
@@ -129,9 +129,9 @@ def population(kinds: Sequence[Implementation] | None = None) -> Iterator[Popula
                 namespace, address = stack.enter_context(network.far_host(number))
             except FileExistsError:
                 raise DiscoverError(
-                    "the testbed has emulated resolvers already",
+                    "the emulated resolvers run already",
                     where="crosslayer discover",
-                    next_step="Wait for the other discover on this link to end.",
+                    next_step="Wait until the other `crosslayer discover` on this link has ended.",
                 ) from None
             starting.append(stack.enter_context(_Emulated(kind, program, namespace, address, folder, zone)))
         for resolver in starting:

@@ -19,7 +19,9 @@ class Pace:
     def __init__(self, packets_per_s: float) -> None:
         if not (packets_per_s > 0 and math.isfinite(packets_per_s)):
             raise DiscoverError(
-                f"{packets_per_s:g} packets per second is no rate", where="--rate", next_step="Give a number above 0."
+                f"{packets_per_s:g} packets per second is not a rate",
+                where="--rate",
+                next_step="Give a number above 0.",
             )
         self._packet_s = 1 / packets_per_s
         self._free_s = -math.inf

@@ -70,7 +70,7 @@ def request(
         )
     Pace(packets_per_s)
     if not (timeout_s > 0 and math.isfinite(timeout_s)):
-        raise DiscoverError(f"{timeout_s:g} s is no timeout", where="--timeout", next_step="Give a number above 0.")
+        raise DiscoverError(f"{timeout_s:g} s is not a timeout", where="--timeout", next_step="Give a number above 0.")
     question = Question(name)
     build_query(question, Protocol.DOUDP, ClientSettings())
     if out is not None:

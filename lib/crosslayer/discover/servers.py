@@ -48,13 +48,13 @@ def request(names: Sequence[str], *, link: Profile, backend: str, rounds: int, o
             )
     if not link.rtt_ms:
         raise DiscoverError(
-            "has no delay, but times are given in round-trips",
+            "has no delay, but the table gives times in RTT",
             where=f"link {link.name}",
             next_step="Choose another link.",
         )
     if in_testbed():
         raise DiscoverError(
-            "it makes a link of its own", where="crosslayer servers", next_step="Give that link with --link instead."
+            "it makes its own link", where="crosslayer servers", next_step="Give that link with --link instead."
         )
     try:
         out.mkdir(parents=True, exist_ok=True)

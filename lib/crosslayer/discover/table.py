@@ -45,7 +45,7 @@ def check_path(path: Path) -> None:
             "is neither Parquet nor CSV", where=str(path), next_step=f"End the name with {' or '.join(ENDINGS)}."
         )
     if path.is_dir() or not path.parent.is_dir():
-        raise DiscoverError("cannot be written", where=str(path), next_step="Name a file in a folder that is there.")
+        raise DiscoverError("cannot be written", where=str(path), next_step="Name a file in a folder that exists.")
 
 
 def write(

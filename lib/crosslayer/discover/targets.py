@@ -38,8 +38,8 @@ def read_targets(path: Path) -> list[Target]:
     Raises `DiscoverError` if the file cannot be read, or naming the line that is not a target.
     """
     if not path.is_file():  # excludes pipes: the file is read again inside the private namespaces
-        raise DiscoverError("is not a file", where=str(path), next_step="Give a text file with one target a line.")
-    lines = read_text(path, DiscoverError, "Give a text file with one target a line.").splitlines()
+        raise DiscoverError("is not a file", where=str(path), next_step="Name a text file with one target per line.")
+    lines = read_text(path, DiscoverError, "Name a text file with one target per line.").splitlines()
     targets: list[Target] = []
     for number, line in enumerate(lines, start=1):
         if argument := line.partition("#")[0].strip():
@@ -68,7 +68,7 @@ def parse_target(argument: str, *, where: str) -> Target:
         raise DiscoverError(
             f"'{argument}' has a port or brackets",
             where=where,
-            next_step="Leave them out: each transport is looked for on its own ports.",
+            next_step="Leave them out: each transport is probed on its own ports.",
         )
     name = argument.removesuffix(".").lower()
     if not is_host_name(name) or name.rpartition(".")[2].isdecimal():

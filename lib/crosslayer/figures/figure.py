@@ -168,7 +168,7 @@ def draw(figure: Figure, source: Any, provenance: str) -> Drawing:
             raise FigureError(
                 f"{rows.height} rows, more than the {MAX_ROWS} a chart may embed",
                 where=figure.name,
-                next_step="Measure fewer links or pages in one campaign, or draw the links apart.",
+                next_step="Measure fewer links or pages in one campaign, or draw the links separately.",
             )
         tail = cdf.tail_note(rows) if set(cdf.SCHEMA) <= set(rows.columns) and not figure.whole else ""
         lacks = figure.lacks(source) if figure.lacks else ""
@@ -198,7 +198,7 @@ def _cannot(figure: Figure, error: Exception) -> FigureError:
     return FigureError(
         f"cannot be drawn ({type(error).__name__}: {cause})",
         where=figure.name,
-        next_step="Look at its rows in the dataset: they are damaged or not of this study.",
+        next_step="Check its rows in the dataset: they are damaged, or of another study.",
     )
 
 

@@ -217,7 +217,7 @@ class Guest:
                 if Path(f"/proc/{pid}/maps").read_bytes().count(b"\n") >= allowed:
                     self._process.kill()
                     raise GuestDied(
-                        f"a program in the guest has {allowed} mappings, as many as this machine allows a process",
+                        f"a program in the guest has {allowed} mappings, the most that this machine allows a process",
                         where=str(_MAPPINGS_FILE),
                         next_step="Its memory is too fragmented: reduce its memory use, or have this machine's "
                         "administrator raise vm.max_map_count.",

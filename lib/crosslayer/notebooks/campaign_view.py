@@ -67,7 +67,9 @@ def open_campaign(
         folder, why = measured_or_committed(study, size, find_root())
         notice = f"{why} {notice}".strip()
     else:
-        raise NotebookError("which campaign?", where="campaign", next_step="Name its folder, or a study to measure.")
+        raise NotebookError(
+            "no campaign is named", where="campaign", next_step="Name its folder, or a study to measure."
+        )
     dataset = Dataset.open(folder)
     if study and dataset.campaign.study != study:
         raise NotebookError(
@@ -254,7 +256,7 @@ class CampaignView:
             return matches[0]
         meant = [figure.name for figure in matches] or get_close_matches(name, known, n=3) or list(known)
         what = f"there are {len(matches)} figures {name!r}" if matches else f"there is no figure {name!r}"
-        raise NotebookError(what, where=self.campaign.study, next_step=f"Is it one of: {', '.join(meant)}?")
+        raise NotebookError(what, where=self.campaign.study, next_step=f"Choose one of: {', '.join(meant)}?")
 
     @cached_property
     def _figures(self) -> dict[str, Figure]:

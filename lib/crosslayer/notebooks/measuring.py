@@ -61,7 +61,7 @@ def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
     Raises
     ------
     NotebookError
-        Where measuring broke; finished rounds are safe, running again goes on from there.
+        Where measuring failed; finished rounds are stored, and running again resumes.
     """
     if sys.platform != "linux":
         return None, "Measuring needs Linux."
@@ -99,7 +99,7 @@ def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
         raise NotebookError(
             progress.last_line or f"crosslayer measure ended with status {status}",
             where=f"crosslayer measure {' '.join(options)}",
-            next_step="Finished rounds are safe: mend the fault and run again, it goes on from there.",
+            next_step="Finished rounds are stored: correct the fault and run the notebook again to resume.",
         )
     return root / folders[-1], ""
 

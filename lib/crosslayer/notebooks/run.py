@@ -107,7 +107,7 @@ class Run:
         Raises
         ------
         NotebookError
-            Where measuring broke; finished rounds are safe, running again goes on from there.
+            Where measuring failed; finished rounds are stored, and running again resumes.
         """
         if self.campaign is None and DEFAULT in self.studies:
             self.campaign, self.notice = measured_or_committed(DEFAULT, self.size, self.root)
@@ -184,7 +184,7 @@ class Run:
             raise NotebookError(
                 f"{error.ename} in cell {error.exec_count}: {error.evalue}",
                 where=str(source),
-                next_step=f"Open {target} to see how far it got.",
+                next_step=f"Open {target} to see the output up to the failure.",
             ) from None
 
     def report(self) -> None:
@@ -224,7 +224,7 @@ class Run:
     @cached_property
     def _dataset(self) -> Dataset:
         if self.campaign is None:
-            raise NotebookError("nothing is measured yet", where="run_all", next_step="Call run.measure() first.")
+            raise NotebookError("nothing has been measured", where="run_all", next_step="Call run.measure() first.")
         return Dataset.open(self.campaign)
 
 

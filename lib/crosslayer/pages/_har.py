@@ -105,9 +105,9 @@ def page_of(
     order alone.
     """
     if folder.exists():
-        raise PageError("is there already", where=str(folder), next_step="Name a folder that is not.")
+        raise PageError("exists already", where=str(folder), next_step="Name a new folder.")
     if not folder.name or folder.name[0] in "._":
-        raise PageError("is no name of a page", where=str(folder), next_step="Let it begin with a letter or a digit.")
+        raise PageError("is not the name of a page", where=str(folder), next_step="Begin it with a letter or a digit.")
     load = cold_load(recording, str(source), page)
     requests = fetches_of(load, str(source))
     code = write_bodies(requests, load, synthesise=synthesise)

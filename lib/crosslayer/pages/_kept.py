@@ -178,7 +178,7 @@ def from_folder(saved: Path, folder: Path, *, host: str = "", synthesise: bool =
         host = host or (noted and urlsplit(noted[1].decode("ascii", "replace")).hostname) or ""
         if not HOST.fullmatch(host):
             raise PageError(
-                f"its host is {host!r}" if host else "does not say where it was saved from",
+                f"its host is {host!r}" if host else "does not name its host",
                 where=str(document),
                 next_step="Name its host: --host www.example.org.",
             )

@@ -224,7 +224,7 @@ def _required(value: Any, key: str, kind: type, where: str, above: str = "") -> 
     if not isinstance(value, dict):
         raise PageError("must be a JSON object with the key 'log'", where=where, next_step=_EXPORT_AGAIN)
     if key not in value:
-        raise PageError(f"has no key '{above}{key}', so it is no HAR", where=where, next_step=_EXPORT_AGAIN)
+        raise PageError(f"has no key '{above}{key}', so it is not a HAR", where=where, next_step=_EXPORT_AGAIN)
     if not isinstance(value[key], kind):
         names = "an object" if kind is dict else "an array"
         raise PageError(f"must be {names}", where=f"{where}, key '{above}{key}'", next_step=_EXPORT_AGAIN)

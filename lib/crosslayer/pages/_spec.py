@@ -73,7 +73,7 @@ class ResourceSpec:
             raise FieldError(f"is {self.path!r}", key="path", next_step="Write the path of the URL, starting with /.")
         document = self.path == "/" and not self.origin
         if document and self.after:
-            raise FieldError("stands at the document", key="after", next_step="Remove it: the document comes first.")
+            raise FieldError("is set for the document", key="after", next_step="Remove it: the document comes first.")
         if not re.fullmatch(r"([0-9a-f]{64})?", self.sha256):
             raise FieldError("is not 64 lower-case hex digits", key="sha256", next_step="Take it from sha256sum.")
         kept = self.source.endswith(".gz")
@@ -156,7 +156,7 @@ class _PageFile:
                     )
         if len({self.host, *self.aliases, *self.origins}) != 1 + len(self.aliases) + len(self.origins):
             raise FieldError(
-                "a host name stands twice in 'host', 'aliases' and 'origins'", next_step="Name each host once."
+                "a host name occurs twice in 'host', 'aliases' and 'origins'", next_step="Name each host once."
             )
         if 1 + len(self.aliases) + len(self.origins) > HOSTS_MOST:
             raise FieldError(
@@ -182,7 +182,9 @@ def own_pages(path: Path) -> tuple[Path, ...]:
     )
     if not found:
         raise PageError(
-            "is no page and holds none", where=str(path), next_step=f"Add a {SPEC_FILE}, see sites/README.md"
+            "is neither a page nor a folder of pages",
+            where=str(path),
+            next_step=f"Add a {SPEC_FILE}, see sites/README.md",
         )
     return tuple(folder.resolve() for folder in found)
 

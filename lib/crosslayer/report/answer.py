@@ -139,7 +139,7 @@ def _saved(folder: Path) -> Iterable[CampaignAnswer]:
             yield msgspec.json.decode(path.read_bytes(), type=CampaignAnswer)
         except (OSError, msgspec.MsgspecError) as error:
             raise ReportError(
-                f"cannot be read ({error})", where=str(path), next_step="Make it again: `crosslayer report`."
+                f"cannot be read ({error})", where=str(path), next_step="Write it again: `crosslayer report`."
             ) from error
 
 

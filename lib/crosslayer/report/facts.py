@@ -58,7 +58,7 @@ def saved(folder: Path, study: str) -> dict[str, Any] | None:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ReportError(
-            f"cannot be read ({error})", where=str(path), next_step="Make it again: `crosslayer report`."
+            f"cannot be read ({error})", where=str(path), next_step="Write it again: `crosslayer report`."
         ) from error
     return record
 

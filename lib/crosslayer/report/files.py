@@ -330,7 +330,7 @@ def write(path: Path, content: bytes) -> None:
         raise ReportError(
             f"cannot be written ({error.strerror})",
             where=str(path),
-            next_step="Make room or the folder writable, or choose another.",
+            next_step="Free disk space, make the folder writable, or choose another folder.",
         ) from error
 
 

@@ -91,11 +91,11 @@ def write_pdf(dataset: Dataset, folder: Path, file: Path) -> Path:
             printed = driver.execute_cdp_cmd("Page.printToPDF", _PRINT)["data"]
         except TimeoutException as error:
             raise ReportError(
-                f"the charts did not draw within {_DRAW_TIMEOUT_S:.0f} s", where=str(page), next_step=other_way
+                f"the charts were not drawn within {_DRAW_TIMEOUT_S:.0f} s", where=str(page), next_step=other_way
             ) from error
         except WebDriverException as error:
             raise ReportError(
-                f"Chromium does not print it ({_first_line(error)})", where=str(page), next_step=other_way
+                f"Chromium cannot print the page ({_first_line(error)})", where=str(page), next_step=other_way
             ) from error
         finally:
             driver.quit()

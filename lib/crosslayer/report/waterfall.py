@@ -308,9 +308,9 @@ def _of_known_side(packets: list[tuple[Frame, Packet]], file: Path) -> list[tupl
     clients = {packet.source for packet in first.values() if _begins(packet)}
     if not clients:
         raise PacketsError(
-            "does not say which packets were sent, and no connection begins in it",
+            "has no direction of its packets, and no connection begins in it",
             where=str(file),
-            next_step="Capture from before the first connection on, or with `crosslayer link --capture`.",
+            next_step="Start the capture before the first connection, or use `crosslayer link --capture`.",
         )
     addresses = {address for address, _ in clients}
     collected = []

@@ -174,7 +174,7 @@ def _read_one(argument: str) -> Listed:
     if argument.casefold() in known:
         return Listed(known[argument.casefold()])
     raise ResolversError(
-        "is no resolver that is known by name",
+        "is not the name of a known resolver",
         where=argument or "''",
         next_step=f"{choice(argument, known)} {_forms()}",
     )
@@ -289,7 +289,7 @@ def _of_url(text: str) -> ResolverTarget:
         )
     if url.query or url.username or (url.path.strip("/") and not protocol.transport.over_http) or port == 0:
         raise ResolversError(
-            "has a part that a resolver's URL cannot have",
+            "has a part that is not allowed in a resolver's URL",
             where=text,
             next_step="Write SCHEME://ADDRESS:PORT#NAME; https and h3 have a path before #.",
         )

@@ -136,7 +136,7 @@ def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) 
     question = f"{len(addresses)} addresses are outside this machine. Type '{outside.SENTENCE}'"
     if not given and ask(question).strip() != outside.SENTENCE:
         raise ResolversError(
-            "there is no consent, and nothing was sent",
+            "you did not consent; nothing was sent",
             where="compare",
             next_step=f"Type '{outside.SENTENCE}', or give --i-may-send-this in a script.",
         )

@@ -52,7 +52,7 @@ def decode(text: str, *, where: str) -> Stamp:
         raise _fault("is empty", where)
     if data[0] in _UNSUPPORTED:
         raise UnsupportedStampError(
-            f"is a stamp of a {_UNSUPPORTED[data[0]]}, which crosslayer has no client for",
+            f"is a stamp of a {_UNSUPPORTED[data[0]]}, for which crosslayer has no client",
             where=where,
             next_step="Use a stamp of plain DNS, DoT, DoH or DoQ.",
         )

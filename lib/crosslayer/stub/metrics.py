@@ -73,5 +73,5 @@ def parse_metrics(line: str) -> QueryMetrics:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StubError(
             f"the stub wrote metrics that cannot be read: {line!r}",
-            next_step="The stub is of another version, or its disk is full: build it again with `make setup`.",
+            next_step="The stub has another version, or the disk is full. Build the stub again with `make setup`.",
         ) from error

@@ -114,7 +114,9 @@ class Plain(Netem):
     def apply(self, down: Sequence[Stage], up: Sequence[Stage]) -> None:
         if down or up:
             raise TestbedError(
-                "a veth pair without netem cannot shape", where="plain backend", next_step="Use --backend auto."
+                "a veth pair without netem cannot limit the rate",
+                where="plain backend",
+                next_step="Use --backend auto.",
             )
 
 
@@ -408,7 +410,7 @@ def find_uml() -> tuple[Path, str, list[Path], Path]:
             return resources.locate("kernel").path, "of the guest", [], init
     if kernel is None or not os.access(kernel, os.X_OK):
         raise TestbedError(
-            "this kernel has no netem and there is no User-Mode Linux kernel to stand in for it",
+            "this kernel has no netem, and no User-Mode Linux kernel is installed",
             where=kernel or "linux.uml",
             next_step="Install user-mode-linux (`make setup`), use `nix develop .#uml`, or `modprobe sch_netem`.",
         )

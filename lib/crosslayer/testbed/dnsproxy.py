@@ -34,7 +34,7 @@ def find_dnsproxy() -> str:
         raise DnsproxyError(
             "there is no dnsproxy on this machine, and Debian has no package of it",
             where=error.where or "PATH",
-            next_step=f'{error.next_step} Or leave out proxy = "dnsproxy": ours is the default.',
+            next_step=f'{error.next_step} Or remove proxy = "dnsproxy": the default is our stub.',
         ) from error
 
 

@@ -66,7 +66,7 @@ def enter(command: list[str]) -> None:
     if (reason := refused(unshare)) is not None:
         raise TestbedError(
             f"this machine refuses private namespaces ({reason})",
-            next_step="Run `crosslayer doctor`: it says what to allow. Analysing data/raw/coalescing works without.",
+            next_step="Run `crosslayer doctor`: it prints what to allow. Analysis needs no namespaces.",
         )
     os.environ[MARK] = "1"
     supervisor = [sys.executable, "-I", str(_SUPERVISOR)]
@@ -78,7 +78,7 @@ def _allow_files() -> None:
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < _FILES:
         raise TestbedError(
-            f"a process may open {most} files here, and measuring takes {_FILES}",
+            f"a process may open {most} files here, but measuring needs {_FILES}",
             next_step=f"Raise the limit of the shell that starts it: `ulimit -n {_FILES}` or more.",
         )
     if now != resource.RLIM_INFINITY and now < _FILES:

@@ -270,7 +270,7 @@ def wait_for_carrier(names: Iterable[str]) -> None:
             ]:
                 if time.monotonic() > deadline:
                     raise TestbedError(
-                        f"{', '.join(map(str, waiting))} is set up, but not operational after {_CONNECT_S:g} s",
+                        f"{', '.join(map(str, waiting))} is not operational after {_CONNECT_S:g} s",
                         where=f"network namespace {name}",
                         next_step="Run it again; if it happens each time, report it with `crosslayer doctor`.",
                     )

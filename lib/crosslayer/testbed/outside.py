@@ -76,7 +76,7 @@ def check(address: str) -> None:
         )
     if address not in _allowed:
         raise OutsideError(
-            "is outside this machine, and nobody consented to packets to it",
+            "is outside this machine, and there is no consent to send packets to it",
             where=address,
             next_step="Use `crosslayer compare`, `discover --allow-external` or `stub --i-may-send-this`: they ask for "
             "consent.",

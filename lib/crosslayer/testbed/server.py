@@ -163,7 +163,7 @@ def parse_event(line: str) -> Event:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ServerError(
             f"the server wrote an event that cannot be read: {line!r}",
-            next_step="The server is of another version, or its disk is full: build it again with `make setup`.",
+            next_step="The server has another version, or the disk is full. Build the server again with `make setup`.",
         ) from error
 
 

@@ -148,7 +148,7 @@ def _rounds(frames: Mapping[str, pl.DataFrame], database: Path) -> tuple[pl.Data
         if rows.height:
             named = ", ".join(str(name) for name in rows["msm_id"].head(3))
             what = f"{rows.height} measurements {fault}, e.g. {named}"
-            raise CampaignError(what, where=str(database), next_step="Mend or delete them.")
+            raise CampaignError(what, where=str(database), next_step="Correct or delete them.")
 
     if measurements.is_empty():
         raise CampaignError("holds no measurement", where=str(database), next_step="Name the harness's database.")
