@@ -16,10 +16,10 @@ from crosslayer.vocabulary import Protocol
 SCHEME = "sdns://"
 _PROTOCOLS = {0x00: Protocol.DOUDP, 0x02: Protocol.DOH, 0x03: Protocol.DOT, 0x04: Protocol.DOQ}
 _UNSUPPORTED = {
-    0x01: "DNSCrypt",
-    0x05: "Oblivious DoH target",
-    0x81: "DNSCrypt relay",
-    0x85: "Oblivious DoH relay",
+    0x01: "a DNSCrypt server",
+    0x05: "an Oblivious DoH target",
+    0x81: "a DNSCrypt relay",
+    0x85: "an Oblivious DoH relay",
 }
 _MORE = 0x80
 
@@ -52,7 +52,7 @@ def decode(text: str, *, where: str) -> Stamp:
         raise _fault("is empty", where)
     if data[0] in _UNSUPPORTED:
         raise UnsupportedStampError(
-            f"is a stamp of a {_UNSUPPORTED[data[0]]}, for which crosslayer has no client",
+            f"is a stamp of {_UNSUPPORTED[data[0]]}, for which crosslayer has no client",
             where=where,
             next_step="Use a stamp of plain DNS, DoT, DoH or DoQ.",
         )
