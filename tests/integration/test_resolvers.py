@@ -151,6 +151,24 @@ def test_the_true_order_and_times_are_measured(crosslayer: Run, virtual_clock: l
         assert min(b - a for a, b in zip(sorted(when), sorted(when)[1:], strict=False)) > 1 - slack
 
 
+def test_by_default_five_resolvers_take_two_minutes_and_300_queries(
+    crosslayer: Run, virtual_clock: list[str], tmp_path: Path
+) -> None:
+    report = tmp_path / "report.html"
+    lines, whole, truth = in_box(crosslayer, FIVE, tmp_path, "--out", str(report))
+    asked = [row["time_ns"] / 1e9 for row in truth if row["event"] == "answer" and row["resolver"] != "authority"]
+    # A query fills the cache of each; nobody answers the one to an address that nobody has.
+    assert len(asked) == 5 * (1 + 6 * 9)
+    assert len(asked) + 1 <= 300
+    assert max(asked) - min(asked) < 120
+    assert len(lines) == 25
+    assert whole["flags"] == []
+    assert whole["advice"].startswith("Take encrypted any of near 198.18.1.53 D")
+    text = report.read_text(encoding="utf-8")
+    assert text.count("<svg") == 1
+    assert whole["advice"].replace("'", "&#39;") in text
+
+
 def test_equals_and_failures(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
     box = tmp_path / "box.toml"
     box.write_text(PITFALLS, encoding="utf-8")
