@@ -175,13 +175,12 @@ def test_equals_and_failures(crosslayer: Run, virtual_clock: list[str], tmp_path
     lines, whole, truth = in_box(crosslayer, box, tmp_path, "--transport", "doh", "--transport", "doq")
     for transport in ("DoH", "DoQ"):
         assert lines["one", transport]["group"] == lines["same", transport]["group"]
-        (reason,) = lines["dead", transport]["reasons"]
-        assert reason == "no answer"
-        assert lines["dead", transport]["failed"] == 3
+        assert set(lines["dead", transport]["reasons"]) == {"no answer"}
         for name in ("other-name", "expired"):
             (reason,) = lines[name, transport]["reasons"]
             assert reason.startswith("wrong certificate ("), reason
         assert lines["limited", transport]["reasons"] == {}
+    assert sum(lines["dead", transport]["failed"] for transport in ("DoH", "DoQ")) == 3
     assert lines["draft", "DoH"]["reasons"] == {}
     (reason,) = lines["draft", "DoQ"]["reasons"]
     assert reason.startswith("other application protocol"), reason
@@ -297,8 +296,8 @@ def test_manners_outside(crosslayer: Run, virtual_clock: list[str], tmp_path: Pa
         assert queries is None or len(asked[name]) == queries
     # Pauses hold across runs: the state has them.
     state = json.loads((tmp_path / "state/crosslayer/operators.json").read_text(encoding="utf-8"))["operators"]
-    assert state["silent"]["pause_s"] == 5 * 2 ** (2 * 3 - 1)
-    assert lines["silent", "DoH"]["failed"] == 3
+    assert state["silent"]["pause_s"] == 5 * 2 ** (3 - 1)
+    assert sum(lines["silent", transport]["failed"] for transport in ("DoH", "DoUDP")) == 3
 
 
 def test_killed_and_resumed_loses_nothing(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:

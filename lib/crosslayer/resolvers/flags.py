@@ -14,13 +14,12 @@ import numpy as np
 
 from crosslayer.dns import Protocol
 from crosslayer.resolvers.ledger import SLOWING
-from crosslayer.resolvers.plan import ComparePlan, NetworkCheck, TargetVisit
+from crosslayer.resolvers.plan import SILENT, ComparePlan, NetworkCheck, TargetVisit
 
 SLOWER_MS = 10.0
 """A change of the path's RTT, and the recursion of a query that missed the cache, are at least so long."""
 _SLOWER_SHARE = 0.2
 """And at least this share of the time that they are added to."""
-_SILENT = "timeout"
 
 
 class FlagKind(StrEnum):
@@ -159,7 +158,7 @@ def _of_address(
         if missed:
             evidence = f"the first query of {len(missed)} of {len(visits)} visits took longer than the next one"
             yield Flag(FlagKind.PARTLY_MISSED, target.label, evidence, (number,))
-        limited = [error for error in errors if error.startswith(SLOWING) and error != _SILENT]
+        limited = [error for error in errors if error.startswith(SLOWING) and error != SILENT]
         if limited:
             yield Flag(FlagKind.RATE_LIMIT, target.label, f"{limited[0]} in {len(limited)} visits", (number,))
         others = [error for error in errors if error.startswith("rcode ") and not error.startswith(SLOWING)]
@@ -220,4 +219,4 @@ def _answered(visits: Sequence[TargetVisit]) -> bool:
 
 
 def _silent(visits: Sequence[TargetVisit]) -> bool:
-    return all(visit.error == _SILENT for visit in visits)
+    return all(visit.error == SILENT for visit in visits)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+
 import jinja2
 
-import crosslayer
 from crosslayer.figures import draw
 from crosslayer.resolvers.analysis import LEGEND, TIMES, ResolverComparison, failures
 from crosslayer.resolvers.frames import FIGURE
@@ -29,5 +30,5 @@ def page(comparison: ResolverComparison, plan: ComparePlan) -> str:
         failures=failures(comparison, plan),
         legend=LEGEND,
         svg=draw(FIGURE, comparison, "").svg(),
-        version=crosslayer.__version__,
+        version=importlib.metadata.version("crosslayer"),
     )
