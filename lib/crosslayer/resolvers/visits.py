@@ -41,6 +41,8 @@ _CACHED_FOR_S = 10.0
 """An answer must stay in the resolver's cache for so long, otherwise a query fills the cache before a visit."""
 _CHECK_S = 2.0
 """A middlebox is near: it answers in this time."""
+_SETTLE_S = 0.1
+"""A server sends tickets and probes of the path's MTU for so long after an answer."""
 _NO_TICKET = "the server sent no session ticket"
 Steps = Iterator[float | TargetVisit]
 """Steps of an operator: the Unix time at which its next query may leave, or a visit that ended."""
@@ -164,12 +166,14 @@ class _Visiting:
             first_ms = handshake_ms + _query_ms(client)
             visit = replace(visit, first_ms=first_ms, handshake_ms=handshake_ms, site=answer.nsid if answer else None)
             if protocol is not Protocol.DOUDP:
+                _settle(client, handshake_ms)
                 yield from self._turn(target)
                 error, _ = self._ask(client, target, connect=False)
                 if error is not None:
                     return replace(visit, next_error=error)
                 visit = replace(visit, next_ms=_query_ms(client))
             if self._plan.zone:
+                _settle(client, handshake_ms)
                 yield from self._turn(target)
                 label = f"{self._plan.seed:x}-{visit.round}-{visit.target}"
                 error, _ = self._ask(client, target, connect=False, name=f"{label}.{self._plan.zone}")
@@ -260,6 +264,12 @@ def resolver_of(target: ResolverTarget, ca_file: Path | None) -> Resolver:
         ports={**DEFAULT_PORTS, target.protocol: target.port},
         path=target.path,
     )
+
+
+def _settle(client: Client, handshake_ms: float) -> None:
+    """Let a connection come to rest, in less than two round-trips; a connection that ends fails its next query."""
+    with suppress(DnsError):
+        client.settle(_SETTLE_S + 1.5 * handshake_ms / 1000)
 
 
 def _query_ms(client: Client) -> float:
