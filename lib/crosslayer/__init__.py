@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crosslayer.notebooks import open_campaign as open  # noqa: A004
     from crosslayer.notebooks.cluster import measure
-    from crosslayer.resolvers.view import compare
+    from crosslayer.notebooks.comparison_view import compare
 
 __version__ = "0.1.0"
 
@@ -29,7 +29,7 @@ def __getattr__(name: str) -> Any:
 
         return measure
     if name == "compare":
-        from crosslayer.resolvers.view import compare
+        from crosslayer.notebooks.comparison_view import compare
 
         return compare
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -531,6 +531,20 @@ def test_a_target_that_keeps_failing_is_left_alone(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_an_address_that_never_answers_is_left_alone_over_all_transports(tmp_path: Path) -> None:
+    path = tmp_path / "list.toml"
+    path.write_text(BOX_LIST, encoding="utf-8")
+    plan = ComparePlan("a.example", 6, 1, 5.0, read([str(path)]).targets)
+    kinds = [target.protocol for target in plan.targets[:6]]
+    journal = Journal.create(tmp_path / "c.jsonl", plan)
+    for protocol in (Protocol.DOQ, Protocol.DOH3, Protocol.DOUDP):
+        journal.add(TargetVisit(0, kinds.index(protocol), 1.0, error="timeout"))
+    assert not journal.left_alone(kinds.index(Protocol.DOT)), "the network may block UDP"
+    journal.add(TargetVisit(0, kinds.index(Protocol.DOT), 1.0, error="timeout"))
+    assert [journal.left_alone(number) for number in range(12)] == [True] * 6 + [False] * 6
+    journal.close()
+
+
 def test_an_operator_that_asked_to_stop_is_left_alone_after_a_resume(tmp_path: Path) -> None:
     path, plan = tmp_path / "c.jsonl", plan_of()
     journal = Journal.create(path, plan)

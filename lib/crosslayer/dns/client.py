@@ -97,6 +97,9 @@ class Client(ABC):
         """Listen for a session ticket, at most `ClientSettings.ticket_wait_s`; `DnsError` if the connection ends."""
         raise self._fault("the transport has no session tickets")
 
+    def settle(self, duration_s: float) -> None:  # noqa: B027 - the kernel does it for TCP
+        """Receive and acknowledge what the server still sends, before this connection is idle."""
+
     @property
     def session(self) -> Session:
         """What this connection leaves for the next one."""

@@ -62,6 +62,12 @@ class QuicClient(Client):
         with self._faults(), suppress(TimeoutError):
             self._run_until(lambda: self._core.session.ticket is not None)
 
+    def settle(self, duration_s: float) -> None:
+        """Receive and acknowledge what the server still sends: otherwise it repeats it, and gives the client up."""
+        self._deadline = time.monotonic() + duration_s
+        with self._faults(), suppress(TimeoutError):
+            self._run_until(lambda: False)
+
     def close(self) -> None:
         """Send what is still to be said, then CONNECTION_CLOSE, without the draining period."""
         if self._connection is not None:

@@ -14,13 +14,12 @@ import numpy as np
 
 from crosslayer.dns import Protocol
 from crosslayer.resolvers.ledger import SLOWING
-from crosslayer.resolvers.plan import ComparePlan, NetworkCheck, TargetVisit
+from crosslayer.resolvers.plan import SILENT, ComparePlan, NetworkCheck, TargetVisit
 
 SLOWER_MS = 10.0
 """A change of the path's RTT, and the recursion of a query that missed the cache, are at least so long."""
 _SLOWER_SHARE = 0.2
 """And at least this share of the time that they are added to."""
-_SILENT = "timeout"
 
 
 class FlagKind(StrEnum):
@@ -156,10 +155,11 @@ def _of_address(
             if error
         ]
         missed = [visit for visit in visits if _missed(visit)]
-        if missed:
+        # A server that is slow on each new connection is no cache that misses.
+        if 0 < len(missed) < sum(visit.next_ms is not None for visit in visits):
             evidence = f"the first query of {len(missed)} of {len(visits)} visits took longer than the next one"
             yield Flag(FlagKind.PARTLY_MISSED, target.label, evidence, (number,))
-        limited = [error for error in errors if error.startswith(SLOWING) and error != _SILENT]
+        limited = [error for error in errors if error.startswith(SLOWING) and error != SILENT]
         if limited:
             yield Flag(FlagKind.RATE_LIMIT, target.label, f"{limited[0]} in {len(limited)} visits", (number,))
         others = [error for error in errors if error.startswith("rcode ") and not error.startswith(SLOWING)]
@@ -168,7 +168,7 @@ def _of_address(
             yield Flag(FlagKind.OTHER_ANSWER, target.label, evidence, (number,))
         invalid = [error for error in errors if "certificate" in error]
         if invalid:
-            yield Flag(FlagKind.CERTIFICATE, target.label, invalid[0].removeprefix("certificate: "), (number,))
+            yield Flag(FlagKind.CERTIFICATE, target.label, _brief(invalid[0]), (number,))
         if any("application protocol" in error or "application_protocol" in error for error in errors):
             yield Flag(FlagKind.OTHER_VERSION, target.label, "it has another application protocol", (number,))
 
@@ -215,9 +215,14 @@ def _missed(visit: TargetVisit) -> bool:
     return longer_ms >= max(SLOWER_MS, _SLOWER_SHARE * visit.next_ms)
 
 
+def _brief(error: str) -> str:
+    """The cause of a certificate's fault, without the certificate."""
+    return error.removeprefix("certificate: ").partition(" (encountered")[0].removeprefix("validation failed: ")
+
+
 def _answered(visits: Sequence[TargetVisit]) -> bool:
     return any(visit.first_ms is not None for visit in visits)
 
 
 def _silent(visits: Sequence[TargetVisit]) -> bool:
-    return all(visit.error == _SILENT for visit in visits)
+    return all(visit.error == SILENT for visit in visits)

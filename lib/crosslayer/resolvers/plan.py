@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from crosslayer.decode import checked
+from crosslayer.dns import Protocol
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.listed import ResolverTarget
 
 LEFT_ALONE_AFTER = 3
-"""A target that fails in so many visits in succession is not asked again."""
+"""A target that fails in so many visits in succession is not asked again, nor an address that never answers."""
+SILENT = "timeout"
+"""Error of a query without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +171,31 @@ class Journal:
         return {(visit.round, visit.target) for visit in self.visits}
 
     def left_alone(self, target: int) -> bool:
-        """Whether a target is not asked again: its operator asked to stop, or its latest visits failed."""
+        """Whether a target is not asked again.
+
+        Its operator asked to stop, its latest visits failed, or nothing at its address ever answered.
+        """
         if self.plan.targets[target].operator in self.stops:
             return True
         errors = [visit.error for visit in self.visits if visit.target == target][-LEFT_ALONE_AFTER:]
-        return len(errors) == LEFT_ALONE_AFTER and None not in errors
+        if len(errors) == LEFT_ALONE_AFTER and None not in errors:
+            return True
+        return self._silent(self.plan.targets[target].address)
+
+    def _silent(self, address: str) -> bool:
+        """Whether an address answered no visit, over UDP and TCP as far as it is listed with them."""
+        listed = {
+            number: target.protocol.transport.over_quic or target.protocol is Protocol.DOUDP
+            for number, target in enumerate(self.plan.targets)
+            if target.address == address
+        }
+        visits = [visit for visit in self.visits if visit.target in listed]
+        tried = {listed[visit.target] for visit in visits}
+        return (
+            len(visits) >= LEFT_ALONE_AFTER
+            and tried == set(listed.values())
+            and all(visit.error == SILENT for visit in visits)
+        )
 
     def _write(self, row: dict[str, Any]) -> None:
         self._stream.write(json.dumps(row) + "\n")

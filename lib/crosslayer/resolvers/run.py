@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from crosslayer.dns import ClientSettings, Protocol, Question, build_query
 from crosslayer.resolvers import analysis, ledger, manners

@@ -7,6 +7,7 @@ others are asked.
 from __future__ import annotations
 
 import heapq
+import itertools
 import time
 from collections.abc import Container, Generator, Iterable, Iterator
 from contextlib import suppress
@@ -41,6 +42,10 @@ _CACHED_FOR_S = 10.0
 """An answer must stay in the resolver's cache for so long, otherwise a query fills the cache before a visit."""
 _CHECK_S = 2.0
 """A middlebox is near: it answers in this time."""
+_AT_ONCE = 5
+"""Operators that are interleaved. With more, each waits so long for its turn that servers close kept connections."""
+_SETTLE_S = 0.1
+"""A server sends tickets and probes of the path's MTU for so long after an answer."""
 _NO_TICKET = "the server sent no session ticket"
 Steps = Iterator[float | TargetVisit]
 """Steps of an operator: the Unix time at which its next query may leave, or a visit that ended."""
@@ -92,7 +97,8 @@ def _check_network(plan: ComparePlan) -> NetworkCheck:
 
 def _interleaved(operators: Iterable[Steps]) -> Iterator[TargetVisit]:
     """Advance the steps of all operators, always those that have waited longest for their turn; yields the visits."""
-    waiting = [(0.0, number, steps) for number, steps in enumerate(operators)]
+    pending = enumerate(operators)
+    waiting = [(0.0, number, steps) for number, steps in itertools.islice(pending, _AT_ONCE)]
     limit: DayLimitError | None = None
     while waiting:
         ready_s, number, steps = heapq.heappop(waiting)
@@ -108,6 +114,8 @@ def _interleaved(operators: Iterable[Steps]) -> Iterator[TargetVisit]:
                 heapq.heappush(waiting, (time.time(), number, steps))
         elif step is not None:
             heapq.heappush(waiting, (step, number, steps))
+        elif limit is None and (following := next(pending, None)) is not None:
+            heapq.heappush(waiting, (time.time(), *following))
     if limit is not None:
         raise limit
 
@@ -164,12 +172,14 @@ class _Visiting:
             first_ms = handshake_ms + _query_ms(client)
             visit = replace(visit, first_ms=first_ms, handshake_ms=handshake_ms, site=answer.nsid if answer else None)
             if protocol is not Protocol.DOUDP:
+                _settle(client, handshake_ms)
                 yield from self._turn(target)
                 error, _ = self._ask(client, target, connect=False)
                 if error is not None:
                     return replace(visit, next_error=error)
                 visit = replace(visit, next_ms=_query_ms(client))
             if self._plan.zone:
+                _settle(client, handshake_ms)
                 yield from self._turn(target)
                 label = f"{self._plan.seed:x}-{visit.round}-{visit.target}"
                 error, _ = self._ask(client, target, connect=False, name=f"{label}.{self._plan.zone}")
@@ -260,6 +270,12 @@ def resolver_of(target: ResolverTarget, ca_file: Path | None) -> Resolver:
         ports={**DEFAULT_PORTS, target.protocol: target.port},
         path=target.path,
     )
+
+
+def _settle(client: Client, handshake_ms: float) -> None:
+    """Let a connection come to rest, in less than two round-trips; a connection that ends fails its next query."""
+    with suppress(DnsError):
+        client.settle(_SETTLE_S + 1.5 * handshake_ms / 1000)
 
 
 def _query_ms(client: Client) -> float:

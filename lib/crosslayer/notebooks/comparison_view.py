@@ -12,6 +12,7 @@ import altair as alt
 import polars as pl
 
 from crosslayer.figures import Drawing, draw
+from crosslayer.notebooks.paths import existing, fresh
 from crosslayer.resolvers import analysis, run
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.frames import FIGURE, results_frame, visits_frame
@@ -31,7 +32,7 @@ class ComparisonView:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = existing(path)
         self.plan, measured, stops, check, _size = read_file(self.path)
         stopped = stopped_targets(self.plan, stops)
         self.comparison = analysis.compare(self.plan, measured, stopped, check)
@@ -62,7 +63,7 @@ class ComparisonView:
 
     def save(self, path: str | Path) -> Path:
         """Write the report as one HTML file; returns its path."""
-        file = Path(path)
+        file = fresh(path)
         file.write_text(page(self.comparison, self.plan), encoding="utf-8")
         return file
 
@@ -92,7 +93,7 @@ def compare(
     transports
         Only these, such as `["DoH", "DoQ"]`; all but DoTCP by default.
     visits
-        File for the visits; it is continued if it exists.
+        File for the visits; it is continued if it exists. Relative paths are from the checkout.
     i_may_send_this
         Consent to the budget, which is printed. Without it nothing is sent to an address outside this machine.
     options
@@ -115,13 +116,14 @@ def compare(
             raise ResolversError(
                 f"is no transport: {transport!r}", where="transports", next_step=f"Transports are: {', '.join(known)}."
             )
+    file = fresh(visits)
     request = run.request(
         arguments,
         protocols=[known[transport] for transport in transports],
         name=name,
         rounds=rounds,
-        visits_file=Path(visits),
-        resume=Path(visits).exists(),
+        visits_file=file,
+        resume=file.exists(),
         **{"seed": random.SystemRandom().getrandbits(32), "timeout_s": 5.0} | options,
     )
     run.announce(request, print)
@@ -130,4 +132,4 @@ def compare(
         run.run(request, say=lambda _text: None, tell=print)
     finally:
         outside.withdraw()
-    return ComparisonView(visits)
+    return ComparisonView(file)
