@@ -18,6 +18,8 @@ MEASURE = ["measure", "--study", "fallback", "--size", "smoke"]
 NEVER = {"first-both-dropped", "first-ech-dropped", "first-ech-rejected", "first-dns-dropped"}
 NEVER_CURL = {"first-both-dropped", "first-dns-dropped"}
 RTT_MS = 91.85
+TIMER_MS = 1.3
+"""Of a timer of 300 ms: clients round up to 1 ms, and the kernel's slack is a thousandth."""
 SLACK = 1.001
 """A wait of `epoll_wait` ends up to 0.1 % late: the kernel may join it with other timers (`fs/select.c` of Linux)."""
 
@@ -90,7 +92,7 @@ def test_the_page_comes_over_what_the_path_allows(campaign: Dataset, case: str, 
 def test_tcp_follows_a_dropped_initial_after_300_ms(campaign: Dataset, case: str) -> None:
     (quic,), (tcp,) = attempts(campaign, case, "quic"), attempts(campaign, case, "tcp")
     assert quic["answered_ms"] is None
-    assert tcp["started_ms"] - quic["started_ms"] == pytest.approx(300, abs=1)
+    assert tcp["started_ms"] - quic["started_ms"] == pytest.approx(300, abs=TIMER_MS)
 
 
 def test_tcp_follows_a_rejected_initial_at_once(campaign: Dataset) -> None:
@@ -138,7 +140,8 @@ def test_truncated_dns_costs_a_further_round_trip(campaign: Dataset) -> None:
     ],
 )
 def test_a_client_waits_as_long_as_its_timer(campaign: Dataset, timer: str, expected_ms: float) -> None:
-    assert waited_ms(campaign, timer) == pytest.approx(expected_ms, abs=1)
+    timers = 2 if timer == "chromium quic-ipv6-tcp-ipv4" else 1
+    assert waited_ms(campaign, timer) == pytest.approx(expected_ms, abs=timers * TIMER_MS)
 
 
 def test_an_https_answer_is_waited_for_a_fifth_of_the_lookup(campaign: Dataset) -> None:
