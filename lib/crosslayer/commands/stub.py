@@ -67,7 +67,7 @@ _SECONDS = FiniteRange(0.001, _DAY_S)
     default="wall",
     hidden=True,
     expose_value=False,
-    help="Of the link around it: crosslayer link --clock virtual PROFILE -- crosslayer stub ...",
+    help="For virtual time: crosslayer link --clock virtual PROFILE -- crosslayer stub ...",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def command(
