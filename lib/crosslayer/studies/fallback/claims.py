@@ -53,6 +53,19 @@ _OWN_DELAY = Cause(
     "Chromium has an attempt delay of its own: its first SYN leaves {0} ms after its first QUIC packet (FALL1).",
     (median("chromium quic-tcp"),),
 )
+_OWN_FAMILY_DELAY = Cause(
+    "Chromium has an attempt delay of its own: its first SYN over IPv4 leaves {0} ms after that over IPv6 (FALL8).",
+    (median("chromium ipv6-ipv4"),),
+)
+_WAITS_FOR_AAAA = Cause(
+    "Chromium connects when the AAAA answer is there, which comes 600 ms late: {0} ms after the A answer.",
+    (median("chromium late-aaaa"),),
+)
+_FIRST_ANSWER = Cause("curl connects to the address that it knows first: {0} ms after it.", (median("curl late-a"),))
+_FROM_THE_LOOKUP = Cause(
+    "curl's delay begins with the request and the lookup: TCP starts {0} ms after the lookup began.",
+    (median("curl lookup-tcp"),),
+)
 
 CLAIMS = Claims(
     checks=by_id(
@@ -149,7 +162,13 @@ CLAIMS = Claims(
             median({"first-udp-dropped": 1.0, "curl first-udp-dropped": -1.0}),
             Bound(above=100.0, unit="ms"),
         ),
-        causes={_OWN_DELAY: "FALL2"},
+        causes={
+            _OWN_DELAY: "FALL2",
+            _OWN_FAMILY_DELAY: "FALL9",
+            _WAITS_FOR_AAAA: "FALL10",
+            _FIRST_ANSWER: "FALL12",
+            _FROM_THE_LOOKUP: "FALL14",
+        },
     ),
     observed=observed,
     tables=("page_loads", "attempts", "link_checks"),
