@@ -198,8 +198,8 @@ FIGURES = (
         title="A page on a path that blocks QUIC, TCP or DNS",
         notebook="question_fallback",
         caption="Time from the start of the navigation or request until the response starts, by client, link and fault "
-        "of the path. Clients resolve the host themselves over DoUDP. QUIC works to all other hosts. curl is called with "
-        "--http3, and without it where there is no record.",
+        "of the path. Clients resolve the host themselves over DoUDP. QUIC works to all other hosts. curl is called "
+        "with --http3, and without it where there is no record.",
         note="Marks: medians; bars: 95 % intervals. No page: every load failed, or was ended after 110 s. "
         "Each fault was verified by probes before its load.",
         data=blocked_data,
