@@ -29,7 +29,7 @@ ALLOWED: dict[str, dict[str, set[str]]] = {
     "unit/test_dataset.py": {LIMIT: {"_AT_ONCE"}},
     "unit/test_discover.py": {STEP: {"_row", "_probe_hosts"}},
     "unit/test_dns_quic.py": {LIBRARY: {"_client_handle_certificate"}, STEP: {"_verifier", "_quic"}},
-    "unit/test_guest.py": {FAULT: {"_MAPPINGS_FILE", "_memory_folder"}, STEP: {"_JobFile", "_JOB"}},
+    "unit/test_guest.py": {FAULT: {"_memory_folder"}, STEP: {"_JobFile", "_JOB"}},
     "unit/test_hosts.py": {STEP: {"_Hosts"}},
     "unit/test_link_delay.py": {FAULT: {"_clock_offset_ms"}},
     "unit/test_memory.py": {LIMIT: {"_AT_ONCE", "_OF_PILOT"}},
