@@ -115,9 +115,9 @@ SELF_CHECK = partial(
     Figure,
     name="aa-self-check",
     title="A/A self-check: loads that should not differ",
-    caption="Two loads of the same kind in the same round (A/A), and loads that are primed as for 0-RTT but whose "
-    "ticket the server refuses, minus H3 1-RTT loads of the round: there is no effect to find, so whatever differs is "
-    "the procedure's own.",
+    caption="Two loads of the same condition in the same round (A/A), and control loads whose ticket the "
+    "server refuses, minus H3 1-RTT loads of the round. All are the same condition, so any difference "
+    "is an error of the procedure.",
     note="Ticks: rounds. Orange: median and 90 % interval; within the grey, -3 % to +3 %, the two are equal (two "
     "one-sided tests at 5 %).",
     data=self_check_data,

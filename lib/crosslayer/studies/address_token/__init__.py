@@ -5,9 +5,9 @@ from crosslayer.study import question
 
 STUDY = question(
     __name__,
-    asks="What is the token worth that proves a returning visitor's address?",
+    asks="What does the address-validation token save a returning visitor?",
     heading="Address-validation token",
-    lead="What the token is worth that proves a returning visitor's address.",
+    lead="What the address-validation token saves a returning visitor.",
     notebook="question_token",
     links=LINKS,
     pages=PAGES,

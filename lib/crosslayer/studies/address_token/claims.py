@@ -44,19 +44,19 @@ CLAIMS = Claims(
         ),
         claim(
             "TOKEN2",
-            "The token spares example.org nothing: its document is below three times what the server received",
+            "The token saves example.org nothing: its document is below three times what the server received",
             sooner("token", "no token", "example.org"),
             nothing,
         ),
         claim(
             "TOKEN3",
-            "The token spares the document of instagram.com nothing",
+            "The token saves the document of instagram.com nothing",
             sooner("token", "no token", "instagram.com"),
             nothing,
         ),
         claim(
             "TOKEN4",
-            "With the token, early data spares example.org the round-trip of the handshake",
+            "With the token, early data saves example.org the round-trip of the handshake",
             sooner("token", "full handshake", "example.org"),
             one_round_trip,
         ),

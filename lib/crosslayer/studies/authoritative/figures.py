@@ -310,7 +310,7 @@ FIGURES = (
         title="Is a response one round-trip and processing?",
         notebook="authoritative",
         caption="Mean response on kept connections, minus the link's RTT, minus the mean of the same transport "
-        "without a link: what neither the round-trip nor processing explains.",
+        "without a link: the part that neither the round-trip nor processing explains.",
         note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance, 2 % of the RTT or 0.5 ms.",
         data=pace_data,
         chart=partial(dots, title="Mean minus RTT and processing (ms)", band="tolerance_ms"),
@@ -323,9 +323,9 @@ FIGURES = (
         title="Mean response on long-lived connections",
         paper_figure="Table 1",
         notebook="authoritative",
-        caption="Mean response on kept connections between the two proxies, as the paper measured it, BIND's own time "
-        "taken out, minus the link's nominal RTT. The paper's RTTs are typical values of real paths, which is why its "
-        "means may lie below them.",
+        caption="Mean response on kept connections between the two proxies, as the paper measured it: without "
+        "BIND's own time, minus the nominal RTT of the link. The RTTs of the paper are typical values "
+        "of real paths, so its means may be lower.",
         note="Filled: our means, 95 % intervals. Diamonds: Batenburg 2022, Table 1.",
         data=means_data,
         chart=partial(dots, columns=("beyond", "beyond_low", "beyond_high"), title="Mean beyond the RTT (ms)"),
@@ -337,8 +337,8 @@ FIGURES = (
         title="Variance of the response on long-lived connections",
         paper_figure="Table 2",
         notebook="authoritative",
-        caption="Variance of the response on kept connections, between the two proxies. Ours is what the machine does; "
-        "the paper's is also what the Internet did.",
+        caption="Variance of the response on kept connections between the two proxies. Our variance is caused "
+        "by the machine; the paper's also by the Internet.",
         note="Filled: our variances, 95 % intervals. Diamonds: Batenburg 2022, Table 2.",
         data=partial(with_published, statistic="variance", table="Table 2"),
         chart=partial(dots, title="Variance (ms²)", scale="log"),
@@ -350,9 +350,9 @@ FIGURES = (
         title="Distribution of the response by location",
         paper_figure="Fig. 3",
         notebook="authoritative",
-        caption="Histograms of the response on kept connections, between the two proxies, minus the link's RTT, a "
-        "column for each location as in the paper's Fig. 3 (a) to (d), a row for each transport.",
-        note="Bins of 0.2 ms; the first has all that is shorter, the last all that is longer.",
+        caption="Histograms of the response on kept connections between the two proxies, minus the link's RTT. "
+        "Columns are locations, as in Fig. 3 (a) to (d) of the paper; rows are transports.",
+        note="Bins of 0.2 ms. The first bin contains all shorter times, the last bin all longer ones.",
         data=histograms_data,
         chart=histograms,
         width=TEXT_WIDTH,
@@ -361,9 +361,9 @@ FIGURES = (
         name="connection-per-query",
         title="A connection kept, one for each query, and 0-RTT",
         notebook="authoritative",
-        caption="Mean response in multiples of the link's RTT, where the connection is kept, where it is closed after "
-        "every query, and where the next query leaves as early data of a resumed session.",
-        note="Marks: means; bars: 95 % intervals. 0-RTT counts only where the server saw early data.",
+        caption="Mean response in multiples of the link's RTT: on a kept connection, on a connection that is "
+        "closed after every query, and with each query as early data of a resumed session.",
+        note="Marks: means; bars: 95 % intervals. 0-RTT includes only queries that the server received as early data.",
         data=connections_data,
         chart=partial(dots, title="Mean response (multiples of the RTT)"),
         table=connections_table,
@@ -373,8 +373,8 @@ FIGURES = (
         name="jitter-and-loss",
         title="Jitter and loss on the path to US East",
         notebook="authoritative",
-        caption="Response on kept connections minus the link's RTT, on the US link as it is, with a jitter of 2 ms "
-        "(standard deviation, each direction) and with a loss of 1 % in each direction.",
+        caption="Response on kept connections minus the link's RTT, on the US link: unchanged, with a jitter "
+        "of 2 ms (standard deviation, in each direction), and with 1 % loss in each direction.",
         note="Dots: means, 95 % intervals. Ticks: 99th percentiles.",
         data=disturbed_data,
         chart=partial(dots, title="Response beyond the RTT (ms)", tick="p99", scale="symlog", width=176),

@@ -5,9 +5,9 @@ from crosslayer.study import question
 
 STUDY = question(
     __name__,
-    asks="Does early data save a returning visitor the same in both, and which page is there first?",
+    asks="Does early data save the same in Chromium and Firefox, and which browser loads a page faster?",
     heading="Firefox and Chromium",
-    lead="Full handshakes and early data in Chromium and in Firefox, which take turns.",
+    lead="Full handshakes and early data in Chromium and in Firefox, measured alternately.",
     links=LINKS,
     pages=PAGES,
     rounds=(3, 8, 100),

@@ -161,17 +161,18 @@ FIGURES = (
         name="browsers-compared",
         title="Firefox and Chromium, with full handshakes and with early data",
         notebook="question_browsers",
-        caption="PLT in multiples of the link's RTT, in Chromium and in Firefox, each with a full handshake and with "
-        "early data, measured in turns.",
+        caption="PLT in multiples of the link's RTT in Chromium and in Firefox, each with a full handshake and "
+        "with early data, measured alternately.",
         note="Marks: medians; bars: 95 % intervals. The server log confirms early data.",
         verdict=browsers_verdict,
     ),
     Figure(
         name="browsers-visits",
-        title="What DoQ and early data give a site in each browser",
+        title="What DoQ and early data save a page in each browser",
         notebook="question_browsers",
-        caption="PLT of a visit, lookup and page load of the same round added, against DoUDP and a full handshake in "
-        "the same browser: a first visit over DoQ, and a return with H3 0-RTT over DoUDP and over DoQ with early data.",
+        caption="PLT of a visit (lookup plus page load of the same round) compared with DoUDP and a full "
+        "handshake in the same browser: a first visit over DoQ, and a returning visit with H3 0-RTT, "
+        "over DoUDP and over DoQ with early data.",
         note="Marks: differences of medians, percent; bars: 95 % intervals, both resampled together.",
         data=visits_data,
         chart=visits,

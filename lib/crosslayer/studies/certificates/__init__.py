@@ -1,4 +1,4 @@
-"""What the size of a server's certificate costs, and what spares it: today's, Merkle-tree and post-quantum ones."""
+"""What the size of a server's certificate costs, and how today's, Merkle-tree and post-quantum ones differ."""
 
 from crosslayer.study import question
 
@@ -6,7 +6,7 @@ STUDY = question(
     __name__,
     asks="What does the size of a certificate cost, and what does one connection save of it?",
     heading="Certificates",
-    lead="What the size of a server's certificate costs, and what spares it.",
+    lead="What the size of a server's certificate costs, and how that cost is avoided.",
     links=("fiber", "dsl", "4g"),
     pages=("wikipedia.org",),
     rounds=(1, 6, 100),

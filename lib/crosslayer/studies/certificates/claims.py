@@ -154,7 +154,7 @@ CHECKS = by_id(
     ),
     claim(
         "CERT11",
-        "A Merkle-tree certificate of 736 bytes spares no round-trip over today's 1,248",
+        "A Merkle-tree certificate of 736 bytes saves no round-trip compared with today's 1,248",
         maximum(longer(protocol, 1248, 736) for protocol in (*_QUIC, *_TCP)),
         Bound(below=0.5, unit="RTT"),
     ),

@@ -296,12 +296,12 @@ FIGURES = (
         name="certificate-sizes",
         title="A DNS exchange and the size of the server's certificate",
         notebook="question_certificates",
-        caption="Median exchange on a new connection in multiples of the link's RTT, by the size of the server's TLS "
-        "Certificate message: of a client that was never there, of one that kept the token that proves its address, "
-        "and of one that resumes a session, to which no certificate is sent.",
-        note="Dashed: the certificate with which the server's first flight has three times the bytes that it received "
-        "(QUIC, RFC 9000), or ten segments (TCP, RFC 6928). DoT and DoH lie on each other, as do DoQ and DoH3. "
-        "Bars: 95 % intervals.",
+        caption="Median exchange on a new connection in multiples of the link's RTT, by the size of the "
+        "server's TLS Certificate message: for a new client, for a client with an address-validation "
+        "token, and for a client that resumes a session, to which the server sends no certificate.",
+        note="Dashed: certificate size at which the first flight of the server has three times the bytes that "
+        "it received (QUIC, RFC 9000) or ten segments (TCP, RFC 6928). The lines of DoT and DoH coincide, "
+        "and so do those of DoQ and DoH3. Bars: 95 % intervals.",
         data=sizes_data,
         chart=sizes,
         table=sizes_table,
@@ -312,10 +312,10 @@ FIGURES = (
         name="certificate-steps",
         title="Where a certificate adds a round-trip",
         notebook="question_certificates",
-        caption="The size of the TLS Certificate message from which on an exchange of a first visit takes a further "
-        "round-trip, found by halving the range from 736 to 22,000 bytes.",
-        note="Upright ticks: where the server's first flight has three times the bytes that it received (QUIC), or ten "
-        "segments (TCP). Bars: 95 % intervals.",
+        caption="Smallest TLS Certificate message that adds a round-trip to an exchange of a first visit. It "
+        "was determined by bisection between 736 and 22,000 bytes.",
+        note="Upright ticks: size at which the first flight of the server has three times the bytes that it "
+        "received (QUIC) or ten segments (TCP). Bars: 95 % intervals.",
         data=steps_data,
         chart=steps_chart,
         table=steps_table,
@@ -324,11 +324,11 @@ FIGURES = (
         name="certificate-one-connection",
         title="A visit on two connections or on one, and the size of the certificate",
         notebook="question_certificates",
-        caption="Median time until the page's document is complete, name resolution included, in multiples of the "
-        "link's RTT, by the size of the TLS Certificate message: name and page on two connections (DoQ, then HTTP/3) "
-        "and on one (DoH3 and the page). With a ticket, query and request leave as early data where they can.",
-        note="Bars: 95 % intervals. That a client had ticket and token, and how many connections there were, is the "
-        "server's word.",
+        caption="Median time until the page's document is complete, name resolution included, in multiples of "
+        "the link's RTT, by the size of the TLS Certificate message. Name and page use two connections "
+        "(DoQ, then HTTP/3) or one (DoH3 and the page). With a ticket, query and request are early "
+        "data if possible.",
+        note="Bars: 95 % intervals. The server log confirms ticket, token and number of connections.",
         data=visits_data,
         chart=visits_chart,
         table=visits_table,

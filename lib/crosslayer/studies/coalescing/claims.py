@@ -322,7 +322,7 @@ def early_in(page: str, link: str) -> Cause:
     """What early data spares of this page on this link."""
     text = (
         "Today's Chromium sends its request with the first flight, the paper's after most of the handshake: early data "
-        f"spares {{0}} RTT of this PLT, {{1}} ms of the {{2}} ms that {page} takes with the baseline."
+        f"saves {{0}} RTT of this PLT, {{1}} ms of the {{2}} ms that {page} takes with the baseline."
     )
     spared = within(DOQ, COALESCING, page).on(link)
     return Cause(text, (spared / RTT_MS[link], spared, plt(BASELINE, page).on(link)))
@@ -406,7 +406,7 @@ AGAIN = "the load is the same, so it is the difference of the DNS exchanges agai
 
 REDUCTION = Cause(
     "The published fraction is not in Fig. 8, by which coalescing loads a page at most {0} % faster than DoH. Here "
-    "it is at most {1} %: today's early data alone spares {2} RTT of the PLT of example.org.",
+    "it is at most {1} %: today's early data alone saves {2} RTT of the PLT of example.org.",
     (
         CustomMeasure(lambda o: constant(o, 100 * published_reduction(LINKS))),
         100 * maximum(cells(reduction)),
@@ -420,7 +420,7 @@ FEWER_STEPS = Cause(
 )
 WORST = Cause(
     "The worst cells are DoH's with {0} %, DoQ's with {1} % and that of coalescing with {2} %. Today's early data "
-    "spares a round-trip, {3} RTT on 4G medium, so that coalescing is farther from DoQ than in the paper.",
+    "saves a round-trip, {3} RTT on 4G medium, so that coalescing is farther from DoQ than in the paper.",
     (
         *(worst(combination) for combination in (DOH, DOQ, COALESCING)),
         within(DOQ, COALESCING, EXAMPLE, in_rtts=True).on("4g-medium"),

@@ -22,8 +22,8 @@ STUDY = question(
     __name__,
     asks="What does encrypted DNS cost a page when both sides are compared in the same state?",
     heading="All states of DNS and HTTP/3",
-    lead="Six DNS transports with full handshakes, resumed sessions and early data, beside page loads over HTTP/3 with "
-    "a full handshake and with early data: what do they cost when both sides have been here before, or neither?",
+    lead="Cost of six DNS transports with full handshakes, resumed sessions and early data, for page loads over HTTP/3 "
+    "with a full handshake and with early data, on a first and on a returning visit.",
     options=Options,
     links=LINKS,
     pages=PAGES,

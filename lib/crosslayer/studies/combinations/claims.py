@@ -79,7 +79,7 @@ _COSTS = {
     f"F{number:03}": row
     for number, row in enumerate(
         (
-            *(("first visit", Protocol.DOQ, page, percent) for page, percent in zip(PAGES, (34, 23, 9), strict=True)),
+            *(("first visit", Protocol.DOQ, page, percent) for page, percent in zip(PAGES, (34, 24, 9), strict=True)),
             *(("first visit", Protocol.DOH, page, percent) for page, percent in zip(PAGES, (66, 44, 18), strict=True)),
             *(("returning visit", Protocol.DOQ, page, 1) for page in PAGES),
             *(

@@ -416,9 +416,9 @@ FIGURES = (
     _figure(
         name="factorial",
         title="Every state of DNS with every state of the page",
-        caption="PLT of each combination minus that of DoUDP + H3 1-RTT in the same round, in multiples of the link's "
-        "RTT: a full DNS handshake, a resumed session, or early data, beside a page load with a full handshake, or "
-        "with early data and with or without the token that proves the client's address.",
+        caption="PLT of each combination minus that of DoUDP + H3 1-RTT in the same round, in multiples of the "
+        "link's RTT. DNS: full handshake, resumed session or early data. Page: full handshake, or "
+        "early data with or without the address-validation token.",
         note=f"Numbers: medians of all links together; small: 95 % intervals. {_SUM}",
         data=factorial_data,
         chart=factorial,
@@ -428,8 +428,9 @@ FIGURES = (
     _figure(
         name="as-compared",
         title="What the paper compared, and the control that it lacks",
-        caption="PLT over DoUDP + H3 1-RTT, the paper's baseline. Only the encrypted side has a ticket of the web "
-        "server there; the last series is plain DNS with the same ticket.",
+        caption="PLT over DoUDP + H3 1-RTT, the baseline of the paper. In the paper only the encrypted side "
+        "has a ticket of the web server. The last series is the missing control: plain DNS with the "
+        "same ticket.",
         note=_NOTE,
         data=_pairs(AS_COMPARED),
         chart=partial(_by_link, looks=_COMPARED_LOOKS, title="Over DoUDP + H3 1-RTT (% of its PLT)"),
@@ -439,8 +440,9 @@ FIGURES = (
     _figure(
         name="like-with-like",
         title="DoQ over DoUDP, both with the same ticket and token",
-        caption="PLT of DoQ, full handshake, over DoUDP in the same round: only DoQ has a web ticket, as in the paper; "
-        "then neither side has one, both without a token, both with one.",
+        caption="PLT of DoQ with a full handshake over DoUDP in the same round. First row: only DoQ has a web "
+        "ticket, as in the paper. Then: neither side has a ticket, both have a ticket without a token, "
+        "both have a ticket and a token.",
         note=f"{_NOTE} Where both sides have the same load, what differs is the exchange alone.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, looks=_LIKE_LOOKS, title="DoQ over DoUDP (% of its PLT)"),
@@ -450,9 +452,9 @@ FIGURES = (
     _figure(
         name="visits",
         title="First visit and returning visit",
-        caption="PLT over that of plain DNS in the same state. First visit: full handshakes with resolver and web "
-        "server. Returning visit: early data and token with the web server; with the resolver early data (DoQ, DoH3) "
-        "or a resumed session (DoT, DoH).",
+        caption="PLT over that of plain DNS in the same state. First visit: full handshakes with resolver and "
+        "web server. Returning visit: early data and token with the web server; with the resolver "
+        "early data (DoQ, DoH3) or a resumed session (DoT, DoH).",
         note=f"{_NOTE} All links of a page together.",
         data=visits_data,
         chart=visits,
@@ -462,11 +464,11 @@ FIGURES = (
     _figure(
         name="implementations",
         title="The same DoQ exchange by another implementation, and with the browser's key share",
-        caption="DoQ with a full handshake by aioquic (Python, key share P-256), as in all exchanges of this study, "
-        "and by quic-go (Go) with the key share of the browser, X25519MLKEM768, which takes two Initials as its loads "
-        "do; each minus the one by quic-go with X25519 in the same round.",
-        note="Dots: medians within rounds; bars: 95 % intervals. By the virtual clock computing takes no time, and "
-        "what is left is packets and timers.",
+        caption="DoQ with a full handshake by aioquic (Python, key share P-256), which all exchanges of this "
+        "study use, and by quic-go (Go) with the browser's key share X25519MLKEM768, which needs two "
+        "Initials. Each minus quic-go with X25519 in the same round.",
+        note="Dots: medians within rounds; bars: 95 % intervals. In virtual time computing takes no time, so "
+        "only packets and timers differ.",
         data=implementations_data,
         chart=implementations,
         table=implementations_table,

@@ -6,10 +6,10 @@ from crosslayer.study import question
 
 STUDY = question(
     __name__,
-    asks="Is a DNS exchange plus a page load what a browser that resolves by itself takes?",
+    asks="Does a DNS exchange plus a page load take as long as a browser that resolves by itself?",
     heading="Does adding DNS and page time match a real browser?",
-    lead="The paper adds the time of a DNS exchange to that of a page load. Is the sum what a browser takes that "
-    "resolves by itself?",
+    lead="The paper adds the time of a DNS exchange to that of a page load. Does this sum equal the time of a browser "
+    "that resolves by itself?",
     options=web.Options,
     links=LINKS,
     pages=PAGES,

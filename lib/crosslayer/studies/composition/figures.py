@@ -61,9 +61,9 @@ FIGURES = (
         name="composition",
         title="The sum against a load that resolves by itself",
         notebook="question_composition",
-        caption="Time of a DNS exchange plus that of a page load whose browser is told the address, minus that of a "
-        "load whose browser asks for it, in the same round. DNS resumes an earlier session where its transport has "
-        "sessions.",
+        caption="Time of a DNS exchange plus a page load whose browser receives the address, minus a load "
+        "whose browser resolves the name itself, in the same round. DNS resumes an earlier session if "
+        "its transport has sessions.",
         note="Marks: medians; bars: 95 % intervals.",
         verdict=composition_verdict,
     ),

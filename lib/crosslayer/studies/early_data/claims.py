@@ -43,19 +43,19 @@ CLAIMS = Claims(
     checks=by_id(
         claim(
             "EARLY1",
-            "Early data that is answered as it arrives spares one round-trip",
+            "Early data that is answered as it arrives saves one round-trip",
             spared("early data"),
             Number(published=1.0, tolerance=IN_RTTS, unit="RTT"),
         ),
         claim(
             "EARLY2",
-            "Early data that is answered after the handshake spares less than half a round-trip on every link",
+            "Early data that is answered after the handshake saves less than half a round-trip on every link",
             maximum(spared("answered late").on(link) for link in _LINKS),
             Bound(below=0.5, unit="RTT"),
         ),
         claim(
             "EARLY3",
-            "A resumed session without early data spares less than half a round-trip on every link",
+            "A resumed session without early data saves less than half a round-trip on every link",
             maximum(spared("resumed").on(link) for link in _LINKS),
             Bound(below=0.5, unit="RTT"),
         ),

@@ -128,8 +128,9 @@ FIGURES = (
         name="early-data-mechanism",
         title="What a resumed load saves, by what the server does with early data",
         notebook="question_early_data",
-        caption="Saving over a load with a full handshake in the same round, against the link's RTT: early data "
-        "answered as it arrives, early data answered after the handshake, and a resumed session without early data.",
+        caption="Time saved compared with a load with a full handshake in the same round, against the link's "
+        "RTT. The server answers early data on arrival, or answers it after the handshake, or the "
+        "session is resumed without early data.",
         note=f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {PAPER} Figs. 10 and 11.",
         data=early_data_data,
         chart=early_data,

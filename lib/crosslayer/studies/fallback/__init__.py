@@ -4,7 +4,7 @@ from crosslayer.study import question
 
 STUDY = question(
     __name__,
-    asks="What does a user pay for a page where the network blocks QUIC, and when does a browser try something else?",
+    asks="How much later does a page load if the network blocks QUIC, and when does a browser try something else?",
     heading="Blocked paths",
     lead="Page loads on a path that drops or rejects packets: time to the first byte, and what the browser tried.",
     links=("fiber", "4g"),

@@ -126,8 +126,8 @@ FIGURES = (
         name="fallback-response",
         title="A page on a path that blocks QUIC, TCP or DNS",
         notebook="question_fallback",
-        caption="Time from the navigation's start until the response starts, by browser, link and fault of the path. "
-        "The browser resolves the host itself over DoUDP; QUIC works to all other hosts.",
+        caption="Time from the start of the navigation until the response starts, by browser, link and fault "
+        "of the path. The browser resolves the host itself over DoUDP. QUIC works to all other hosts.",
         note="Marks: medians; bars: 95 % intervals. No page: every load failed, or was ended after 110 s. "
         "Each fault was verified by probes before its load.",
         data=blocked_data,

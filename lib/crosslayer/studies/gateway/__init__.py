@@ -7,7 +7,7 @@ STUDY = question(
     __name__,
     asks="What would a browser gain if it resolved a name on the connection that it loads the page on?",
     heading="One connection for a browser",
-    lead="What a browser would gain if it asked DNS on the page's connection: a gateway beside it does so instead.",
+    lead="What a browser would gain by resolving on the page's connection, measured with a local gateway that does so.",
     links=LINKS,
     pages=PAGES[:2],
     rounds=(3, 8, 30),  # in virtual time more rounds would show nothing more

@@ -62,10 +62,11 @@ FIGURES = (
         empty="no pairs of page loads of this study",
     ).figure(
         name="gateway-worth",
-        title="What one connection for DNS and pages would give a browser",
+        title="What one connection for DNS and pages would save in a browser",
         notebook="question_gateway",
-        caption="Differences of PLT within a round, first visits in Chromium: without a gateway, and through one "
-        "beside it, which has two connections upstream, one for DoH3 and one for the page, or one for both.",
+        caption="Differences of PLT within a round, first visits in Chromium: without a gateway, and through a "
+        "local gateway with two upstream connections (one for DoH3, one for the page) or with one for "
+        "both.",
         note="Dashed: one RTT. Marks: medians; bars: 95 % intervals. Connections are confirmed by the server log.",
         verdict=gateway_verdict,
     ),

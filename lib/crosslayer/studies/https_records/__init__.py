@@ -23,10 +23,9 @@ class Options:
 
 STUDY = question(
     __name__,
-    asks="What does a page cost whose HTTPS record is broken, and does Encrypted Client Hello cost a round-trip?",
+    asks="What does a malformed HTTPS record cost a page, and does Encrypted Client Hello cost a round-trip?",
     heading="HTTPS records",
-    lead="What a browser makes of HTTPS records, fifteen broken ones among them, and what Encrypted Client Hello "
-    "costs.",
+    lead="Page loads with valid and with fifteen malformed HTTPS records, and the cost of Encrypted Client Hello.",
     options=Options,
     links=("fiber", "4g"),
     pages=("example.org",),

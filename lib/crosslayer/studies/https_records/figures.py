@@ -152,12 +152,13 @@ def records_verdict(frame: pl.DataFrame) -> str:
 FIGURES = (
     Figure(
         name="https-records",
-        title="A page whose HTTPS record is good, broken or names a key for its hello",
+        title="A page whose HTTPS record is valid, malformed, or has an ECH key",
         notebook="question_https_records",
-        caption="Time from the navigation's start until the response starts, in multiples of the link's RTT. The "
-        "browser asks for address and HTTPS record over DoUDP and is told of HTTP/3 by nothing else.",
-        note="Bars: 95 % intervals; no mark: the page did not load. What the document came over is the browser's word; "
-        "early data and opened hellos are the server's.",
+        caption="Time from the start of the navigation until the response starts, in multiples of the link's "
+        "RTT. The browser resolves address and HTTPS record over DoUDP. Only the HTTPS record "
+        "announces HTTP/3.",
+        note="Bars: 95 % intervals; no mark: the page did not load. The browser reports the protocol of the "
+        "document; the server log has early data and decrypted ClientHellos.",
         data=records_data,
         chart=records,
         table=records_table,

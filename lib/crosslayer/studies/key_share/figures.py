@@ -121,8 +121,8 @@ FIGURES = (
         name="key-share-cost",
         title="What the post-quantum key share costs",
         notebook="question_key_share",
-        caption="Exchange on a new connection with the key share X25519MLKEM768, which browsers send today, minus the "
-        "one with X25519 in the same round.",
+        caption="Exchange on a new connection with the key share X25519MLKEM768, which today's browsers send, "
+        "minus the exchange with X25519 in the same round.",
         note="Marks: medians; bars: 95 % intervals. Upright ticks: the further bytes of the exchange at the link's "
         "rates.",
         data=key_share_data,

@@ -20,9 +20,9 @@ _LINKS = tuple(f"4g-loss-{percent:g}" for percent in (0, 0.5, 1, 2, 3, 5))
 
 STUDY = question(
     __name__,
-    asks="When packets are lost, where does 0-RTT stop paying, and where does DoQ beat DoUDP?",
+    asks="At which loss does 0-RTT no longer save time, and where is DoQ faster than DoUDP?",
     heading="Packet loss",
-    lead="What packet loss does to transports of DNS and to early data.",
+    lead="Effect of packet loss on DNS transports and on early data.",
     links=_LINKS,
     pages=PAGES,
     rounds=(3, 40, 400),  # 400: 99th percentiles

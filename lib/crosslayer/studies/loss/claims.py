@@ -49,7 +49,7 @@ def quantile(series: str, link: str, q: float = 0.5) -> Measure:
 
 
 def spared(protocol: str, link: str) -> Measure:
-    """What early data spares of the median, RTT."""
+    """What early data saves of the median, RTT."""
     return quantile(protocol, link) - quantile(f"{protocol} 0-RTT", link)
 
 
@@ -58,7 +58,7 @@ CLAIMS = Claims(
         *(
             claim(
                 identifier,
-                f"At every loss from 0 to 5 % early data spares {protocol} one round-trip of the median lookup",
+                f"At every loss from 0 to 5 % early data saves {protocol} one round-trip of the median lookup",
                 within({link: spared(protocol, link) for link in _LINKS}, 1.0, IN_RTTS.at_least),
                 Ordering(unit="RTT", criterion=f"95 % interval of each saving within {IN_RTTS.at_least} RTT of one"),
             )

@@ -225,8 +225,9 @@ FIGURES = (
         name="loss-lookups",
         title="A lookup when packets are lost",
         notebook="question_loss",
-        caption="One lookup on a new connection, with early data, and on a kept connection, against the share of "
-        "packets lost independently in each direction; a lost DoUDP query is repeated after a second.",
+        caption="One lookup on a new connection, with early data, and on a kept connection, against the share "
+        "of packets lost independently in each direction. A lost DoUDP query is repeated after one "
+        "second.",
         note="Bars: 95 % intervals (rounds resampled). P99 only where there are 100 lookups at least.",
         data=loss_data,
         chart=lookups,
@@ -236,10 +237,10 @@ FIGURES = (
     ),
     Figure(
         name="loss-early-data",
-        title="What early data spares when packets are lost",
+        title="What early data saves when packets are lost",
         notebook="question_loss",
-        caption="Quantile of a lookup over DoQ, or of a small GET over HTTP/3 (DoH3), with a full handshake minus the "
-        "same quantile as early data, against the share of packets lost in each direction.",
+        caption="Quantile with a full handshake minus the same quantile with early data, of a lookup over DoQ "
+        "and of a small GET over HTTP/3 (DoH3), against the share of packets lost in each direction.",
         note="Bars: 95 % intervals (rounds resampled). P99 only where there are 100 lookups at least.",
         data=loss_data,
         chart=saved,

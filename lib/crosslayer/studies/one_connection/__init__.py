@@ -7,9 +7,9 @@ _PAGES = ("example.org", "wikipedia.org", "long-document", "instagram.com")
 
 STUDY = question(
     __name__,
-    asks="What is it worth to resolve a name and load its page on one connection?",
+    asks="What is saved by resolving a name and loading its page on one connection?",
     heading="One connection",
-    lead="What it is worth to resolve a name and load its page on one connection, for a first and a returning visit.",
+    lead="What is saved by resolving a name and loading its page on one connection, on a first and a returning visit.",
     links=LINKS,
     pages=_PAGES,
     rounds=(3, 16, 30),  # in virtual time more rounds would show nothing more

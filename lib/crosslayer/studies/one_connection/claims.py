@@ -143,13 +143,13 @@ CHECKS = by_id(
     ),
     claim(
         "CONN4",
-        "On a first visit one connection spares a round-trip over DoQ on one of its own",
+        "On a first visit one connection saves a round-trip compared with DoQ on a separate connection",
         spared("over DoQ, then H3", "first visit"),
         one_round_trip,
     ),
     claim(
         "CONN5",
-        "Who waits for SETTINGS before sending anything loses the round-trip that early data spares",
+        "A client that waits for SETTINGS before it sends a request loses the round-trip that early data saves",
         spared("not waiting for SETTINGS", "returning visit"),
         one_round_trip,
     ),
@@ -173,19 +173,19 @@ CHECKS = by_id(
     ),
     claim(
         "CONN9",
-        "Asking for the page together with its name spares a round-trip on a returning visit",
+        "Requesting the page together with its name saves a round-trip on a returning visit",
         spared("asking for the page at once", "returning visit"),
         one_round_trip,
     ),
     claim(
         "CONN10",
-        "Asking for the page together with its name spares a round-trip on a first visit",
+        "Requesting the page together with its name saves a round-trip on a first visit",
         spared("asking for the page at once", "first visit"),
         one_round_trip,
     ),
     claim(
         "CONN11",
-        "Of the 0-RTT loads with a token 99 % are ones, by the server's word",
+        "99 % of the 0-RTT loads with a token used early data, confirmed by the server log",
         proved,
         Bound(above=99.0, unit="%"),
     ),

@@ -249,10 +249,10 @@ FIGURES = (
         name="ladder",
         title="The round-trips of a name and its page",
         notebook="question_one_connection",
-        caption="When the name is resolved and when the document's first byte is there, in multiples of the link's "
-        "RTT, for every way to resolve a name and load its page.",
-        note="Upright ticks: round-trips by the protocols. One mark for each page; bars: 95 % intervals. What each "
-        "load was, the server says.",
+        caption="Times at which the name is resolved and the first byte of the document arrives, in multiples "
+        "of the link's RTT, for each way to resolve a name and load its page.",
+        note="Upright ticks: round-trips that the protocols need. One mark for each page; bars: 95 % "
+        "intervals. The server log confirms each condition.",
         data=ladder_data,
         chart=ladder,
         table=ladder_table,
@@ -260,10 +260,11 @@ FIGURES = (
     ),
     Figure(
         name="one-connection-worth",
-        title="What one connection for name and page is worth, and what its parts are",
+        title="What one connection for name and page saves, by cause",
         notebook="question_one_connection",
-        caption="How much earlier the document is complete, in multiples of the link's RTT: one connection for DoH3 "
-        "and the page over two, and what asking at once, not waiting for SETTINGS and the token spare on it.",
+        caption="Time by which the document is complete earlier, in multiples of the link's RTT: one "
+        "connection for DoH3 and the page instead of two; on it, sending the request together with the "
+        "query, not waiting for SETTINGS, and the token.",
         note="Differences within a round; bars: 95 % intervals.",
         data=worth_data,
         chart=worth,
@@ -273,12 +274,12 @@ FIGURES = (
     ),
     Figure(
         name="document-size",
-        title="The size of the document, and the steps before the client's address is proved",
+        title="Size of the document, and steps before the client's address is validated",
         notebook="question_one_connection",
-        caption="When a document of so many kB is complete, in multiples of the link's RTT: from when the first bytes "
-        "of the longest document were there.",
-        note="Without a token a server sends three times what it received, then waits (RFC 9000, section 8.1); later "
-        "steps are its congestion window.",
+        caption="Time until the first n kB of the long document have arrived, in multiples of the link's RTT. "
+        "A document of n kB would be complete at that time.",
+        note="Without a token a server sends three times the bytes that it received, then waits (RFC 9000, "
+        "section 8.1). Later steps are those of its congestion window.",
         data=size_data,
         chart=size,
         table=size_table,

@@ -23,10 +23,10 @@ def loses(link: str) -> float | None:
 
 STUDY = question(
     __name__,
-    asks="Where does 0-RTT stop paying, what does head-of-line blocking cost, and does coalescing hold when packets "
-    "are lost?",
+    asks="Where does 0-RTT no longer save time, what does head-of-line blocking cost, and does coalescing save time "
+    "with loss?",
     heading="Quality of the path",
-    lead="What a path's RTT, jitter, queue and loss do to early data, to a shared connection, and to coalescing.",
+    lead="Effect of a path's RTT, jitter, queue and loss on early data, on a shared connection, and on coalescing.",
     links=_LINKS,
     pages=("wikipedia.org", "instagram.com"),
     rounds=(3, 25, 200),  # 200: 99th percentiles of lookups

@@ -59,12 +59,12 @@ def observed(
 
 
 def spared(protocol: str, link: str) -> Measure:
-    """What early data spares of the median lookup, RTT."""
+    """What early data saves of the median lookup, RTT."""
     return (median(protocol, in_rtts=True) - median(f"{protocol} 0-RTT", in_rtts=True)).on(link)
 
 
 def worth(visit: str, link: str) -> Measure:
-    """What one connection spares of two, median page, RTT."""
+    """What one connection saves of two, median page, RTT."""
     two, one = (median(mode.name, in_rtts=True).on(link) for mode in PAIRS[visit])
     return two - one
 
@@ -74,7 +74,7 @@ CLAIMS = Claims(
         *(
             claim(
                 identifier,
-                f"At every RTT from 5 to 600 ms early data spares {protocol} one round-trip",
+                f"At every RTT from 5 to 600 ms early data saves {protocol} one round-trip",
                 within({link: spared(protocol, link) for link in _RTTS}, 1.0, IN_RTTS.at_least),
                 Ordering(unit="RTT", criterion=f"95 % interval of each saving within {IN_RTTS.at_least} RTT of one"),
             )
@@ -82,13 +82,13 @@ CLAIMS = Claims(
         ),
         claim(
             "PATH3",
-            "Without loss one connection spares a first visit one round-trip of two",
+            "Without loss one connection saves a first visit one round-trip of two",
             worth("first visit", "4g-loss-0"),
             Number(published=1.0, tolerance=IN_RTTS, unit="RTT"),
         ),
         claim(
             "PATH4",
-            "Without loss one connection spares a returning visit nothing",
+            "Without loss one connection saves a returning visit nothing",
             worth("returning", "4g-loss-0"),
             Number(published=0.0, tolerance=FRACTION, unit="RTT"),
         ),

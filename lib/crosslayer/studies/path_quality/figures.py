@@ -277,10 +277,11 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
 FIGURES = (
     Figure(
         name="path-early-data",
-        title="What early data spares on paths of another RTT, jitter and queue",
+        title="What early data saves on paths with another RTT, jitter and queue",
         notebook="question_path_quality",
-        caption="Quantile of a lookup over DoQ, or of a small GET over HTTP/3 (DoH3), with a full handshake minus the "
-        "same quantile as early data, on 4G with one property varied; loaded: a TCP download fills the queue.",
+        caption="Quantile with a full handshake minus the same quantile with early data, of a lookup over DoQ "
+        "and of a small GET over HTTP/3 (DoH3), on 4G with one property varied. Loaded: a TCP download "
+        "fills the queue.",
         note="RTTs of the idle path. Bars: 95 % intervals (rounds resampled). P99 only where there are 100 lookups.",
         data=early_data_data,
         chart=early_data,
@@ -292,8 +293,8 @@ FIGURES = (
         name="path-shared",
         title="Queries that share a connection when packets are lost",
         notebook="question_path_quality",
-        caption="Query to answer of a hundred queries, one every 10 ms, over one connection of the stub on 4G, against "
-        "the share of packets lost independently in each direction.",
+        caption="Time from query to answer of a hundred queries, one every 10 ms, over one connection of the "
+        "stub on 4G, against the share of packets lost independently in each direction.",
         note="Bars: 95 % intervals (rounds resampled). A lost DoUDP query is repeated after a second.",
         data=shared_data,
         chart=shared,
@@ -305,8 +306,9 @@ FIGURES = (
         name="path-coalescing",
         title="Coalescing when packets are lost",
         notebook="question_path_quality",
-        caption="Name resolved over DoH3 and page loaded over HTTP/3, until its last byte: quantile on two connections "
-        "minus the same quantile on one, against the share of packets lost independently in each direction.",
+        caption="Time until the last byte of a page that is loaded over HTTP/3 after its name is resolved over "
+        "DoH3: quantile on two connections minus the same quantile on one, against the share of "
+        "packets lost independently in each direction.",
         note="Right of 0: one connection is faster. Bars: 95 % intervals (rounds resampled).",
         data=coalescing_data,
         chart=coalescing,

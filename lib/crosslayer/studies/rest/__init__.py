@@ -36,9 +36,9 @@ class Options:
 
 STUDY = question(
     __name__,
-    asks="When the path of a kept connection has gone while it rested, how long does the next answer take?",
+    asks="How long does the next query take if the path was lost while its connection was idle?",
     heading="First query after idle",
-    lead="What a connection that has rested costs the next query: path forgotten, client moved, server restarted.",
+    lead="Cost of an idle connection for the next query: NAT mapping expired, client moved, server restarted.",
     options=Options,
     links=("fiber", "4g"),
     pages=("example.org",),

@@ -180,12 +180,14 @@ def rest_verdict(frame: pl.DataFrame) -> str:
 FIGURES = (
     Figure(
         name="rest-next-answer",
-        title="The next answer after a rest",
+        title="The first query after an idle time",
         notebook="question_rest",
-        caption="Query to good answer, the client's repeats included, on the link with the longest RTT, after a rest "
-        "in whose middle something befell the connection; a row for each length of the rest.",
-        note="Bars: 95 % intervals (rounds resampled). A client asks again at once after SERVFAIL, and after 5 s of "
-        "silence; no mark: no answer in 20 queries. Chromium asks by itself, over DoH and DoH3 only.",
+        caption="Time from the first query after an idle time to its valid answer, with repetitions by the "
+        "client, on the link with the longest RTT. An event affects the connection in the middle of "
+        "the idle time. Rows: lengths of the idle time.",
+        note="Bars: 95 % intervals (rounds resampled). A client repeats a query at once after SERVFAIL, and "
+        "after 5 s without an answer. No mark: no answer to 20 queries. Chromium resolves by itself, over "
+        "DoH and DoH3 only.",
         data=rest_data,
         chart=rests,
         table=rest_table,

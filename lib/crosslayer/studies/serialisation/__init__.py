@@ -8,7 +8,7 @@ STUDY = question(
     __name__,
     asks="Why does a DoQ query take 1.37 RTT on DSL?",
     heading="Serialisation",
-    lead="Why a DoQ query takes 1.37 RTT on DSL: exchanges that put more or fewer bytes on the uplink.",
+    lead="Why a DoQ query takes 1.37 RTT on DSL: exchanges with more or fewer bytes on the uplink.",
     links=_LINKS,
     pages=("example.org",),
     rounds=(3, 20, 100),  # 100: intervals of half a millisecond

@@ -153,9 +153,9 @@ FIGURES = (
         name="dsl-serialisation",
         title="A DoQ query beyond one RTT, and the bytes on the uplink",
         notebook="question_serialisation",
-        caption="Median time a query takes beyond the link's RTT against the time that the bytes sent up to it (the "
-        "padded second flight of the handshake, and the query) occupy the uplink, on DSL with its own uplink and with "
-        "2, 4 and 16 times its rate.",
+        caption="Median duration of a query beyond the link's RTT, against the transmission time of the bytes "
+        "sent before its end (the padded second flight of the handshake, and the query). DSL with its "
+        "own uplink, and with 2, 4 and 16 times its rate.",
         note=f"Dashed: one ms of bytes, one ms of delay. Hollow: {PAPER}'s 1.37 RTT on DSL, were its datagrams of our "
         "size. Bars: 95 % intervals.",
         data=serialisation_data,

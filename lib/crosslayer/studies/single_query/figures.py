@@ -277,9 +277,9 @@ FIGURES = (
         title="Handshake and resolve time by vantage point",
         paper_figure="IMC22 Fig. 2",
         notebook="single_query",
-        caption="Median handshake and resolve time of a single query from each vantage point over all resolvers. The "
-        "RTTs are a model that has the paper's overall median and the order of its vantage points; of the single "
-        "vantage points the paper prints no numbers.",
+        caption="Median handshake and resolve time of a single query from each vantage point, over all "
+        "resolvers. The RTTs are a model with the paper's overall median and the paper's order of "
+        "vantage points. The paper does not publish numbers of single vantage points.",
         note="Numbers: medians, ms. Published: the medians over all vantage points that the text gives for handshakes.",
         data=fig2_data,
         chart=partial(_heatmaps, series=PAPER_SERIES),
@@ -290,8 +290,9 @@ FIGURES = (
         name="further-transports",
         title="The same for DoH3 and early data",
         notebook="single_query",
-        caption="Median handshake and resolve time with what the paper could not measure: DoH3, and queries that "
-        "leave as early data (0-RTT), which no public resolver took then. Early data has no handshake to wait for.",
+        caption="Median handshake and resolve time of transports that the paper could not measure: DoH3, and "
+        "queries sent as early data (0-RTT), which no public resolver accepted then. Early data needs "
+        "no handshake before the query.",
         note="Numbers: medians, ms. DoQ and DoH3 resume a session, as in the paper.",
         data=further_data,
         chart=partial(_heatmaps, series=_FURTHER),
@@ -302,8 +303,8 @@ FIGURES = (
         name="handshake-round-trips",
         title="Handshakes in round-trips",
         notebook="single_query",
-        caption="Median handshake in multiples of the link's RTT. TLS 1.2 and full handshakes are measured from the "
-        "first vantage point only.",
+        caption="Median handshake in multiples of the link's RTT. TLS 1.2 and full handshakes were measured "
+        "from the first vantage point only.",
         note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips the protocols need.",
         data=partial(round_trips, kinds=_HANDSHAKES),
         chart=round_trip_marks,
@@ -313,9 +314,10 @@ FIGURES = (
         name="amplification-limit",
         title="One more round-trip: the amplification limit and Retry",
         notebook="single_query",
-        caption="Median DoQ handshake. Before it knows the client's address a server may send three times what it "
-        "received: a certificate larger than that waits for one more round-trip, as does a client that is asked for a "
-        "token by Retry. Resumption sends no certificate, and a token from the connection before proves the address.",
+        caption="Median DoQ handshake. Before it has validated the client's address, a server may send three "
+        "times the bytes that it received. A larger certificate waits for one more round-trip; so does "
+        "a client that the server asks for a token by Retry. A resumed session sends no certificate, "
+        "and the token of an earlier connection validates the address.",
         note="Marks: medians; bars: 95 % intervals. Upright ticks: the round-trips expected.",
         data=partial(round_trips, kinds=_LIMITS),
         chart=round_trip_marks,

@@ -380,9 +380,9 @@ FIGURES = (
         title="FCP and PLT over DoUDP",
         paper_figure="Fig. 3",
         notebook="web_performance",
-        caption="Distribution of FCP and PLT over the median of DoUDP in the same cell, by the transport of the "
-        "browser's own lookups; every load of every page and of every link that loses no packets. DoUDP's own curve is "
-        "what loads scatter by.",
+        caption="Distribution of FCP and PLT over the median of DoUDP in the same cell, by the transport of "
+        "the browser's own lookups: all loads of all pages on links without loss. The curve of DoUDP "
+        "shows the variation of the loads themselves.",
         note="Diamonds: values printed in IMC22 (Kosek et al.). Dots and bars at 0.5: our medians, 95 % intervals.",
         data=fig3_data,
         chart=fig3,
@@ -393,8 +393,8 @@ FIGURES = (
         title="PLT over DoUDP by link and page",
         paper_figure="Fig. 4",
         notebook="web_performance",
-        caption="Median PLT over that of DoUDP, a row for each link, a column for each page, those with the fewest "
-        "lookups first; links that lose packets aside. The paper's Fig. 4 is the same grid over its vantage points.",
+        caption="Median PLT over that of DoUDP. Rows: links without loss. Columns: pages, in order of their "
+        "number of lookups. Fig. 4 of the paper is the same grid over its vantage points.",
         note="Marks: medians; bars: 95 % intervals (rounds resampled). Upright: DoUDP.",
         data=fig4_data,
         chart=fig4,
@@ -405,7 +405,7 @@ FIGURES = (
         name="amortisation",
         title="What a transport costs, by the number of lookups",
         notebook="web_performance",
-        caption="PLT over DoUDP against the number of lookups of the page, links that lose packets aside: in percent "
+        caption="PLT over DoUDP against the number of lookups of the page, on links without loss: in percent "
         "of the PLT, and as the difference within a round in multiples of the RTT.",
         note="Marks: medians of a page, set apart sideways; bars: 95 % intervals; lines: mean of the pages.",
         data=amortisation_data,
@@ -418,8 +418,8 @@ FIGURES = (
         name="faster-than-doudp",
         title="How often a transport is faster than DoUDP",
         notebook="web_performance",
-        caption="Percent of the rounds in which the page was loaded faster than over DoUDP, against its number of "
-        "lookups, on links that lose packets and on the others.",
+        caption="Percentage of rounds in which the page loaded faster than over DoUDP, against its number of "
+        "lookups, on links with and without loss.",
         note="Marks: a page; lines: mean of the pages. Rounds of a page are few, so there are no intervals; at 50 % "
         "neither is faster.",
         data=faster_data,
@@ -431,8 +431,9 @@ FIGURES = (
         name="first-lookup",
         title="The first lookup of a load",
         notebook="web_performance",
-        caption="Lookup of the page's own host, which has to wait until the stub has a connection, by the stub's log, "
-        "on links that lose no packets. Its table also holds the browser's own lookup time against it.",
+        caption="Duration of the lookup of the page's own host, which waits for the stub's first connection: "
+        "from the stub's log, on links without loss. The table also has the lookup time that the "
+        "browser reports.",
         note="Marks: medians; bars: 95 % intervals. Upright ticks: round-trips of a resumed session without early "
         "data.",
         data=first_lookup_data,

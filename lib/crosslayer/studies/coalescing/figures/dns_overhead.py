@@ -145,8 +145,8 @@ FIGURES = (
     _figure(
         name="dns-exchange-other-links",
         title="DNS exchange durations on the links that are not printed",
-        caption="CDF of DNS exchanges in multiples of the link's RTT on cable, DSL and 4G medium. The authors drew "
-        "these figures and did not print them.",
+        caption="CDF of DNS exchanges in multiples of the link's RTT on cable, DSL and 4G medium. The authors "
+        "drew these figures but did not publish them.",
         note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
         data=other_links_data,
         chart=partial(cdf.chart, panels=tuple(OTHERS.values()), height=130),
@@ -166,8 +166,9 @@ FIGURES = (
     _figure(
         name="processing-delay",
         title="What an exchange takes beyond its round-trips",
-        caption="DNS exchange minus the round-trips it needs at least (DoUDP 1, DoQ 2, DoH 3), in ms: processing, "
-        "serialisation and queueing. Drawn by the authors and not printed.",
+        caption="Duration of a DNS exchange minus its minimum number of round-trips (DoUDP 1, DoQ 2, DoH 3), "
+        "in ms: processing, serialisation and queueing. The authors drew this figure but did not "
+        "publish it.",
         note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
         data=processing_data,
         chart=partial(cdf.chart, panels=tuple(PROCESSING.values()), height=105),

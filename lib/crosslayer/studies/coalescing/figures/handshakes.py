@@ -189,8 +189,8 @@ _SAVED = {
 
 
 _CONNECT = (
-    "Connect is connectEnd - connectStart, as in the paper. For 0-RTT today's browser marks the end of the handshake "
-    "there, long after the request has left: see the figure on early data."
+    "Connect is connectEnd - connectStart, as in the paper. With 0-RTT today's browser sets connectEnd to the end of "
+    "the handshake, long after it sent the request: see the figure on early data."
 )
 
 _figure = partial(figure, notebook="handshakes")
@@ -218,9 +218,9 @@ FIGURES = (
     _figure(
         name="early-data",
         title="When the request leaves and the response starts",
-        caption="Median times after the start of the navigation, in multiples of the link's RTT. With H3 0-RTT the "
-        "request leaves at once and the response starts one round-trip earlier, while the end of the handshake hardly "
-        "moves.",
+        caption="Median times after the start of the navigation, in multiples of the link's RTT. With H3 0-RTT "
+        "the browser sends the request at once, and the response starts one round-trip earlier. The "
+        "end of the handshake hardly changes.",
         note="Marks: medians of all pages; lines: 5th to 95th percentile.",
         data=early_data_data,
         chart=early_data,

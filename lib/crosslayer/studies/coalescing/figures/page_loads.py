@@ -377,9 +377,9 @@ FIGURES = (
         name="fig10-plt-wikipedia",
         title="PLT of wikipedia.org on fiber and 4G",
         paper_figure="Fig. 10",
-        caption="CDF of the PLT of wikipedia.org, absolute and relative to the baseline's own median: machines and "
-        "browsers differ in how long a page takes, the second plot of each link takes that out. Its intervals take "
-        "the baseline's median as given.",
+        caption="CDF of the PLT of wikipedia.org, absolute and relative to the median of the baseline. The "
+        "relative plot removes the difference between machines and browsers. Its intervals treat the "
+        "median of the baseline as exact.",
         note=f"Dotted, thin: derived from {PAPER}. {OURS}",
         data=partial(absolute_data, page="wikipedia.org"),
         chart=partial(
@@ -391,8 +391,8 @@ FIGURES = (
         name="fig11-plt-instagram",
         title="PLT of instagram.com on fiber and 4G",
         paper_figure="Fig. 11",
-        caption="CDF of the PLT of instagram.com, absolute and relative to the baseline's own median, which the "
-        "intervals take as given.",
+        caption="CDF of the PLT of instagram.com, absolute and relative to the median of the baseline. The "
+        "intervals treat this median as exact.",
         note=f"Dotted, thin: derived from {PAPER}. {OURS}",
         data=partial(absolute_data, page="instagram.com"),
         chart=partial(
