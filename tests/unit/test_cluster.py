@@ -166,7 +166,7 @@ def test_files_that_did_not_come_are_one_sentence(lent: Any) -> None:
             return str(error)
         return "nothing"
 
-    assert "did not come" in lent.submit(asked, pure=False).result()
+    assert "pages and traces are missing" in lent.submit(asked, pure=False).result()
 
 
 def test_without_dask_there_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,7 +216,7 @@ def test_packets_are_paid_for_before_the_next_may_leave() -> None:
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
 def test_a_rate_is_a_positive_number(rate: float) -> None:
-    with pytest.raises(DiscoverError, match="is no rate"):
+    with pytest.raises(DiscoverError, match="is not a rate"):
         Pace(rate)
 
 
@@ -461,7 +461,7 @@ def test_outside_only_what_is_listed_is_looked_at() -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"packets_per_s": 0.0}, "is no rate"),
+        ({"packets_per_s": 0.0}, "is not a rate"),
         ({"timeout_s": 0.0}, "is not a timeout"),
         ({"timeout_s": float("inf")}, "is not a timeout"),
         ({"name": "a..b"}, "not a DNS question"),

@@ -67,7 +67,7 @@ def test_rounds_that_disagree_leave_it_undecided(committed: Dataset) -> None:
     ("arguments", "message"),
     [
         (["data/raw/key-share"], "was measured in real time"),
-        ([str(COMMITTED), "--links", "fibre"], "--links: the campaign has no 'fibre'. Choose of fiber, cable"),
+        ([str(COMMITTED), "--links", "fibre"], "--links: the campaign has no 'fibre'. Choose from fiber, cable"),
         ([str(COMMITTED), "--pages", "example.com"], "--pages: the campaign has no 'example.com'"),
         (["data/raw/nothing"], "there is no such dataset folder"),
     ],

@@ -84,5 +84,5 @@ def test_metrics_are_read_as_they_are_written() -> None:
     ids=["nothing", "half", "no object", "less", "more", "another protocol"],
 )
 def test_metrics_of_another_version_are_refused(line: str) -> None:
-    with pytest.raises(StubError, match="build it again"):
+    with pytest.raises(StubError, match="Build the stub again"):
         parse_metrics(line)
