@@ -49,7 +49,7 @@ def test_a_users_word_then_the_checkout_then_the_package(
     name: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     thing = resources.RESOURCES[name]
-    with pytest.raises(resources.ResourceError, match="nowhere") as caught:
+    with pytest.raises(resources.ResourceError, match="was not found") as caught:
         resources.locate(name)
     assert caught.value.next_step
 

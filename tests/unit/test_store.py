@@ -165,7 +165,7 @@ def test_a_full_disk_keeps_what_was_measured(tmp_path: Path) -> None:
         store.add_round(CELL, 0, {"tcp_rtts": [_rtt(0)]})
         pages = store._db.execute("PRAGMA page_count").fetchone()[0]
         store._db.execute(f"PRAGMA max_page_count = {pages}")  # the database's own "disk full"
-        with pytest.raises(CampaignError, match=r"full.*Make room"):
+        with pytest.raises(CampaignError, match=r"full.*Free disk space"):
             store.add_round(CELL, 1, {"tcp_rtts": [_rtt(1, error="x" * 100_000)]})
         assert store.done() == {("fiber", "example.org", 0)}
 

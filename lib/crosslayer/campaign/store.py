@@ -289,7 +289,7 @@ class Store:
         folder = next(one for one in self._file.parents if one.exists())
         if kind == "SQLITE_FULL" or (kind.startswith("SQLITE_IOERR") and shutil.disk_usage(folder).free < _FULL_BYTES):
             what = f"cannot be written: the disk is full ({error})"
-            step = "Make room on the disk and run the same command again: it goes on where it stopped."
+            step = "Free disk space and give the same command again: it resumes the campaign."
         elif kind in ("SQLITE_BUSY", "SQLITE_LOCKED"):
             step = "Another run is writing to it: let it end, or choose another folder with --out."
         elif kind.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
