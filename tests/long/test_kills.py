@@ -351,7 +351,7 @@ def test_a_disk_that_fills_up_keeps_what_was_measured(testbed_machine: None, tmp
             said += process.communicate()[1]
             subprocess.run([*there, "rm", str(filler)], check=True)
             assert process.returncode == 1, said
-            assert "Make room on the disk" in said
+            assert "Free disk space" in said
             assert "Traceback" not in said
             count = [*there, sys.executable, "-c", _COUNT, str(folder / "campaign.sqlite")]
             counted.append(int(subprocess.run(count, capture_output=True, text=True, check=True).stdout))

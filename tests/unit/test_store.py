@@ -341,7 +341,7 @@ for _ in range(3):
     said = done.stdout.splitlines()
     assert len(said) == 3
     for line in said:
-        assert re.search(r"the disk is full .*Make room on the disk and run the same command again", line), line
+        assert re.search(r"the disk is full .*Free disk space and give the same command again", line), line
 
 
 def test_exporting_a_folder_without_a_campaign_says_so(tmp_path: Path) -> None:
