@@ -5,13 +5,14 @@ This package knows nothing of campaigns. It returns plain values and the browser
 
 from typing import Any
 
-from crosslayer.browser.browser import WARM_UP_HOST, Browser, PageLoad, SecureDns
+from crosslayer.browser.browser import ICON, WARM_UP_HOST, Browser, PageLoad, SecureDns
 from crosslayer.browser.chromium import Chromium
 from crosslayer.browser.firefox import Firefox
 from crosslayer.browser.programs import BrowserError, BrowserPrograms, find_browser
 from crosslayer.testbed import outside
 
 __all__ = [
+    "ICON",
     "KINDS",
     "WARM_UP_HOST",
     "Browser",

@@ -22,12 +22,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
+from urllib.parse import urlsplit
 
 from crosslayer.browser.programs import BrowserError
 from crosslayer.cpu_load import ticks_used
 
 WARM_UP_HOST = "www.warmup.example"
 """A site other than every page under test: the measured load is a cross-site navigation into a fresh renderer."""
+
+ICON = "/favicon.ico"
+"""Path of the icon that a browser requests by itself if the document names none."""
 
 COLLECT = """
 wait => new Promise(done => {
@@ -82,7 +86,7 @@ class PageLoad:
     paint: Mapping[str, float | None]
     """Start of each PerformancePaintTiming entry by name; `first-contentful-paint` is None if there was none."""
     resources: tuple[Mapping[str, Any], ...]
-    """The PerformanceResourceTiming entries."""
+    """The PerformanceResourceTiming entries, without that of the page's icon."""
     raw: str
     """The navigation and paint entries as JSON."""
 
@@ -297,6 +301,11 @@ def _settle() -> bool:
     return False
 
 
+def _is_icon(entry: Mapping[str, Any]) -> bool:
+    """Whether a browser requested it as the page's icon, which it does at its own time, or never."""
+    return entry.get("initiatorType") == "other" and urlsplit(str(entry.get("name", ""))).path == ICON
+
+
 def _page_load(raw: dict[str, Any], setup_ms: float, browser_idle: bool) -> PageLoad:
     return PageLoad(
         started_s=raw["timeOrigin"] / 1e3,
@@ -304,7 +313,7 @@ def _page_load(raw: dict[str, Any], setup_ms: float, browser_idle: bool) -> Page
         browser_idle=browser_idle,
         navigation=raw["navigation"],
         paint={"first-contentful-paint": None} | {entry["name"]: entry["startTime"] for entry in raw["paint"]},
-        resources=tuple(raw["resources"]),
+        resources=tuple(entry for entry in raw["resources"] if not _is_icon(entry)),
         raw=json.dumps({"navigation": raw["navigation"], "paint": raw["paint"], "time_origin": raw["timeOrigin"]}),
     )
 

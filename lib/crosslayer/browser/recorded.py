@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 from crosslayer import pages
-from crosslayer.browser.browser import WARM_UP_HOST
+from crosslayer.browser.browser import ICON, WARM_UP_HOST
 from crosslayer.browser.chromium import Chromium
 from crosslayer.browser.programs import find_browser
 from crosslayer.decode import checked, read_json
@@ -20,7 +20,6 @@ from crosslayer.testbed.server import RequestEvent
 
 BYTES_TOLERANCE = 0.01
 """Tolerance of a page's bytes, as a share of the recorded bytes."""
-_ICON = "/favicon.ico"
 _TIE_MS = 1.0
 """Requests that are closer to each other in the recording are treated as simultaneous, ms."""
 
@@ -150,7 +149,7 @@ def likeness(recorded: PageRecording, events: Sequence[RequestEvent], load_ms: f
     others = {normal_url(url): url for url in urls}
     requested = {others.get(url, url): event for url, event in requested.items()}
     # The browser requests an icon by itself if the document names none; recordings omit that request.
-    requested = {url: event for url, event in requested.items() if url in urls or event.path != _ICON}
+    requested = {url: event for url, event in requested.items() if url in urls or event.path != ICON}
     begin_ns = min((event.time_ns for event in events), default=0)
     starts_ms = sorted(
         (request.start_ms, (requested[request.url].time_ns - begin_ns) / 1e6)

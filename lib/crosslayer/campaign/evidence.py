@@ -8,14 +8,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from crosslayer import dns
-from crosslayer.browser import PageLoad
+from crosslayer.browser import ICON, PageLoad
 from crosslayer.campaign import tables
 from crosslayer.campaign.tables import DnsExchanges
 from crosslayer.pages import PageSpec, normal_path
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent, Server, TokenEvent
-
-_ICON = "/favicon.ico"
-"""A browser requests it by itself; few pages have it."""
 
 
 def mismatch(evidence: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
@@ -178,7 +175,7 @@ def incomplete(events: Iterable[Event], page: PageSpec, load: PageLoad) -> dict[
     begins = [event.time_ns for event in requests if event.path == "/" and event.host == page.host]
     if not begins:
         return {}  # that the server saw no load at all is another error
-    measured = [event for event in requests if event.time_ns >= begins[-1] and event.path != _ICON]
+    measured = [event for event in requests if event.time_ns >= begins[-1] and event.path != ICON]
     answered = {(event.host, event.path) for event in measured if event.status == HTTPStatus.OK}
     failed = {
         f"https://{event.host}{event.path}": event.status
@@ -187,7 +184,7 @@ def incomplete(events: Iterable[Event], page: PageSpec, load: PageLoad) -> dict[
     }
     for entry in load.resources:
         url, status = urlsplit(str(entry.get("name", ""))), entry.get("responseStatus") or 0
-        if url.hostname in page.looked_up and status >= HTTPStatus.BAD_REQUEST and url.path != _ICON:
+        if url.hostname in page.looked_up and status >= HTTPStatus.BAD_REQUEST and url.path != ICON:
             failed.setdefault(f"https://{url.hostname}{normal_path(url.path)}", status)
     if failed:
         first = next(iter(failed))
