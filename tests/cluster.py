@@ -105,13 +105,13 @@ class Cluster:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def said(self, name: str, words: str, *, within_s: float = 120) -> str:
-        """Wait until it has said it; all it said."""
+    def wait_for_log(self, name: str, words: str, *, within_s: float = 120) -> str:
+        """Wait until the log of a program has these words; returns the log."""
         deadline = time.monotonic() + within_s
-        while words not in (told := self.log(name).read_text(encoding="utf-8", errors="replace")):
-            assert time.monotonic() < deadline, f"{name} did not say {words!r}: {told[-2000:]}"
+        while words not in (text := self.log(name).read_text(encoding="utf-8", errors="replace")):
+            assert time.monotonic() < deadline, f"{name} did not log {words!r}: {text[-2000:]}"
             time.sleep(0.05)
-        return told
+        return text
 
     def finished(self) -> int:
         """How many rounds are safe; only while nobody measures, who has the store to himself."""

@@ -58,11 +58,11 @@ def main(folder: Path) -> None:
         for name in MACHINES:
             # In a loop, as docs/howto/cluster.md says: a worker that lost its scheduler ends.
             cluster.worker(name, before=[*inside[name], "sh", "-c", 'until false; do "$@"; sleep 1; done', "sh"])
-            cluster.said(name, "Registered to")
+            cluster.wait_for_log(name, "Registered to")
         cluster.starter()
-        cluster.said("starter", f" 20/{2 * ROUNDS} ")
+        cluster.wait_for_log("starter", f" 20/{2 * ROUNDS} ")
         ip("link", "set", MACHINES[0], "down")
-        cluster.said("scheduler", "Remove worker")
+        cluster.wait_for_log("scheduler", "Remove worker")
         ip("link", "set", MACHINES[0], "up")
         while cluster.log(MACHINES[0]).read_text(encoding="utf-8").count("Registered to") < 2:
             assert cluster.running["starter"].poll() is None, "the plan was over before the machine was back"

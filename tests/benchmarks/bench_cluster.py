@@ -96,7 +96,7 @@ def main() -> None:
             for place in range(options.processes):
                 cluster.worker(f"worker-{place}", threads)
             for place in range(options.processes):
-                cluster.said(f"worker-{place}", "Registered to", within_s=600)
+                cluster.wait_for_log(f"worker-{place}", "Registered to", within_s=600)
             with connected(cluster.address, None) as client:
                 source = dask_executor(client, clock="virtual", hands=sleeping.HANDS)
                 watch = _Watch(total)

@@ -31,7 +31,7 @@ def begin(of: Cluster, **workers: dict[str, str]) -> None:
     for name, environment in workers.items():
         of.worker(name, **environment)
     for name in workers:
-        of.said(name, "Registered to")
+        of.wait_for_log(name, "Registered to")
 
 
 def other_code(folder: Path) -> dict[str, str]:
@@ -72,13 +72,13 @@ def test_a_worker_that_is_frozen_before_the_start_is_left_behind(tmp_path: Path)
         of.pause("frozen")
         start = time.monotonic()
         of.starter()
-        of.said("starter", "No answer within 10 s, so it goes on without: tcp://127.0.0.1:", within_s=40)
-        of.said("starter", "Measuring on a cluster of 1 testbed: 10 tasks of up to 2 rounds of a cell. ")
+        of.wait_for_log("starter", "No answer within 10 s, so it goes on without: tcp://127.0.0.1:", within_s=40)
+        of.wait_for_log("starter", "Measuring on a cluster of 1 testbed: 10 tasks of up to 2 rounds of a cell. ")
         assert of.running["starter"].wait(60) == 0, of.log("starter").read_text(encoding="utf-8")
         assert time.monotonic() - start < 60
         loads = check_whole(of.dataset, ROUNDS)
         of.resume("frozen")
-        of.said("frozen", "worker-heartbeat-missing")
+        of.wait_for_log("frozen", "worker-heartbeat-missing")
     assert set(loads["host"]) == {"good"}
 
 

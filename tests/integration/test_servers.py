@@ -38,7 +38,7 @@ RTTS = {"DoUDP": 1, "DoTCP": 2, "DoT": 3, "DoH": 3, "DoH3": 2, "DoQ": 2}
 
 
 @dataclass(frozen=True)
-class Found:
+class ServerResults:
     """What one run of the command wrote."""
 
     folder: Path
@@ -56,7 +56,7 @@ class Found:
 
 
 @pytest.fixture(scope="module")
-def found(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Found:
+def servers(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> ServerResults:
     """All servers on one link: by the virtual clock where it can be had, for its times and since it need not wait."""
     try:
         find_kernel()
@@ -68,7 +68,7 @@ def found(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Fo
     assert done.returncode == 0, done.stderr
     with (folder / "servers.csv").open(encoding="utf-8", newline="") as lines:
         cells = {(row["server"], row["check"], row["transport"]): row for row in csv.DictReader(lines)}
-    return Found(folder, done.stdout, clock == "virtual", cells)
+    return ServerResults(folder, done.stdout, clock == "virtual", cells)
 
 
 def here(server: str) -> None:
@@ -80,65 +80,65 @@ def here(server: str) -> None:
 
 
 @pytest.mark.parametrize("server", TRUTH)
-def test_each_installed_server_answers_over_its_transports(found: Found, server: str) -> None:
+def test_each_installed_server_answers_over_its_transports(servers: ServerResults, server: str) -> None:
     here(server)
-    spoken = {transport for transport in RTTS if found.cells[server, "answer", transport]["value"]}
+    spoken = {transport for transport in RTTS if servers.cells[server, "answer", transport]["value"]}
     assert spoken >= TRUTH[server]
-    assert found.cells[server, "answer", "DoUDP"]["version"][0].isdigit()
-    checked = {(check, transport) for name, check, transport in found.cells if name == server}
+    assert servers.cells[server, "answer", "DoUDP"]["version"][0].isdigit()
+    checked = {(check, transport) for name, check, transport in servers.cells if name == server}
     assert checked == {(check.name, str(protocol)) for check in CHECKS for protocol in check.transports}
 
 
 @pytest.mark.parametrize("server", TRUTH)
-def test_a_server_that_is_not_installed_is_a_row_that_says_how_to_get_it(found: Found, server: str) -> None:
+def test_a_server_that_is_not_installed_is_a_row_that_says_how_to_get_it(servers: ServerResults, server: str) -> None:
     way = ""
     try:
         resources.locate(THINGS[server])
     except resources.ResourceError as error:
         way = error.next_step
-    row = found.cells.get((server, "installed", ""))
+    row = servers.cells.get((server, "installed", ""))
     assert (row is not None) is bool(way)
     if row is not None:
         assert row["result"] == "unsupported"
         assert way in row["detail"]
-        assert row["detail"] in found.stdout
+        assert row["detail"] in servers.stdout
 
 
-def test_ours_does_what_it_is_there_for(found: Found) -> None:
+def test_ours_does_what_it_is_there_for(servers: ServerResults) -> None:
     for check in ("early", "early-answer", "ticket-once", "replay", "token", "versions", "padding"):
         for transport in QUIC:
-            if check != "early-answer" or found.virtual:
-                assert found.result("coalesce", check, transport) == "succeeded", (check, transport)
+            if check != "early-answer" or servers.virtual:
+                assert servers.result("coalesce", check, transport) == "succeeded", (check, transport)
     asked = {check.name for check in CHECKS if check.asked_by.startswith("RFC 9250")}
     assert len(asked) == 12
-    if not found.virtual:
+    if not servers.virtual:
         asked.remove("early-update")  # by the time of its answer
-    assert {check for check in asked if found.result("coalesce", check, "DoQ") != "succeeded"} == set()
+    assert {check for check in asked if servers.result("coalesce", check, "DoQ") != "succeeded"} == set()
 
 
-def test_replayed_early_data_is_answered_by_a_server_without_defence(found: Found) -> None:
+def test_replayed_early_data_is_answered_by_a_server_without_defence(servers: ServerResults) -> None:
     # Go's TLS has none: CoreDNS's own DoH3 answers before the handshake, its DoQ waits for the end of it.
-    assert found.result("coredns", "replay", "DoH3") == "failed"
-    assert found.result("coredns", "replay", "DoQ") == "succeeded"
+    assert servers.result("coredns", "replay", "DoH3") == "failed"
+    assert servers.result("coredns", "replay", "DoQ") == "succeeded"
 
 
-def test_by_the_virtual_clock_times_are_those_of_the_handshakes(found: Found) -> None:
-    if not found.virtual:
+def test_by_the_virtual_clock_times_are_those_of_the_handshakes(servers: ServerResults) -> None:
+    if not servers.virtual:
         pytest.skip("times are judged by the virtual clock: `make guest`")
     for server in ("coalesce", "coredns"):
         for transport, rtts in RTTS.items():
-            assert found.rtts(server, "answer", transport) == pytest.approx(rtts, abs=0.1)
-    assert found.rtts("coalesce", "early", "DoQ") == pytest.approx(1, abs=0.1)
-    assert found.rtts("coredns", "early", "DoQ") == pytest.approx(2, abs=0.1)
-    assert found.result("coredns", "early-answer", "DoQ") == "failed"
+            assert servers.rtts(server, "answer", transport) == pytest.approx(rtts, abs=0.1)
+    assert servers.rtts("coalesce", "early", "DoQ") == pytest.approx(1, abs=0.1)
+    assert servers.rtts("coredns", "early", "DoQ") == pytest.approx(2, abs=0.1)
+    assert servers.result("coredns", "early-answer", "DoQ") == "failed"
 
 
-def test_the_files_agree(found: Found) -> None:
-    assert sorted(entry.name for entry in found.folder.iterdir()) == sorted(FILES)
-    assert pq.read_table(found.folder / "servers.parquet").num_rows == len(found.cells)
-    told = json.loads((found.folder / "servers.json").read_text(encoding="utf-8"))
+def test_the_files_agree(servers: ServerResults) -> None:
+    assert sorted(entry.name for entry in servers.folder.iterdir()) == sorted(FILES)
+    assert pq.read_table(servers.folder / "servers.parquet").num_rows == len(servers.cells)
+    told = json.loads((servers.folder / "servers.json").read_text(encoding="utf-8"))
     assert told["servers"] == list(SERVERS)
     of_ours = {result["abbr"]: result["result"] for result in told["results"][0]}
-    assert of_ours["QY"] == found.result("coalesce", "replay", "DoQ")
-    page = (found.folder / "servers.html").read_text(encoding="utf-8")
+    assert of_ours["QY"] == servers.result("coalesce", "replay", "DoQ")
+    page = (servers.folder / "servers.html").read_text(encoding="utf-8")
     assert all(f">{server}<" in page for server in SERVERS)

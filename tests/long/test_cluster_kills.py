@@ -39,7 +39,7 @@ def test_nothing_is_lost_or_there_twice(tmp_path: Path) -> None:
             if "starter" not in cluster.running:
                 cluster.log("starter").write_text("", encoding="utf-8")
                 cluster.starter()
-                cluster.said("starter", "Measuring on a cluster", within_s=300)
+                cluster.wait_for_log("starter", "Measuring on a cluster", within_s=300)
             time.sleep(draw.uniform(0, LONGEST_S))
             assert cluster.running["starter"].poll() is None, cluster.log("starter").read_text(encoding="utf-8")
             victim = draw.choice(["starter", "scheduler", *WORKERS])

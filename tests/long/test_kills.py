@@ -344,15 +344,15 @@ def test_a_disk_that_fills_up_keeps_what_was_measured(testbed_machine: None, tmp
                 [*there, *measure, "--out", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )
             assert process.stderr is not None
-            said = ""
-            while "| 1/" not in said and (more := process.stderr.read(1)):
-                said += more
+            output = ""
+            while "| 1/" not in output and (more := process.stderr.read(1)):
+                output += more
             subprocess.run([*there, "sh", "-c", f"cat /dev/zero > {filler}"], capture_output=True, check=False)
-            said += process.communicate()[1]
+            output += process.communicate()[1]
             subprocess.run([*there, "rm", str(filler)], check=True)
-            assert process.returncode == 1, said
-            assert "Free disk space" in said
-            assert "Traceback" not in said
+            assert process.returncode == 1, output
+            assert "Free disk space" in output
+            assert "Traceback" not in output
             count = [*there, sys.executable, "-c", _COUNT, str(folder / "campaign.sqlite")]
             counted.append(int(subprocess.run(count, capture_output=True, text=True, check=True).stdout))
             assert counted[-1] > counted[-2]

@@ -19,7 +19,7 @@ def attempt(condition: str, number: int, kind: str, started_ms: float, **columns
     return row | {"family": 4, "answered_ms": None} | columns
 
 
-def found(*rows: dict[str, Any]) -> dict[str, float]:
+def medians(*rows: dict[str, Any]) -> dict[str, float]:
     frame = pl.DataFrame(rows, schema_overrides={"answered_ms": pl.Float64, "family": pl.Int64})
     return dict(delays(frame.lazy()).select("series", "value").collect().iter_rows())
 
@@ -31,7 +31,7 @@ def test_a_delay_is_between_the_first_attempts_of_two_families() -> None:
         attempt(NO_RECORD, 2, "tcp", 392.25, family=4),
         attempt(NO_RECORD, 3, "tcp", 643.0, family=4),
     ]
-    assert found(*reversed(rows)) == {"chromium ipv6-ipv4": pytest.approx(300.25)}
+    assert medians(*reversed(rows)) == {"chromium ipv6-ipv4": pytest.approx(300.25)}
 
 
 def test_a_delay_of_another_client_or_case_is_not_counted() -> None:
@@ -41,7 +41,7 @@ def test_a_delay_of_another_client_or_case_is_not_counted() -> None:
         attempt("first", 0, "quic", 92.0),
         attempt("first", 1, "tcp", 392.0),
     ]
-    assert found(*others) == {"curl ipv6-ipv4": 200.0}
+    assert medians(*others) == {"curl ipv6-ipv4": 200.0}
 
 
 def test_a_delay_begins_with_an_answer_and_ends_with_either_kind_of_connection() -> None:
@@ -49,18 +49,18 @@ def test_a_delay_begins_with_an_answer_and_ends_with_either_kind_of_connection()
         attempt(LATE_A, 0, "AAAA", 0.0, answered_ms=92.0),
         attempt(LATE_A, 1, "A", 0.0, answered_ms=692.0),
     ]
-    assert found(*lookups, attempt(LATE_A, 2, "quic", 692.5)) == {"chromium late-a": 600.5}
-    assert found(*lookups, attempt(LATE_A, 2, "tcp", 142.0)) == {"chromium late-a": 50.0}
+    assert medians(*lookups, attempt(LATE_A, 2, "quic", 692.5)) == {"chromium late-a": 600.5}
+    assert medians(*lookups, attempt(LATE_A, 2, "tcp", 142.0)) == {"chromium late-a": 50.0}
 
 
 def test_a_delay_without_one_of_its_packets_is_no_row() -> None:
-    assert found(attempt(NO_RECORD, 0, "tcp", 92.0, family=6)) == {}
-    assert found(attempt(LATE_A, 0, "AAAA", 0.0), attempt(LATE_A, 1, "tcp", 142.0)) == {}
+    assert medians(attempt(NO_RECORD, 0, "tcp", 92.0, family=6)) == {}
+    assert medians(attempt(LATE_A, 0, "AAAA", 0.0), attempt(LATE_A, 1, "tcp", 142.0)) == {}
 
 
 def test_the_second_attempt_of_a_kind_is_counted_from_0() -> None:
     rows = [attempt("first-both-dropped", number, "tcp", 100.0 + 250 * number) for number in range(2)]
-    assert found(*rows) == {"chromium syn-syn": 250.0}
+    assert medians(*rows) == {"chromium syn-syn": 250.0}
 
 
 def test_every_timer_has_its_client_in_its_name() -> None:

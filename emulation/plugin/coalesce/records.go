@@ -29,7 +29,7 @@ type givenQuestion struct {
 type givenAnswer struct {
 	rdata *string       // hexadecimal; without it and without fault the chain answers
 	fault string        // servfail or silence instead of an answer; else empty
-	delay time.Duration // before the answer, whoever gives it
+	delay time.Duration // time before each answer of that type
 }
 
 const faultServfail, faultSilence = "servfail", "silence"

@@ -47,7 +47,7 @@ func ask(t *testing.T, address, name string) []byte {
 func TestHTTPSRecordsAreAnsweredAsConfigured(t *testing.T) {
 	s := start(t, nil, "")
 	udp := s.addresses["dns/udp"]
-	told := func(command string, ok bool) {
+	execute := func(command string, ok bool) {
 		t.Helper()
 		var answer control.Reply
 		s.command(command, &answer)
@@ -59,7 +59,7 @@ func TestHTTPSRecordsAreAnsweredAsConfigured(t *testing.T) {
 		t.Errorf("a record that nobody gave: %x", answer)
 	}
 	// Four bytes of a parameter that says it has nine: nobody could pack it from its parts.
-	told(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`", "rdata": "000100000100090268330000"}`, true)
+	execute(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`", "rdata": "000100000100090268330000"}`, true)
 	broken, _ := hex.DecodeString("000100000100090268330000")
 	if answer := ask(t, udp, testHost); !bytes.Contains(answer, broken) {
 		t.Errorf("answered %x", answer)
@@ -67,16 +67,16 @@ func TestHTTPSRecordsAreAnsweredAsConfigured(t *testing.T) {
 	if event := s.lastEvent("query"); event["type"] != "HTTPS" || event["rcode"] != "NOERROR" {
 		t.Errorf("event %v", event)
 	}
-	told(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`", "fault": "servfail"}`, true)
+	execute(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`", "fault": "servfail"}`, true)
 	var failed dns.Msg
 	if err := failed.Unpack(ask(t, udp, testHost)); err != nil || failed.Rcode != dns.RcodeServerFailure {
 		t.Errorf("%v, %v", failed.Rcode, err)
 	}
-	told(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`", "fault": "silence"}`, true)
+	execute(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`", "fault": "silence"}`, true)
 	if answer := ask(t, udp, testHost); answer != nil {
 		t.Errorf("answered %x", answer)
 	}
-	told(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`"}`, true)
+	execute(`{"command": "answer", "type": "HTTPS", "name": "`+testHost+`"}`, true)
 	if answer := ask(t, udp, testHost); answer == nil || bytes.Contains(answer, broken) {
 		t.Errorf("answered %x", answer)
 	}
@@ -85,10 +85,10 @@ func TestHTTPSRecordsAreAnsweredAsConfigured(t *testing.T) {
 		`"name": "a.example", "fault": "silence", "rdata": ""`, `"name": 1`,
 		`"name": "a.example", "delay_ms": -1`, `"name": "a.example", "delay_ms": 60001`,
 	} {
-		told(`{"command": "answer", "type": "HTTPS", `+bad+`}`, false)
+		execute(`{"command": "answer", "type": "HTTPS", `+bad+`}`, false)
 	}
 	for _, bad := range []string{`"type": "ODD", `, `"type": "", `, ``} {
-		told(`{"command": "answer", `+bad+`"name": "a.example", "rdata": "00"}`, false)
+		execute(`{"command": "answer", `+bad+`"name": "a.example", "rdata": "00"}`, false)
 	}
 }
 
