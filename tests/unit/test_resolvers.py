@@ -451,7 +451,7 @@ def test_the_limit_of_a_day_holds_across_runs_until_the_next_day(
         ([("http status 403", None)], "http status 403"),
         ([("http status 451", None)], "http status 451"),
         ([("rcode REFUSED", 18)], "extended error Prohibited"),
-        ([(None, 15)], "extended error Blocked"),
+        ([(None, 18)], "extended error Prohibited"),
         ([("rcode REFUSED", None)] * 3, "refused 3 queries in succession"),
     ],
 )
@@ -467,6 +467,8 @@ def test_other_failures_do_not_ask_to_stop() -> None:
     errors = ["rcode REFUSED", "rcode REFUSED", None, "rcode REFUSED", "timeout", "rcode REFUSED", "http status 503"]
     assert [paced.heed("a", error) for error in errors] == [None] * 7
     assert paced.heed("a", None, 3) is None
+    # A filter that blocks the name says nothing about the client (RFC 8914, section 4.16).
+    assert paced.heed("a", "rcode NXDOMAIN", 15) is None
 
 
 def test_nothing_is_sent_without_a_usable_state(tmp_path: Path) -> None:

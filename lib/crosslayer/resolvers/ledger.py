@@ -28,8 +28,8 @@ FORBIDDING = ("http status 403", "http status 451")
 """Errors by which an operator asks to stop."""
 REFUSALS_UNTIL_STOP = 3
 """So many queries that are refused in succession, each after its pause, ask to stop too."""
-_FORBIDDING_CODES = {15: "Blocked", 18: "Prohibited"}
-"""Extended DNS errors (RFC 8914) by which an operator asks to stop."""
+_PROHIBITED = 18
+"""Extended DNS error by which an operator asks to stop (RFC 8914, section 4.19). Blocked (15) is about the name."""
 _REFUSED = "rcode REFUSED"
 
 
@@ -128,8 +128,8 @@ class QueryLedger:
                 state.pause_s = min(max(2 * state.pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
                 state.ready_s = max(state.ready_s, time.time() + state.pause_s)
                 state.refusals = state.refusals + 1 if error.startswith(_REFUSED) else 0
-            if extended_error in _FORBIDDING_CODES:
-                return f"it answered with the extended error {_FORBIDDING_CODES[extended_error]}"
+            if extended_error == _PROHIBITED:
+                return "it answered with the extended error Prohibited"
             if error is not None and error.startswith(FORBIDDING):
                 return f"it answered with {error}"
             if state.refusals >= REFUSALS_UNTIL_STOP:

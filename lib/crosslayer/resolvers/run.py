@@ -71,9 +71,8 @@ def request(
 ) -> CompareRequest:
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
 
-    Without `everything`, the first address of each resolver is measured, DoTCP only where it is asked for, and no
-    resumed connection. With a
-    `zone`, a query for a new name below it is a miss.
+    Without `everything`, the first address of each resolver is measured, DoTCP only where `protocols` has it, and no
+    resumed connection. With a `zone`, misses are measured by queries for new names below it.
     """
     listed: Listed = read(arguments, protocols)
     targets = listed.targets if everything else _usual(listed.targets, protocols)
