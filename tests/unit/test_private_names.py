@@ -33,6 +33,7 @@ ALLOWED: dict[str, dict[str, set[str]]] = {
     "unit/test_hosts.py": {STEP: {"_Hosts"}},
     "unit/test_link_delay.py": {FAULT: {"_clock_offset_ms"}},
     "unit/test_memory.py": {LIMIT: {"_AT_ONCE", "_OF_PILOT"}},
+    "unit/test_page_load.py": {STEP: {"_page_load"}},
     "unit/test_pages.py": {FAULT: {"_wire"}, LIBRARY: {"_Compress"}},
     "unit/test_path_faults.py": {STEP: {"_hello", "_quic"}},
     "unit/test_probes.py": {STEP: {"_faults"}},
