@@ -98,8 +98,17 @@ def test_the_report_gives_the_last_confirmation_of_each_campaign_of_a_study(tmp_
     assert confirmations("web", tmp_path) == {}
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"study": "loss", "measured": 1, "counts": {}}'])
-def test_a_damaged_result_names_the_file_and_the_command(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"is not JSON: .*crosslayer drift data/raw/loss --out"),
+        ("{}", r"key 'study': is missing"),
+        ("[1]", r"must be an object, is \[1\]"),
+        ('{"study": "loss", "measured": 1}', r"key 'measured': must be a string, is 1"),
+    ],
+)
+def test_a_damaged_result_names_the_file_the_fault_and_the_next_step(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "loss.json").write_text(text)
-    with pytest.raises(ReportError, match=r"loss\.json: is no result of `crosslayer drift`.*drift data/raw/"):
+    with pytest.raises(ReportError, match=rf"loss\.json(: |, ){message}") as caught:
         confirmations("loss", tmp_path)
+    assert caught.value.next_step

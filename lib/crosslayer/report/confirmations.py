@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from crosslayer import resources
+from crosslayer.decode import checked, read_json
 from crosslayer.report.files import ReportError
+
+
+@dataclass(frozen=True, slots=True)
+class _DriftResult:
+    """What is read of a file of `crosslayer drift`."""
+
+    study: str
+    measured: str
+    revision: str
+    clean: bool | None
+    rounds: int
+    counts: dict[str, int]
 
 
 def confirmations(study: str, folder: Path | None = None) -> dict[str, str]:
@@ -25,36 +37,29 @@ def confirmations(study: str, folder: Path | None = None) -> dict[str, str]:
     ReportError
         For a file that `crosslayer drift` did not write.
     """
-    root = resources.checkout()
     if folder is None:
+        root = resources.checkout()
         if root is None:
             return {}
         folder = root / "data" / "drift"
     results = {path.stem: _read(path) for path in sorted(folder.glob("*.json"))}
-    return {name: _sentence(result) for name, result in results.items() if result["study"] == study}
+    return {name: _sentence(result) for name, result in results.items() if result.study == study}
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        _sentence(result)
-        result["study"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ReportError(
-            f"is no result of `crosslayer drift` ({error!r})",
-            where=str(path),
-            next_step=f"Measure it again: crosslayer drift data/raw/{path.stem} --out {path}",
-        ) from error
-    return result
+def _read(path: Path) -> _DriftResult:
+    step = f"Measure it again: crosslayer drift data/raw/{path.stem} --out {path}"
+    values = read_json(path, ReportError, step)
+    return checked(
+        values, _DriftResult, where=str(path), error=ReportError, next_step=step, foreign_keys=True, json_file=True
+    )
 
 
-def _sentence(result: dict[str, Any]) -> str:
-    counts: dict[str, int] = result["counts"]
-    rounds: int = result["rounds"]
+def _sentence(result: _DriftResult) -> str:
+    counts = result.counts
     of = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    measured = "the first round" if rounds == 1 else f"the first {rounds} rounds"
-    revision = f"{result['revision'][:7]}{'' if result['clean'] else ' (with uncommitted changes)'}"
+    measured = "the first round" if result.rounds == 1 else f"the first {result.rounds} rounds"
+    revision = f"{result.revision[:7]}{'' if result.clean else ' (with uncommitted changes)'}"
     return (
-        f"{result['measured'][:10]}, revision {revision}: {measured} measured again, "
+        f"{result.measured[:10]}, revision {revision}: {measured} measured again, "
         f"{sum(counts.values())} medians compared: {of}."
     )
