@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -167,6 +168,15 @@ def test_files_that_did_not_come_are_one_sentence(lent: Any) -> None:
         return "nothing"
 
     assert "are missing" in lent.submit(asked, pure=False).result()
+
+
+def test_the_starter_prints_no_traceback_of_dask(lent: Any) -> None:
+    """Each of these logs one when the scheduler dies; which of them does depends on what was being sent."""
+    names = ("distributed.batched", "distributed.client", "distributed.core", "tornado.application")
+    loggers = [logging.getLogger(name) for name in names]
+    with cluster.connected(lent.scheduler.address, None):
+        assert not [logger for logger in loggers if logger.isEnabledFor(logging.CRITICAL)]
+    assert all(logger.isEnabledFor(logging.ERROR) for logger in loggers)
 
 
 def test_without_dask_there_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ def connected(
             next_step="Install the extra: `pip install 'crosslayer[cluster]'`; docs/howto/cluster.md.",
         ) from None
     with contextlib.ExitStack() as around:
-        around.enter_context(_quiet("distributed.client"))
+        around.enter_context(_quiet(*_LOGGERS))
         try:
             if kind is None and scheduler and Path(scheduler).is_file():
                 _check_scheduler_file(Path(scheduler))
@@ -153,20 +153,25 @@ def connected(
         yield around.enter_context(client)
 
 
-@contextlib.contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    """Nothing of a library's logger for the time of the block, unless CROSSLAYER_DEBUG is set.
+_LOGGERS: Final = ("distributed", "distributed.client", "tornado.application")
+"""Loggers of Dask and Tornado in the starter's process. `distributed.client` has a level of its own.
 
-    Of a scheduler that is gone Dask's client logs a traceback; the campaign says it in a sentence.
-    """
-    logger = logging.getLogger(name)
-    level = logger.level
+When a scheduler dies, they log tracebacks. The campaign reports it in a sentence.
+"""
+
+
+@contextlib.contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """Log nothing by these loggers for the time of the block, unless CROSSLAYER_DEBUG is set."""
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
     if not os.environ.get("CROSSLAYER_DEBUG"):
-        logger.setLevel(logging.CRITICAL + 1)
+        for logger in levels:
+            logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 def _check_scheduler_file(file: Path) -> None:

@@ -238,8 +238,9 @@ class Guest:
         with contextlib.suppress(OSError):
             while self.read_log():
                 pass
-        lines = self._log.decode(errors="replace").splitlines()[-5:]
-        last_output = " | ".join(line for line in map(str.strip, lines) if line)
+        lines = self._log.decode(errors="replace").splitlines()
+        panics = [line for line in lines[:-5] if "panic" in line.lower()]  # a backtrace follows, longer than what is shown
+        last_output = " | ".join(line for line in map(str.strip, panics + lines[-5:]) if line)
         return GuestDied(
             f"the guest ended with status {status}",
             where=str(self._kernel),
