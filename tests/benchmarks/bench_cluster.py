@@ -98,7 +98,7 @@ def main() -> None:
             for place in range(options.processes):
                 cluster.wait_for_log(f"worker-{place}", "Registered to", within_s=600)
             with connected(cluster.address, None) as client:
-                source = dask_executor(client, clock="virtual", hands=sleeping.HANDS)
+                source = dask_executor(client, clock="virtual", hooks=sleeping.HOOKS)
                 watch = _Watch(total)
                 before_s = time.process_time()
                 run.measure(plan, cluster.dataset, nobody, load_profiles(), say=print, source=watch.of(source))

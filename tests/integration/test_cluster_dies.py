@@ -61,6 +61,6 @@ def test_a_worker_says_what_it_measures_with(
     if clock == "virtual":
         request.getfixturevalue("virtual_clock")
     plan = sized("coalescing", "smoke")
-    unable, identity = dask_worker.examined(STUDIES[plan.study].measurer, plan, clock)
+    unable, identity = dask_worker.examine(STUDIES[plan.study].measurer, plan, clock)
     assert unable == ""
     assert {"commit", "code", "chromium", "server", "guest_kernel" if clock == "virtual" else "kernel"} <= set(identity)

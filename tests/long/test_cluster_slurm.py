@@ -38,7 +38,7 @@ def test_a_campaign_on_jobs_of_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said: list[str] = []
     nobody: Any = None
     with connected(None, "slurm", workers=1, clock="virtual") as client:
-        source = dask_executor(client, clock="virtual", hands=sleeping.HANDS)
+        source = dask_executor(client, clock="virtual", hooks=sleeping.HOOKS)
         run.measure(sleeping.a_plan(4), tmp_path / "out", nobody, load_profiles(), say=said.append, source=source)
     check_whole(tmp_path / "out", 4)
     assert any(line.startswith("Measuring on a cluster of 2 testbeds") for line in said), said

@@ -48,7 +48,7 @@ def lent() -> Iterator[Any]:
 def campaign(folder: Path, client: Any, plan: Plan = PLAN, **more: Any) -> list[str]:
     """Measure it; what was said."""
     said: list[str] = []
-    source = dask_executor(client, clock=plan.clock, hands=sleeping.HANDS, **more)
+    source = dask_executor(client, clock=plan.clock, hooks=sleeping.HOOKS, **more)
     run.measure(plan, folder, Any, load_profiles(), say=said.append, source=source)  # type: ignore[arg-type]
     return said
 
@@ -94,7 +94,7 @@ def test_every_round_is_there_once_with_its_host(lent: Any, tmp_path: Path) -> N
 
 def test_what_was_interrupted_goes_on(lent: Any, tmp_path: Path) -> None:
     campaign(tmp_path / "whole", lent)
-    source = dask_executor(lent, clock="virtual", batch=2, hands=sleeping.HANDS)
+    source = dask_executor(lent, clock="virtual", batch=2, hooks=sleeping.HOOKS)
 
     def dying(*words: Any) -> Iterator[Any]:
         parts = source(*words)
@@ -146,17 +146,19 @@ def test_pages_and_traces_of_ones_own_come_along(lent: Any, tmp_path: Path) -> N
     trace.write_text("duration_ms,rtt_ms\n100,20\n100,30\n", encoding="utf-8")
     profiles.write_text('[walk.trace]\nsteps = "walk.csv"\n', encoding="utf-8")
     plan = replace(PLAN, pages=("mine",), links=("walk",), rounds=2)
-    source = dask_executor(lent, clock="virtual", batch=1, hands=WorkerHooks(sleeping.examined, sleeping.telling))
+    source = dask_executor(
+        lent, clock="virtual", batch=1, hooks=WorkerHooks(sleeping.examine, sleeping.reporting_files)
+    )
     own: dict[str, Any] = {"profiles": load_profiles(profiles), "own_pages": (page,)}
     run.measure(plan, tmp_path / "out", Any, say=lambda _: None, source=source, **own)  # type: ignore[arg-type]
-    told = json.loads((tmp_path / "out" / "campaign.json").read_text())["versions"]
-    assert told["document"] == "<!doctype html><p>mine"
-    assert told["trace"] == trace.read_text(encoding="utf-8")
-    assert told["least RTT"] == "20.0"
+    versions = json.loads((tmp_path / "out" / "campaign.json").read_text())["versions"]
+    assert versions["document"] == "<!doctype html><p>mine"
+    assert versions["trace"] == trace.read_text(encoding="utf-8")
+    assert versions["least RTT"] == "20.0"
     for name in ("document", "trace"):
-        place = Path(told[f"place of the {name}"])
-        assert not place.is_relative_to(tmp_path)
-        assert not list(place.parent.glob("diary*"))
+        path = Path(versions[f"path of the {name}"])
+        assert not path.is_relative_to(tmp_path)
+        assert not list(path.parent.glob("diary*"))
 
 
 def test_files_that_did_not_come_are_one_sentence(lent: Any) -> None:

@@ -145,7 +145,7 @@ FORBIDDEN = frozenset(
 """Words that no identifier may be or contain, as one of its words between underscores or capitals."""
 
 SHARED_NAMES = {
-    "Answer": 3,  # of a worker, of a message, of a client of a study
+    "Answer": 2,  # of a message, of a client of a study
     "Browser": 2,
     "Certificates": 2,
     "Condition": 5,

@@ -57,7 +57,7 @@ def test_every_cell_has_every_self_check_once_in_a_period(study: str) -> None:
         found = [of_plan.occasional_conditions(cell, number) for number in range(8)]
         assert all(len(of_round) <= 1 for of_round in found)
         assert [of_plan.occasional_conditions(cell, number) for number in range(8, 16)] == found
-        tables = [of_plan.place(condition) for of_round in found for condition in of_round]
+        tables = [of_plan.table_and_columns(condition) for of_round in found for condition in of_round]
         assert {(table, columns["h3"], columns["condition"], columns["role"]) for table, columns in tables} <= {
             ("page_loads", "1-rtt", "main", "self-check"),
             ("page_loads", "0-rtt", "main", "self-check"),

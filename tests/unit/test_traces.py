@@ -266,9 +266,9 @@ def test_the_projects_traces_are_traces() -> None:
 def test_a_round_begins_where_the_seed_has_it() -> None:
     plan = Plan(study="x", links=("a",), pages=("p",))
     cell = Cell("a", "p")
-    places = [plan.place_in_trace(number, cell) for number in range(200)]
-    assert places == [plan.place_in_trace(number, cell) for number in range(200)]
-    assert places != [replace(plan, seed=2).place_in_trace(number, cell) for number in range(200)]
+    places = [plan.trace_position(number, cell) for number in range(200)]
+    assert places == [plan.trace_position(number, cell) for number in range(200)]
+    assert places != [replace(plan, seed=2).trace_position(number, cell) for number in range(200)]
     assert 0 <= min(places) < 0.1
     assert 0.9 < max(places) < 1
 

@@ -65,7 +65,7 @@ class Shared(Measurer):
         """Every transport."""
         return list(SHARED)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition, and of its first query that counts."""
         columns = {"page": None, "connection_mode": "kept", "client": 0, "number": 1}
         return "paced_queries", {"protocol": SHARED[condition].value} | columns
@@ -125,9 +125,9 @@ class PathQuality(Measurer):
             return list(LOOKUPS)
         return [*VISITS, *(SHARED if cell.page == self.bench.plan.pages[0] else ())]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """As the part that measures it."""
-        return self._of(condition).place(condition)
+        return self._of(condition).table_and_columns(condition)
 
     def warm_up(self) -> None:
         """Every part."""

@@ -116,7 +116,7 @@ class Rest(Measurer):
             return []
         return [name for name, chosen in self._conditions.items() if chosen.keeper is ClientKind.CHROMIUM]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         chosen = self._conditions[condition]
         return "rests", {
