@@ -25,10 +25,10 @@ def rows(testbed_machine: None, tmp_path_factory: pytest.TempPathFactory) -> pl.
     assert done.returncode == 0, done.stderr
     checks = pl.read_parquet(folder / "link_checks/**/*.parquet", hive_partitioning=False)
     assert set(checks["verdict"]) == {"pass"}
-    found = pl.read_parquet(folder / "rests/**/*.parquet", hive_partitioning=False)
-    assert found.height == (3 * 6 + 2) * 4
-    assert found["error"].null_count() == found.height
-    return found
+    rests = pl.read_parquet(folder / "rests/**/*.parquet", hive_partitioning=False)
+    assert rests.height == (3 * 6 + 2) * 4
+    assert rests["error"].null_count() == rests.height
+    return rests
 
 
 def rtts(rows: pl.DataFrame, **columns: str) -> dict[str, float]:
@@ -39,8 +39,8 @@ def rtts(rows: pl.DataFrame, **columns: str) -> dict[str, float]:
 
 def test_a_connection_that_only_rested_answers_in_a_round_trip(rows: pl.DataFrame) -> None:
     for keeper in ("stub", "patient-stub", "library", "chromium"):
-        found = rtts(rows, keeper=keeper, mishap="nothing")
-        assert found == pytest.approx(dict.fromkeys(found, 1.0), abs=0.02)
+        actual = rtts(rows, keeper=keeper, mishap="nothing")
+        assert actual == pytest.approx(dict.fromkeys(actual, 1.0), abs=0.02)
     assert not rows.filter(mishap="nothing")["new_connection"].any()
 
 
@@ -84,11 +84,11 @@ def test_a_program_that_waits_for_an_answer_waits_for_all_of_its_patience(rows: 
 
 def test_chromium_waits_for_a_ping_over_http_2_and_takes_another_port_over_http_3(rows: pl.DataFrame) -> None:
     """Its netlog says so: `Failed ping.` 10 s after it was sent, and PATH_CHALLENGE from another port."""
-    found = {row["protocol"]: row for row in rows.filter(keeper="chromium", mishap="forgotten").iter_rows(named=True)}
-    assert found["DoH"]["answer_ms"] > 10_000
-    assert found["DoH"]["new_connection"]
-    assert 5 * RTT_MS < found["DoH3"]["answer_ms"] < 20 * RTT_MS
-    assert not found["DoH3"]["new_connection"]
+    actual = {row["protocol"]: row for row in rows.filter(keeper="chromium", mishap="forgotten").iter_rows(named=True)}
+    assert actual["DoH"]["answer_ms"] > 10_000
+    assert actual["DoH"]["new_connection"]
+    assert 5 * RTT_MS < actual["DoH3"]["answer_ms"] < 20 * RTT_MS
+    assert not actual["DoH3"]["new_connection"]
     restarted = rows.filter(keeper="chromium", mishap="restarted", protocol="DoH3")
     assert restarted["answer_ms"].item() > 5000
     moved = rows.filter(keeper="chromium", mishap="moved", protocol="DoH3")

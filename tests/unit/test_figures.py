@@ -85,7 +85,7 @@ def test_every_figure_says_what_is_missing(part: tuple[str, Inputs], name: str) 
     vl_convert.vegalite_to_vega(json.dumps(spec))  # compiles
 
 
-def test_what_only_some_cells_lack_is_said_with_the_cells(whole: Inputs) -> None:
+def test_what_only_some_cells_lack_is_reported_with_the_cells(whole: Inputs) -> None:
     link, page = pl.col("link"), pl.col("page")
     nothing = (link == "4g") & (page == "example.org")
     inputs = replace(
@@ -130,9 +130,9 @@ def test_bad_data_is_a_figure_error_with_its_cause(whole: Inputs) -> None:
     broken = replace(whole, dns_exchanges=whole.dns_exchanges.drop("protocol"))
     with pytest.raises(
         FigureError, match=r"fig05-dns-exchange: cannot be drawn \(ColumnNotFoundError: .*protocol"
-    ) as told:
+    ) as raised:
         draw(FIGURES["fig05-dns-exchange"], broken, "")
-    assert isinstance(told.value.__cause__, pl.exceptions.ColumnNotFoundError)
+    assert isinstance(raised.value.__cause__, pl.exceptions.ColumnNotFoundError)
 
 
 def test_the_last_digits_of_a_sum_are_not_drawn(whole: Inputs) -> None:

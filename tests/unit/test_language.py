@@ -188,14 +188,14 @@ def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
 
 
-def words_of(identifier: str) -> set[str]:
+def parts_of(identifier: str) -> set[str]:
     """The words of an identifier, in lower case, and the identifier itself without leading underscores."""
     plain = identifier.strip("_")
     return {plain.lower(), *(word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", plain))}
 
 
 def forbidden_in(source: str) -> list[tuple[str, int]]:
-    return [(name, line) for name, line in bound_names(ast.parse(source)) if FORBIDDEN & words_of(name)]
+    return [(name, line) for name, line in bound_names(ast.parse(source)) if FORBIDDEN & parts_of(name)]
 
 
 @pytest.mark.parametrize("part", PACKAGES)
@@ -209,7 +209,7 @@ def test_identifiers_are_plain(part: str) -> None:
 
 
 def test_module_names_are_plain() -> None:
-    assert [path for path in sources(PACKAGES) if FORBIDDEN & words_of(path.stem)] == []
+    assert [path for path in sources(PACKAGES) if FORBIDDEN & parts_of(path.stem)] == []
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_each_way_to_bind_a_forbidden_name_is_noticed(source: str) -> None:
     assert forbidden_in(source)
 
 
-def test_words_inside_others_are_allowed() -> None:
+def test_terms_inside_others_are_allowed() -> None:
     assert forbidden_in("foundation = placeholder = replace = password = besides = 1\nx.find().found\nf(told=1)") == []
 
 

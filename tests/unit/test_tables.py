@@ -34,7 +34,7 @@ def test_types_are_those_of_the_frames() -> None:
     assert DnsExchanges.polars_schema()["early_data_accepted"] == pl.Boolean()
 
 
-def test_units_are_said_by_names() -> None:
+def test_units_follow_from_names() -> None:
     units = {column.name: column.unit for column in (*PageLoads.columns, *LinkChecks.columns)}
     assert (units["plt_ms"], units["when_s"], units["transfer_bytes"]) == ("ms", "s", "bytes")
     assert (units["down_mbit"], units["probes"], units["verdict"]) == ("Mbit/s", "count", "")
