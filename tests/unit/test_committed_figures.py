@@ -167,20 +167,20 @@ def test_a_series_has_one_colour_one_shape_and_one_dash_in_all_figures() -> None
             for channel in ("color", "shape", "strokeDash"):
                 scale = part.get(channel, {}).get("scale", {}) if isinstance(part.get(channel), dict) else {}
                 if isinstance(scale, dict) and all(isinstance(item, str) for item in scale.get("domain", [1])):
-                    for series, look in zip(scale["domain"], scale["range"], strict=True):
-                        seen[series, channel].add(str(look))
-    assert {key: looks for key, looks in seen.items() if len(looks) > 1} == {}
-    for transport, look in TRANSPORTS.items():
-        assert seen[transport, "color"] == {look.color}
-        assert seen[transport, "shape"] == {look.shape}
-        assert seen[transport, "strokeDash"] == {str(list(look.dash))}
+                    for series, style in zip(scale["domain"], scale["range"], strict=True):
+                        seen[series, channel].add(str(style))
+    assert {key: styles for key, styles in seen.items() if len(styles) > 1} == {}
+    for transport, style in TRANSPORTS.items():
+        assert seen[transport, "color"] == {style.color}
+        assert seen[transport, "shape"] == {style.shape}
+        assert seen[transport, "strokeDash"] == {str(list(style.dash))}
     # A series named after a transport, e.g. `DoQ query`, looks like it; early data and sizes of datagrams do not.
-    for (series, channel), looks in seen.items():
+    for (series, channel), styles in seen.items():
         first, _, rest = series.partition(" ")
         if first in TRANSPORTS and "," not in series and "0-RTT" not in rest and "instead" not in rest:
-            assert looks == seen[first, channel], (series, channel)
+            assert styles == seen[first, channel], (series, channel)
 
 
 def test_transports_are_distinguished_without_colour() -> None:
     for channel in ("color", "shape", "dash"):
-        assert len({str(getattr(look, channel)) for look in TRANSPORTS.values()}) == len(TRANSPORTS)
+        assert len({str(getattr(style, channel)) for style in TRANSPORTS.values()}) == len(TRANSPORTS)

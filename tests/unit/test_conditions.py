@@ -147,21 +147,13 @@ def test_where_a_token_needs_a_ticket_it_is_kept_only_behind_that_of_the_same_co
         return TokenEvent(0, "h3", remote, behind_ticket)
 
     for behind in (True, False):
-        assert (
-            keeps_token([token(behind, OWN), token(not behind, OTHER), LOAD], HOST, needs_ticket=True)
-            is behind
-        )
+        assert keeps_token([token(behind, OWN), token(not behind, OTHER), LOAD], HOST, needs_ticket=True) is behind
         assert keeps_token([token(behind, OWN), LOAD], HOST, needs_ticket=False) is True
         first = replace(LOAD, remote=OTHER)
         assert (
-            keeps_token(
-                [token(not behind, OTHER), first, token(behind, OWN), LOAD], HOST, needs_ticket=True
-            )
-            is behind
+            keeps_token([token(not behind, OTHER), first, token(behind, OWN), LOAD], HOST, needs_ticket=True) is behind
         )
-    assert keeps_token([token(False, OWN), LOAD, token(True, OWN)], HOST, needs_ticket=True) is True, (
-        "sent again"
-    )
+    assert keeps_token([token(False, OWN), LOAD, token(True, OWN)], HOST, needs_ticket=True) is True, "sent again"
     assert keeps_token([token(True, OWN), LOAD, token(False, OWN)], HOST, needs_ticket=True) is True
     assert keeps_token([token(True, OTHER), LOAD], HOST, needs_ticket=False) is None
     assert keeps_token([token(True, OWN), replace(LOAD, host="other.example")], HOST, needs_ticket=True) is None

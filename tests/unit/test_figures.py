@@ -22,7 +22,7 @@ from crosslayer import metrics, published
 from crosslayer.campaign.dataset import Dataset
 from crosslayer.figures import MAX_ROWS, Drawing, FigureError, Inputs, cdf, draw, style
 from crosslayer.figures import figure as figure_module
-from crosslayer.figures.style import LOOKS, TRANSPORTS
+from crosslayer.figures.style import STYLES, TRANSPORTS
 from crosslayer.studies import STUDIES
 from crosslayer.studies.coalescing.figures.common import lacks
 from crosslayer.studies.coalescing.figures.dns_overhead import SERIES as DNS_SERIES
@@ -165,8 +165,8 @@ def test_a_drawing_shows_itself_with_tooltips_and_as_a_picture(whole: Inputs) ->
 
 @pytest.mark.parametrize("order", [DNS_SERIES, HANDSHAKE_SERIES, PLT_SERIES, metrics.COMBINATIONS, tuple(TRANSPORTS)])
 def test_series_differ_in_colour_and_in_dash(order: tuple[str, ...]) -> None:
-    assert len({LOOKS[name].color for name in order}) == len(order)
-    assert len({tuple(LOOKS[name].dash) for name in order}) == len(order)
+    assert len({STYLES[name].color for name in order}) == len(order)
+    assert len({tuple(STYLES[name].dash) for name in order}) == len(order)
 
 
 def test_fig5_draws_the_medians_and_the_published_curve(whole: Inputs) -> None:

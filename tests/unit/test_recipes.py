@@ -111,7 +111,7 @@ def test_a_seventh_transport_is_known_by_its_rows_and_adds_no_condition_to_a_stu
     vocabulary.write_text(text.replace("_TRANSPORTS = {\n", "_TRANSPORTS = {\n" + row), encoding="utf-8")
     style = tree / "lib" / "crosslayer" / "figures" / "style.py"
     text = style.read_text(encoding="utf-8")
-    style.write_text(text.replace("TRANSPORTS = {\n", 'TRANSPORTS = {\n    "DoX": Look(SKY, "square", SOLID),\n', 1))
+    style.write_text(text.replace("TRANSPORTS = {\n", 'TRANSPORTS = {\n    "DoX": Style(SKY, "square", SOLID),\n', 1))
     url, *after = run("-c", _CONDITIONS).splitlines()
     assert url == "dox://192.0.2.1:8853"
     assert after == before

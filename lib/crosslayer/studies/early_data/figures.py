@@ -21,7 +21,7 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     WIDE,
     AnyChart,
-    Look,
+    Style,
     with_titles,
 )
 from crosslayer.studies.coalescing.figures.common import PAPER, published_saving
@@ -29,12 +29,12 @@ from crosslayer.studies.coalescing.figures.common import PAPER, published_saving
 _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 
 _KINDS = {"main": "H3 0-RTT", "late": "H3 0-RTT answered late", "resumed": "resumed, no early data"}
-_LOOKS = {
+_STYLES = {
     "H3 0-RTT": EARLY_DATA,
-    "H3 0-RTT answered late": Look(RED, "triangle-down", LONG),
-    "resumed, no early data": Look(GREY, "square", CHAIN),
-    "wikipedia.org as published": Look(BLUE, "diamond", SOLID),
-    "instagram.com as published": Look(PURPLE, "cross", WIDE),
+    "H3 0-RTT answered late": Style(RED, "triangle-down", LONG),
+    "resumed, no early data": Style(GREY, "square", CHAIN),
+    "wikipedia.org as published": Style(BLUE, "diamond", SOLID),
+    "instagram.com as published": Style(PURPLE, "cross", WIDE),
 }
 _MEASURES = {"response_start_ms": "start of the response", "plt_ms": "PLT"}
 
@@ -75,17 +75,17 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
     shown = frame.filter(pl.col("source") != "slope")
     right = float(shown["x"].max()) * 1.08  # type: ignore[arg-type]
     x = alt.X("x:Q", title="RTT of the link (ms)", scale=alt.Scale(domain=[0, right], nice=False))
-    scale = marks.reach(shown, least=(-5.0, right), margin=3)
+    scale = marks.domain(shown, least=(-5.0, right), margin=3)
     y = alt.Y("median:Q", title="Saved over a full handshake (ms)", scale=scale)
-    look = marks.by("series", _LOOKS, "color", "shape", columns=2)
-    tooltip = marks.tips("link_title", "series", "measure", value="saved, ms", digits=".1f", counted="pairs")
+    encodings = marks.encode_series("series", _STYLES, "color", "shape", columns=2)
+    tooltip = marks.tooltip("link_title", "series", "measure", value="saved, ms", digits=".1f", counted="pairs")
     base = alt.Chart(width=288, height=230)
     layers = [
         marks.diagonal(base, 0, right),  # one RTT
-        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look, upright=True),
-        marks.hollow(base, x, y, tooltip, look, size=70),
+        *marks.intervals(marks.rows_from(base, "measured"), x, y, tooltip, encodings, upright=True),
+        marks.published_points(base, x, y, tooltip, encodings, size=70),
     ]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("measure", [*_MEASURES.values()]), spacing=14)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("measure", [*_MEASURES.values()]), spacing=14)
     chart.data = with_titles(shown)
     return chart
 

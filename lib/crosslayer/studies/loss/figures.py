@@ -19,7 +19,7 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     TRANSPORTS,
     AnyChart,
-    Look,
+    Style,
 )
 from crosslayer.studies.loss import KEPT, lossy
 from crosslayer.vocabulary import Role
@@ -30,13 +30,13 @@ _OF_P99 = 100
 _SPREAD = 0.06
 _NEW = ("DoUDP", "DoT", "DoH", "DoQ")
 _EARLY, _KEPT, _EARLY_H3 = "DoQ 0-RTT", "DoQ, kept", "DoH3 0-RTT"
-_LOOKS = {
+_STYLES = {
     **{name: TRANSPORTS[name] for name in _NEW},
     _EARLY: EARLY_DATA,
-    _KEPT: Look(PURPLE, "square", SHORT),
+    _KEPT: Style(PURPLE, "square", SHORT),
 }
 _SAVERS = {"DoQ": ("DoQ", _EARLY), "HTTP/3": ("DoH3", _EARLY_H3)}
-_SAVED_LOOKS = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Look(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
+_SAVED_STYLES = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Style(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
 _AGAINST_UDP = (_KEPT, _EARLY, "DoQ")
 
 
@@ -98,9 +98,9 @@ def loss_data(inputs: Inputs) -> pl.DataFrame:
     )
 
 
-def _plot(frame: pl.DataFrame, looks: dict[str, Look], y_title: str, value: str, scale: alt.Scale) -> AnyChart:
+def _plot(frame: pl.DataFrame, styles: dict[str, Style], y_title: str, value: str, scale: alt.Scale) -> AnyChart:
     """Series against the loss, a plot a quantile; dots stand beside each other, for their bars."""
-    shifts = {name: (at - (len(looks) - 1) / 2) * _SPREAD for at, name in enumerate(looks)}
+    shifts = {name: (at - (len(styles) - 1) / 2) * _SPREAD for at, name in enumerate(styles)}
     shown = frame.with_columns(
         x=pl.col("loss_percent") + pl.col("series").replace_strict(shifts, return_dtype=pl.Float64)
     )
@@ -113,29 +113,29 @@ def _plot(frame: pl.DataFrame, looks: dict[str, Look], y_title: str, value: str,
         axis=alt.Axis(values=sorted(shown["loss_percent"].unique()), grid=False, format="~g"),
     )
     y = alt.Y("median:Q", title=y_title, scale=scale)
-    look = marks.by("series", looks, "color", "shape", columns=len(looks))
-    tooltip = marks.tips("series", "loss_percent", "measure", value=value, counted="lookups")
+    encodings = marks.encode_series("series", styles, "color", "shape", columns=len(styles))
+    tooltip = marks.tooltip("series", "loss_percent", "measure", value=value, counted="lookups")
     base = alt.Chart(width=(TEXT_WIDTH - 130) // max(len(measures), 1), height=210)
-    colour = {"color": look["color"]}
+    colour = {"color": encodings["color"]}
     layers = [
         marks.trend(base, x, y, colour, strokeWidth=1),
-        *marks.intervals(base, x, y, tooltip, look, upright=True),
+        *marks.intervals(base, x, y, tooltip, encodings, upright=True),
     ]
     if scale["type"] != "log":
         layers.insert(0, marks.line_at(base, y=0, dashed=True))
-    chart: AnyChart = marks.multiples(layers, column=marks.across("measure", measures), spacing=14)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("measure", measures), spacing=14)
     chart.data = shown
     return chart
 
 
 def lookups(frame: pl.DataFrame) -> AnyChart:
     """Duration of a lookup against the loss."""
-    shown = frame.filter(pl.col("source") == "measured", pl.col("series").is_in(list(_LOOKS)))
+    shown = frame.filter(pl.col("source") == "measured", pl.col("series").is_in(list(_STYLES)))
     if shown.is_empty():
         return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
     top = float(shown.select(pl.max_horizontal("high", "median").max()).item())
     scale = alt.Scale(type="log", domain=[0.9, max(4.0, top * 1.15)], nice=False)
-    return _plot(shown, _LOOKS, "Lookup (multiples of the RTT)", "RTTs", scale)
+    return _plot(shown, _STYLES, "Lookup (multiples of the RTT)", "RTTs", scale)
 
 
 def saved(frame: pl.DataFrame) -> AnyChart:
@@ -145,10 +145,10 @@ def saved(frame: pl.DataFrame) -> AnyChart:
         return marks.empty_plot("no lookups of this study", COLUMN_WIDTH - 60)
     return _plot(
         shown,
-        _SAVED_LOOKS,
+        _SAVED_STYLES,
         "Full handshake minus 0-RTT (RTTs)",
         "spared, RTTs",
-        alt.Scale(domain=marks.reach(shown, least=(-0.5, 2.0), margin=0.2)["domain"], type="linear", nice=False),
+        alt.Scale(domain=marks.domain(shown, least=(-0.5, 2.0), margin=0.2)["domain"], type="linear", nice=False),
     )
 
 

@@ -22,18 +22,18 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     WIDE,
     AnyChart,
-    Look,
+    Style,
 )
 from crosslayer.vocabulary import ClientKind, PathEvent, Protocol
 
-_LOOKS = {
-    "stub": Look(BLUE, "circle", SOLID),
-    "stub that doubts no path": Look(RED, "diamond", SHORT),
-    "dnsproxy": Look(BROWN, "square", CHAIN),
-    "program": Look(PURPLE, "triangle-up", LONG),
-    "Chromium": Look(GREEN, "cross", WIDE),
+_STYLES = {
+    "stub": Style(BLUE, "circle", SOLID),
+    "stub that doubts no path": Style(RED, "diamond", SHORT),
+    "dnsproxy": Style(BROWN, "square", CHAIN),
+    "program": Style(PURPLE, "triangle-up", LONG),
+    "Chromium": Style(GREEN, "cross", WIDE),
 }
-_NAMES = dict(zip(map(str, ClientKind), _LOOKS, strict=True))
+_NAMES = dict(zip(map(str, ClientKind), _STYLES, strict=True))
 _MISHAPS = {
     PathEvent.NOTHING: "nothing happened",
     PathEvent.FORGOTTEN: "path forgot it",
@@ -87,7 +87,7 @@ def rest_data(inputs: Inputs) -> pl.DataFrame:
     beyond = beyond.with_columns(measure=pl.lit(_BEYOND), link=pl.lit("all")).filter(pl.col("n") >= _OF_P99)
     frame = pl.concat([answers, unanswered, beyond], how="diagonal")
     rests = {rest: _written(rest) for rest in sorted(frame["rest_s"].drop_nulls().unique())}
-    ranks = {name: at for order in (Protocol, _MISHAPS.values(), _LOOKS) for at, name in enumerate(map(str, order))}
+    ranks = {name: at for order in (Protocol, _MISHAPS.values(), _STYLES) for at, name in enumerate(map(str, order))}
     return inputs.by_rtt(
         frame.with_columns(rest=pl.col("rest_s").replace_strict(rests, default=None, return_dtype=pl.String)).sort(
             "measure",
@@ -107,7 +107,7 @@ def rests(frame: pl.DataFrame) -> AnyChart:
     shown = answers.filter(pl.col("link") == link)
     mishaps = [name for name in _MISHAPS.values() if name in set(shown["mishap"])]
     protocols = [str(name) for name in Protocol if name in set(shown["protocol"])]
-    known = {name: look for name, look in _LOOKS.items() if name in set(shown["keeper"])}
+    known = {name: encodings for name, encodings in _STYLES.items() if name in set(shown["keeper"])}
     low, high = shown["median"].min(), shown["median"].max()
     scale = alt.Scale(type="log", domain=[float(low) * 0.7, float(high) * 1.4], nice=False)  # type: ignore[arg-type]
     x = alt.X(
@@ -117,12 +117,12 @@ def rests(frame: pl.DataFrame) -> AnyChart:
         axis=alt.Axis(values=[100, 300, 1000, 3000, 10000], grid=True, format="~s"),
     )
     y = marks.rows("rest", list(shown.sort("rest_s")["rest"].unique(maintain_order=True)))
-    look = marks.by("keeper", known, "color", "shape", "offset", columns=len(known))
-    tooltip = marks.tips("keeper", "protocol", "mishap", "rest", value="ms", digits=".1f", counted="rests")
+    encodings = marks.encode_series("keeper", known, "color", "shape", "offset", columns=len(known))
+    tooltip = marks.tooltip("keeper", "protocol", "mishap", "rest", value="ms", digits=".1f", counted="rests")
     base = alt.Chart(width=(TEXT_WIDTH - 150) // len(mishaps), height=alt.Step(7))
-    layers = marks.intervals(base, x, y, tooltip, look, size=26)
+    layers = marks.intervals(base, x, y, tooltip, encodings, size=26)
     chart: AnyChart = marks.multiples(
-        layers, row=marks.down("protocol", protocols), column=marks.across("mishap", mishaps), spacing=6
+        layers, row=marks.facet_rows("protocol", protocols), column=marks.facet_columns("mishap", mishaps), spacing=6
     )
     chart.data = shown
     return chart
@@ -161,7 +161,7 @@ def rest_verdict(frame: pl.DataFrame) -> str:
         verdict += f"It may be {_LIMIT_RTT:g} RTT with early data, and is {', '.join(ends)}. "
     stalls = []
     late = answers.filter(pl.col("median") >= _STALL_MS)
-    for path_event, keeper in product(_MISHAPS.values(), _LOOKS):
+    for path_event, keeper in product(_MISHAPS.values(), _STYLES):
         some = late.filter(mishap=path_event, keeper=keeper)
         if not some.is_empty():
             least, most = float(some["median"].min()), float(some["median"].max())  # type: ignore[arg-type]

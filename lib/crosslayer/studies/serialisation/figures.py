@@ -19,7 +19,7 @@ from crosslayer.figures.style import (
     TRANSPORTS,
     WIDE,
     AnyChart,
-    Look,
+    Style,
     with_titles,
 )
 from crosslayer.studies.coalescing.figures.common import PAPER
@@ -34,12 +34,12 @@ _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 _PUBLISHED_DSL_QUERY_RTT = 1.37  # TNSM24 section IV-B, claim T100
 _SENT = {name: sizes.series for name, sizes in DOQ_SIZES.items()}
 
-_LOOKS = {
+_STYLES = {
     "DoUDP": TRANSPORTS["DoUDP"],
     "DoQ": TRANSPORTS["DoQ"],
-    "DoQ, datagrams of 1400": Look(GREEN, "square", LONG),
-    "DoQ, query padded to 512": Look(RED, "triangle-up", SHORT),
-    "DoQ, query padded to 1024": Look(PURPLE, "triangle-down", WIDE),
+    "DoQ, datagrams of 1400": Style(GREEN, "square", LONG),
+    "DoQ, query padded to 512": Style(RED, "triangle-up", SHORT),
+    "DoQ, query padded to 1024": Style(PURPLE, "triangle-down", WIDE),
 }
 
 
@@ -109,16 +109,16 @@ def serialisation(frame: pl.DataFrame) -> AnyChart:
     scale = alt.Scale(domain=[low, top], nice=False)
     x = alt.X("x:Q", title="Bytes sent up to the query at the uplink's rate (ms)", scale=scale)
     y = alt.Y("median:Q", title="Query beyond one RTT (ms)", scale=scale)
-    look = marks.by("series", _LOOKS, "color", "shape", columns=2)
+    encodings = marks.encode_series("series", _STYLES, "color", "shape", columns=2)
     position = alt.Tooltip("x:Q", format=".2f", title="serialisation, ms")
-    tooltip = marks.tips(
+    tooltip = marks.tooltip(
         "link_title", "series", "source", value="beyond one RTT, ms", counted="exchanges", more=[position]
     )
     base = alt.Chart(width=COLUMN_WIDTH - 62, height=COLUMN_WIDTH - 62)
     chart: AnyChart = alt.layer(
         marks.diagonal(base, max(0.0, low), top),  # one ms of serialisation, one ms of delay
-        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look, upright=True),
-        marks.hollow(base, x, y, tooltip, {}, size=120, color=INK, shape="circle"),
+        *marks.intervals(marks.rows_from(base, "measured"), x, y, tooltip, encodings, upright=True),
+        marks.published_points(base, x, y, tooltip, {}, size=120, color=INK, shape="circle"),
     )
     chart.data = with_titles(frame)
     return chart
