@@ -99,8 +99,8 @@ def measure() -> dict[str, list[str | None]]:
 def errors(virtual_clock: list[str]) -> dict[str, list[str | None]]:
     done = subprocess.run(COMMAND, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, list[str | None]] = json.loads(done.stdout)
-    return found
+    results: dict[str, list[str | None]] = json.loads(done.stdout)
+    return results
 
 
 @pytest.mark.parametrize("kind", BREAKS)

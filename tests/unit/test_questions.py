@@ -410,7 +410,7 @@ def rests(beyond_rtt: float) -> Inputs:
     took = {"stub": 200 + beyond_rtt * RTT_MS["4g"], "patient-stub": 2500.0}
     rows = [
         row("rest", "4g", number)
-        | {"protocol": "DoQ", "keeper": keeper, "mishap": path_event, "rest_s": rest_s, "asked": 1}
+        | {"protocol": "DoQ", "keeper": keeper, "path_event": path_event, "rest_s": rest_s, "asked": 1}
         | {"silence_ms": 200.0 if (keeper, path_event) == ("stub", "forgotten") else 0.0}
         | {"answer_ms": took[keeper] if path_event == "forgotten" else RTT_MS["4g"]}
         for keeper in ("stub", "patient-stub")
@@ -438,7 +438,7 @@ def test_what_a_rest_costs_is_reported_with_its_limit() -> None:
 
 def test_a_rest_without_an_answer_is_reported() -> None:
     of = rests(1.1)
-    broken = pl.when(pl.col("keeper") == "patient-stub", pl.col("mishap") == "forgotten")
+    broken = pl.when(pl.col("keeper") == "patient-stub", pl.col("path_event") == "forgotten")
     error = broken.then(pl.lit("no answer")).otherwise("error")
     of = replace(of, rests=of.rests.with_columns(error=error))
     verdict = str(draw(FIGURES["rest-next-answer"], of, "").verdict)

@@ -431,7 +431,7 @@ class _Campaign:
             answer: WorkerAnswer = future.result()
         except (Exception, asyncio.CancelledError) as error:
             self._raise_if_lost()
-            self._again(batch, self._why(error, future.key), vain=True)
+            self._again(batch, self._why(error, future.key), counts=True)
             return
         future.release()
         left = set(batch)
@@ -447,13 +447,13 @@ class _Campaign:
                 yield mine
         if left:
             why = answer.refused or "the worker did not measure it"
-            self._again([entry for entry in batch if entry in left], why, vain=answer.fault or not answer.refused)
+            self._again([entry for entry in batch if entry in left], why, counts=answer.fault or not answer.refused)
         if answer.refused:
             self._leave_out(answer.worker, answer.refused)
 
-    def _again(self, batch: RoundBatch, why: str, *, vain: bool) -> None:
+    def _again(self, batch: RoundBatch, why: str, *, counts: bool) -> None:
         """Back to those that wait, in front; not for ever."""
-        self._failed_attempts[batch[0]] += vain
+        self._failed_attempts[batch[0]] += counts
         if self._failed_attempts[batch[0]] >= _ATTEMPTS:
             raise CampaignError(
                 f"a round cannot be measured: {why}", where=self._request.job.campaign, next_step=_AGAIN

@@ -114,7 +114,7 @@ class _GuestSlot:
     def _next(self) -> None:
         self._task = self._tasks.popleft()
         self._todo = list(self._task)
-        self._vain = 0
+        self._failed_attempts = 0
         self._start()
 
     def _start(self) -> None:
@@ -185,9 +185,9 @@ class _GuestSlot:
             if self._tasks:
                 self._next()
             return
-        self._vain = self._vain + 1 if self._left == len(self._todo) else 0
+        self._failed_attempts = self._failed_attempts + 1 if self._left == len(self._todo) else 0
         most = 0 if fault is None else 1
-        if self._vain > most:
+        if self._failed_attempts > most:
             if fault is not None and not self._measured:
                 raise fault
             raise CampaignError(

@@ -110,7 +110,7 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
     versions = versions_here(job, programs)
     served = [specs[name] for name in (*job.plan.pages, pages.WARMUP)]
     todo = deque(job.todo)
-    measured, vain = False, 0
+    measured, failed_attempts = False, 0
     while todo:
         left = len(todo)
         try:
@@ -153,10 +153,10 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
                     todo.popleft()
                     measured = True
         except (ProcessDied, TestbedError) as died:
-            vain = vain + 1 if left == len(todo) else 0
-            if not measured and (isinstance(died, TestbedError) or vain > 1):
+            failed_attempts = failed_attempts + 1 if left == len(todo) else 0
+            if not measured and (isinstance(died, TestbedError) or failed_attempts > 1):
                 raise
-            if vain > (1 if isinstance(died, ProcessDied) else 0):
+            if failed_attempts > (1 if isinstance(died, ProcessDied) else 0):
                 raise CampaignError(
                     f"a round cannot be measured: {died}",
                     where=job.campaign,

@@ -531,7 +531,7 @@ class Rests(_OfStudy, table="rests"):
     page = Column(str, "name of the page whose host is queried", required=True, key=True)
     protocol = Column(Protocol, "DNS transport", required=True, key=True)
     keeper = Column(ClientKind, "client that keeps the connection", required=True, key=True)
-    mishap = Column(PathEvent, "event in the middle of the idle time", required=True, key=True)
+    path_event = Column(PathEvent, "event in the middle of the idle time", required=True, key=True)
     rest_s = Column(float, "idle time: seconds without a query", required=True, key=True)
     position = _POSITION
     started_s = _STARTED

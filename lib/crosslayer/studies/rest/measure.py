@@ -107,7 +107,7 @@ class Rest(Measurer):
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every keeper, transport, mishap and rest, but those of a browser."""
+        """Every keeper, transport, path event and rest, but those of a browser."""
         return [name for name, chosen in self._conditions.items() if chosen.keeper is not ClientKind.CHROMIUM]
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
@@ -122,7 +122,7 @@ class Rest(Measurer):
         return "rests", {
             "protocol": chosen.protocol.value,
             "keeper": chosen.keeper.value,
-            "mishap": chosen.event.value,
+            "path_event": chosen.event.value,
             "rest_s": float(chosen.rest_s),
         }
 
