@@ -24,8 +24,9 @@ from crosslayer.figures.style import (
     Style,
     with_titles,
 )
-from crosslayer.studies.coalescing.figures.common import PAPER, published_saving
+from crosslayer.studies.coalescing import TNSM24
 
+_PAPER = TNSM24.name
 _ESTIMATE = {name: pl.Float64() for name in ("median", "low", "high")}
 
 _KINDS = {"main": "H3 0-RTT", "late": "H3 0-RTT answered late", "resumed": "resumed, no early data"}
@@ -64,7 +65,7 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
                 slope = pl.DataFrame([values | {"rounds": fitted[0].rounds}], schema_overrides=_ESTIMATE)
                 parts.append(slope.with_columns(**named, source=pl.lit("slope")))
     named = {"measure": pl.lit("PLT"), "series": pl.format("{} as published", "page"), "source": pl.lit("published")}
-    parts.append(published_saving(inputs).select("link", **named, x="nominal_rtt_ms", median="saving_ms"))
+    parts.append(inputs.published_saving.select("link", **named, x="nominal_rtt_ms", median="saving_ms"))
     return pl.concat(parts, how="diagonal_relaxed")
 
 
@@ -113,8 +114,8 @@ def early_data_verdict(frame: pl.DataFrame) -> str:
         f"then starts {with_interval(early, 'ms', 2)} earlier than after a full handshake. Answered after the "
         f"handshake, early data saves {with_interval(late, 'ms', 2)} per ms of RTT, and a resumed session without "
         f"early data {with_interval(resumed, 'ms', 2)}: what those two save is processing, which does not grow with "
-        f"the RTT. Nor does what {PAPER} printed for PLT ({printed}, on links of 15 and 92 ms): its 0-RTT loads behave "
-        "like sessions that were resumed and whose request was not answered before the handshake ended."
+        f"the RTT. Nor does what {_PAPER} printed for PLT ({printed}, on links of 15 and 92 ms): its 0-RTT loads "
+        "behave like sessions that were resumed and whose request was not answered before the handshake ended."
     )
 
 
@@ -131,7 +132,7 @@ FIGURES = (
         caption="Time saved compared with a load with a full handshake in the same round, against the link's "
         "RTT. The server answers early data on arrival, or answers it after the handshake, or the "
         "session is resumed without early data.",
-        note=f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {PAPER} Figs. 10 and 11.",
+        note=f"Dashed: one RTT. Bars: 95 % intervals. Hollow: differences of the medians of {_PAPER} Figs. 10 and 11.",
         data=early_data_data,
         chart=early_data,
         table=early_data_table,

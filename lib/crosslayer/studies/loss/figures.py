@@ -22,7 +22,6 @@ from crosslayer.figures.style import (
     Style,
 )
 from crosslayer.studies.loss import KEPT, lossy
-from crosslayer.vocabulary import Role
 
 _LEVELS = {"median": 0.5, "P95": 0.95, "P99": 0.99}
 _OF_P99 = 100
@@ -37,36 +36,15 @@ _STYLES = {
 }
 _SAVERS = {"DoQ": ("DoQ", _EARLY), "HTTP/3": ("DoH3", _EARLY_H3)}
 _SAVED_STYLES = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Style(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
+_KINDS = {("main", "early-data"): " 0-RTT", (KEPT, "none"): ", kept"}
 _AGAINST_UDP = (_KEPT, _EARLY, "DoQ")
-
-
-def by_series(inputs: Inputs) -> pl.LazyFrame:
-    """Lookups of `studies.loss.measure` with `series` (`DoQ`, `DoQ 0-RTT`, `DoQ, kept`) and `total_rtt`.
-
-    A first flight with early data that was lost comes after the handshake. For the server that is none, and the row has
-    its error; here it is what early data costs when packets are lost, and without it 0-RTT would look immune to loss.
-    """
-    named = {
-        (condition, resumption): pl.concat_str(pl.col("protocol"), pl.lit(ending))
-        for condition, resumption, ending in (("main", "early-data", " 0-RTT"), (KEPT, "none", ", kept"))
-    }
-    series = pl.col("protocol")
-    for (condition, resumption), name in named.items():
-        series = (
-            pl.when(pl.col("condition") == condition, pl.col("resumption") == resumption).then(name).otherwise(series)
-        )
-    early = inputs.dns_exchanges.filter(resumption="early-data", role=Role.MEASURED)
-    late = early.filter(pl.col("session_resumed"), ~pl.col("early_data_accepted"), pl.col("total_ms").is_not_null())
-    whole = [metrics.exchanges(inputs.dns_exchanges, resumption=kind) for kind in ("none", "early-data")]
-    rows = pl.concat([*whole, late.filter(pl.col("error").is_not_null())])
-    return metrics.in_rtts(rows.with_columns(series=series), inputs.rtts, ["total_ms"])
 
 
 def _lookups(inputs: Inputs) -> pl.LazyFrame:
     """Those on links that lose packets, with `loss_percent`."""
     losses = {link: known[1] for link in inputs.links if (known := lossy(link))}
     return (
-        by_series(inputs)
+        metrics.lookup_series(inputs.dns_exchanges, inputs.rtts, _KINDS)
         .filter(pl.col("link").is_in(list(losses)))
         .with_columns(loss_percent=pl.col("link").replace_strict(losses, default=None, return_dtype=pl.Float64))
     )

@@ -22,7 +22,6 @@ from crosslayer.figures.style import (
     Style,
 )
 from crosslayer.links import sweep
-from crosslayer.studies.loss.figures import by_series
 from crosslayer.studies.path_quality import loses
 from crosslayer.studies.path_quality.visits import PAIRS
 
@@ -91,7 +90,8 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, condition, measure (`median`, `P95`, `P99`), series (`DoQ`, `HTTP/3`), n, rounds, median, low, high.
     """
     swept = [link for link in inputs.links if sweep(link) and loses(link) is None]
-    lookups = by_series(inputs).filter(pl.col("link").is_in(swept))
+    kinds = {("main", "early-data"): " 0-RTT"}
+    lookups = metrics.lookup_series(inputs.dns_exchanges, inputs.rtts, kinds).filter(pl.col("link").is_in(swept))
     return _finished(
         [
             metrics.quantile_differences(lookups, "total_rtt", "series", *pair, ["link"], level=level).with_columns(

@@ -16,8 +16,7 @@ from crosslayer.campaign.store import Rows
 from crosslayer.campaign.tables import PacedQueries
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.stub import Stub, StubSettings
-from crosslayer.studies.loss.measure import Loss
-from crosslayer.studies.one_connection.measure import OneConnection
+from crosslayer.studies import loss, one_connection
 from crosslayer.studies.path_quality import loses
 from crosslayer.studies.path_quality.visits import VISITS
 from crosslayer.testbed import network
@@ -107,7 +106,8 @@ class PathQuality(Measurer):
 
     def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
-        self._lookups, self._loads, self._shared = Loss(bench), OneConnection(bench), Shared(bench)
+        self._lookups, self._loads = loss.STUDY.measurer(bench), one_connection.STUDY.measurer(bench)
+        self._shared = Shared(bench)
 
     def _of(self, condition: str) -> Measurer:
         if condition in SHARED:

@@ -22,9 +22,10 @@ from crosslayer.figures.style import (
     Style,
     with_titles,
 )
-from crosslayer.studies.coalescing.figures.common import PAPER
+from crosslayer.studies.coalescing import TNSM24
 from crosslayer.studies.serialisation.conditions import DOQ_SIZES
 
+_PAPER = TNSM24.name
 _IP_AND_ETHERNET_BYTES = 34
 """Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
 _DOQ_QUERY_BYTES = 43
@@ -144,7 +145,7 @@ def serialisation_verdict(frame: pl.DataFrame) -> str:
         f"{with_interval(slope, 'ms', 2)}, over four uplinks and four sizes; {with_interval(intercept, 'ms', 1)} are "
         f"left where nothing is serialised. On DSL that makes {explained:.1f} ms of the {at['median']:.1f} ms that our "
         f"query takes beyond one RTT, and {100 * explained / published['median']:.0f} % of the "
-        f"{published['median']:.1f} ms of {PAPER} (1.37 RTT), were its datagrams of the same size."
+        f"{published['median']:.1f} ms of {_PAPER} (1.37 RTT), were its datagrams of the same size."
     )
 
 
@@ -156,7 +157,7 @@ FIGURES = (
         caption="Median duration of a query beyond the link's RTT, against the transmission time of the bytes "
         "sent before its end (the padded second flight of the handshake, and the query). DSL with its "
         "own uplink, and with 2, 4 and 16 times its rate.",
-        note=f"Dashed: one ms of bytes, one ms of delay. Hollow: {PAPER}'s 1.37 RTT on DSL, were its datagrams of our "
+        note=f"Dashed: one ms of bytes, one ms of delay. Hollow: {_PAPER}'s 1.37 RTT on DSL, were its datagrams of our "
         "size. Bars: 95 % intervals.",
         data=serialisation_data,
         chart=serialisation,

@@ -32,7 +32,6 @@ from crosslayer.studies.coalescing.figures.common import (
     measured,
     observations,
     pooled,
-    published_saving,
     rtts_ms,
     with_published,
 )
@@ -146,7 +145,7 @@ def saving_data(inputs: Inputs) -> pl.DataFrame:
         if (of_series := pooled(inputs, list(savings(time, link, pages))))
     ]
     ours = measured(["link", "series"], rows)
-    printed = published_saving(inputs).select(
+    printed = inputs.published_saving.select(
         "link",
         series=pl.format("PLT, {}", "page"),
         source=pl.lit("published"),
