@@ -52,9 +52,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         kept |= dict(zip(names, values, strict=True))
         kept["PATH"] = f"{Path(go).parent}{os.pathsep}{kept['PATH']}"
 
-    def run(*words: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [folder / "venv" / "bin" / "crosslayer", *words],
+            [folder / "venv" / "bin" / "crosslayer", *arguments],
             cwd=here,
             env=kept | {"HOME": str(home)},
             capture_output=True,

@@ -20,8 +20,8 @@ BOUND_MB = 5.0
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git on this machine")
 
 
-def git(root: Path, *words: str) -> bytes:
-    command = ["git", "-C", str(root), "-c", f"safe.directory={root}", *words]
+def git(root: Path, *arguments: str) -> bytes:
+    command = ["git", "-C", str(root), "-c", f"safe.directory={root}", *arguments]
     return subprocess.run(command, capture_output=True, check=True).stdout
 
 
@@ -49,7 +49,7 @@ def test_the_newest_commit_adds_little_or_says_so() -> None:
     assert added == 0, f"{added:.1f} MB of generated files: add a line with the commit's subject to CHANGELOG.md"
 
 
-def test_growth_is_found_and_can_be_declared(tmp_path: Path) -> None:
+def test_growth_is_detected_and_can_be_declared(tmp_path: Path) -> None:
     def commit(message: str) -> None:
         git(tmp_path, "add", "--all")
         git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b.test", "commit", "--quiet", "--message", message)

@@ -100,7 +100,7 @@ class Guest:
         if environment is None:
             environment = {name: value for name, value in os.environ.items() if name not in ("TMPDIR", "TMP", "TEMP")}
         job = {
-            "words": list(command),
+            "command": list(command),
             "environment": [f"{name}={value}" for name, value in sorted({**environment, MARK: clock}.items())],
             "folder": str(Path.cwd()),
             "uid": os.geteuid(),
