@@ -116,7 +116,7 @@ def test_it_builds_its_programs_and_measures(installed: Any) -> None:
         assert after[name]["detail"].endswith("(crosslayer setup)")
 
     done = installed("measure", "--size", "smoke", "--out", "smoke", timeout_s=900)
-    if done.returncode == 3:
+    if done.returncode == 3 and not os.environ.get("CROSSLAYER_CAN_MEASURE"):
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     done = installed("report", "smoke", "--out", "report-of-smoke")

@@ -103,8 +103,26 @@ def test_every_figure_has_tooltips_and_is_drawn_by_jupyterlab_too(study: str, na
     marks = [part["encoding"] for part in inner(spec) if "mark" in part and "encoding" in part]
     assert any("tooltip" in encoding for encoding in marks)
     assert all("tooltip" in part.get("encoding", {}) for part in inner(spec) if _mark(part) == "point")
-    with_name = drawn._repr_mimebundle_()["application/vnd.vegalite.v5+json"]
-    vl_convert.vegalite_to_vega(json.dumps(with_name), vl_version=VEGA_LITE_IN_JUPYTERLAB)
+    with_csv = drawn._repr_mimebundle_()["application/vnd.vegalite.v5+json"]
+    vl_convert.vegalite_to_vega(json.dumps(with_csv), vl_version=VEGA_LITE_IN_JUPYTERLAB)
+
+
+@pytest.mark.parametrize(
+    ("study", "name"),
+    [("coalescing", "fig03-handshakes"), ("one-connection", "document-size"), ("rest", "rest-next-answer")],
+)
+def test_rows_as_csv_draw_the_same_picture(study: str, name: str) -> None:
+    drawn = drawing(study, name)
+    with_rows = drawn.vega_lite()
+    with_csv = drawn._repr_mimebundle_()["application/vnd.vegalite.v5+json"]
+    assert all(isinstance(rows, str) for rows in with_csv["datasets"].values())
+    assert _rounded(with_csv) == _rounded(with_rows)
+
+
+def _rounded(spec: dict[str, Any]) -> str:
+    """The chart as SVG, without the numbers of clips, which count up; numbers with six decimals."""
+    svg = vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=VEGA_LITE_IN_JUPYTERLAB)
+    return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.6f}", re.sub(r"clip\d+", "clip", svg))
 
 
 _DRAW = """

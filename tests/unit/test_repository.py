@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import zlib
 from pathlib import Path
 
 import pytest
+
+import crosslayer
 
 ROOT = Path(__file__).parents[2]
 GENERATED = ("figures", "notebooks")
@@ -65,3 +68,21 @@ def test_growth_is_detected_and_can_be_declared(tmp_path: Path) -> None:
     assert undeclared_mb(tmp_path) == pytest.approx(6.0, abs=0.1)
     (tmp_path / "CHANGELOG.md").write_text("- All figures are\n  drawn again: a new font\n", encoding="utf-8")
     assert undeclared_mb(tmp_path) == 0
+
+
+def test_every_file_that_names_the_version_names_the_same() -> None:
+    def version(file: str, pattern: str) -> str:
+        match = re.search(pattern, (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+        assert match, file
+        return match[1]
+
+    versions = {
+        version("pyproject.toml", r'^version = "(.*)"'),
+        version("CITATION.cff", r"^version: (.*)"),
+        version(".zenodo.json", r'"version": "(.*)"'),
+        version("Containerfile", r'image\.version="(.*)"'),
+        version("CHANGELOG.md", r"^## (\S+)"),
+    }
+    assert versions == {crosslayer.__version__}
+    dates = {version("CITATION.cff", r"^date-released: (.*)"), version(".zenodo.json", r'"publication_date": "(.*)"')}
+    assert len(dates) == 1
