@@ -35,7 +35,7 @@ SCHEMA_VERSION = 3
 """Raised when a column or a key of `campaign.json` changes its name or meaning. 3: rows have `condition` and `role`."""
 
 EXCHANGE = "Exchange"
-"""A `dns.Exchange`."""
+"""A `dns.ExchangeResult`."""
 STUB = "QueryMetrics"
 """The stub's metrics of a query (`stub.QueryMetrics`)."""
 LOAD = "PageLoad"
