@@ -176,7 +176,9 @@ def test_a_browser(browser_machine: None, tree: Tree, virtual_clock: list[str]) 
     """Chromium once more, under another name."""
     vocabulary, classes = "lib/crosslayer/vocabulary.py", "lib/crosslayer/browser/__init__.py"
     tree.edit(vocabulary, '    FIREFOX = "firefox"\n', '    FIREFOX = "firefox"\n    LEAN = "lean"\n')
-    row = '    Browser.LEAN: BrowserProgram("Lean", "CROSSLAYER_CHROMIUM", ("chromium",), driver="chromedriver"),\n'
+    row = (
+        '    Browser.LEAN.value: BrowserProgram("Lean", "CROSSLAYER_CHROMIUM", ("chromium",), driver="chromedriver"),\n'
+    )
     tree.edit(
         vocabulary, "BROWSERS: dict[str, BrowserProgram] = {\n", f"BROWSERS: dict[str, BrowserProgram] = {{\n{row}"
     )
@@ -222,6 +224,7 @@ def test_a_link_effect(with_toy: Tree, virtual_clock: list[str]) -> None:
         "            reorder_percent=self.reorder_percent,\n",
         "            reorder_percent=self.reorder_percent,\n            corrupt_percent=self.corrupt_percent,\n",
     )
+    tree.edit(links, "1 - self.loss_percent / 100", "(1 - self.loss_percent / 100) * (1 - self.corrupt_percent / 100)")
     tree.edit(
         effects,
         "    lost_down: int | None = None\n",
