@@ -68,7 +68,7 @@ _OWN = {
 }
 _GO = "go build -C emulation -o ../build/ ./cmd/..."
 _VERSIONS = ("requirements.lock", "setup/pinned.in")
-"""Where a checkout says which versions it is measured with: by `make setup`, and by `nix develop`."""
+"""Files that name the versions of `make setup` and of `nix develop`."""
 
 
 def examine() -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Values of the papers (`data/published`) as frames, for figures and claims to stand beside."""
+"""Values of the papers (`data/published`) as frames, with which figures and claims compare."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a study is, the one thing that people add: a room `studies/NAME/` and a line of `studies/__init__.py`.
+"""The interface of a study: a package `studies/NAME/` and a line of `studies/__init__.py`.
 
-A room holds `STUDY` in its `__init__`, and as modules beside it what each task needs and no other has to import:
-`measure` (`MEASURER`), `figures` (`FIGURES`), `claims` (`CLAIMS`) and `answer` (`answer`). Analysis imports no browser,
-measuring no charts.
+The package has `STUDY` in its `__init__`, and a module for each task: `measure` (`MEASURER`), `figures` (`FIGURES`),
+`claims` (`CLAIMS`) and `answer` (`answer`). They are imported on use, so that analysis imports no browser and measuring
+no charts.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Study:
     paper: Paper | None = None
     """None where the study answers a question that the papers leave open."""
     options: type = NoOptions
-    """Frozen dataclass of what only this study can be told: `[options]` of a plan file is checked against it."""
+    """Frozen dataclass of the study's own options: `[options]` of a plan file is checked against it."""
     headlines: Mapping[str, str] = field(default_factory=dict)
     """Claims whose numbers stand on top of the report, and how they are called there."""
     picture: str = ""

@@ -26,11 +26,11 @@ from crosslayer.packets import About, Frame, Ring, kept_files, of_lines
 from crosslayer.vocabulary import Role
 
 FOLDER = "captures"
-"""Of a dataset: LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and, of each connection, a qlog."""
+"""Folder of a dataset with LINK/PAGE/ROUND/CONDITION.pcapng, CONDITION.json and a qlog of each connection."""
 
 _VARIABLES = {"pcap": "SSLKEYLOGFILE", "qlog": "QLOGDIR", "netlog": "NETLOGDIR"}
 _NETLOG_BYTES = 800_000
-"""Of a load, besides what Chromium calls constants."""
+"""Largest netlog of a load, bytes, without the constants that Chromium writes first."""
 _EVENTS = b'"events": [\n'
 _CHUNK_BYTES = 65_536
 _BEFORE_NS = 5_000_000
@@ -180,8 +180,7 @@ def netlog_part(file: BinaryIO, start: int) -> bytes:
 def handshake_ms(log: bytes, host: str) -> float | None:
     """From the first Initial to the last Handshake packet that Chromium sent on its newest connection to a host, ms.
 
-    Its log tells whole milliseconds. None where the log, or what is left of it, has no such connection, or Chromium
-    changed its words.
+    The log has whole milliseconds. None if the log, which may be cut off, has no such connection or another format.
     """
     if not log:
         return None

@@ -1,4 +1,4 @@
-"""Evidence of the server log on observations, compared with what they were meant to be."""
+"""Evidence of the server log on observations, compared with their conditions."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _FACTS = ("plan", "options_changed", "started", "ended", "backend", "host", "hos
 def export(store: Store, folder: Path) -> Path:
     """Write the dataset: `TABLE/link=LINK/part-0.parquet`, `campaign.json`, `ro-crate-metadata.json`.
 
-    Each table is written beside and then put in place, so a reader never sees half of one.
+    Each table is written to a temporary folder, which is then renamed, so a reader never sees half of one.
 
     Raises
     ------

@@ -75,7 +75,7 @@ def code() -> dict[str, str]:
 
 @cache
 def code_sha256() -> str:
-    """Hash of this package's modules: it tells also what was changed and not committed, and needs no checkout."""
+    """Hash of this package's modules; it includes uncommitted changes and needs no checkout."""
     root = Path(__file__).parents[1]
     files = sorted(root.rglob("*.py"))
     lines = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(root)}\n" for file in files)
@@ -103,7 +103,7 @@ def packages() -> dict[str, str]:
 
 
 def server_version(program: Path) -> str:
-    """What the server says of itself: CoreDNS and Go versions."""
+    """Version that the server prints: CoreDNS and Go."""
     output = subprocess.run([str(program), "-version"], capture_output=True, text=True, check=False).stdout
     return " ".join(output.replace(",", " ").split())
 

@@ -53,9 +53,9 @@ class Outcome:
     overhead: str = ""
     """The same of what it takes beyond them."""
     rounds_needed: int | None = None
-    """Of an inconclusive result: the rounds after which its interval would no longer reach across a border."""
+    """Rounds after which the interval of an inconclusive result would no longer reach across a border."""
     would_decide: str = ""
-    """Of an inconclusive result: which experiment would decide it."""
+    """Experiment that would decide an inconclusive result."""
 
 
 class Position(StrEnum):
@@ -179,7 +179,7 @@ class Check:
     """What is measured, or why it cannot be."""
     rule: Rule | None = None
     cause: Cause | str = ""
-    """Why it may well differ: said where it does. A text without numbers of ours calls itself a guess."""
+    """Cause of a deviation, shown if there is one. A text without measured numbers calls itself a guess."""
     remark: Cause | str = ""
     """What a reader must know in addition to the published note."""
     follows_from: str = ""
@@ -248,7 +248,7 @@ def by_id(
     Parameters
     ----------
     causes, remarks, samples
-        By their value, the claims that have it: identifiers with spaces between. See `Check.sample`.
+        Identifiers of claims, separated by spaces, by the value that they share. See `Check.sample`.
     follows, given
         By claim, see `Check.follows_from` and `Check.given_by`.
 
@@ -388,7 +388,7 @@ class Ordering:
 
     unit: str
     enough: int | None = None
-    """How many must hold where the claim says "most"; None for all."""
+    """Number that must hold for a claim about most of them; None for all."""
     criterion: str = "95 % interval of each difference excludes 0"
     resolution: float = 0.0
     """Smallest difference, in the unit, that the clock of the campaign resolves; smaller ones have no sign."""

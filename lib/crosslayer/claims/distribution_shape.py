@@ -16,7 +16,7 @@ _SAME = 1e-6
 
 
 def steps(sample: Sample, weights: Counts | None = None, count: int = 5) -> Estimate:
-    """Steps of a CDF that has `count` equally large parts at most: parts whose middles are told apart by eye.
+    """Number of visible steps of a CDF, at most `count`: equally large parts whose middles are far enough apart.
 
     Returns
     -------

@@ -220,7 +220,7 @@ class Share:
     """Percent of the observations that a condition holds for."""
 
     holds: Callable[[Any], Any]
-    """Of the array of observations, elementwise."""
+    """Whether each observation of an array counts."""
 
     def __call__(self, sample: Sample, weights: Counts | None) -> Estimate:
         """See `Statistic`."""

@@ -37,7 +37,7 @@ class Source:
 
     table: str
     rows: pl.Expr
-    """Those that count, of the table's columns."""
+    """Condition on the table's columns for rows that count."""
     value: pl.Expr
     """In the unit of the series, of the table's columns."""
 

@@ -64,13 +64,13 @@ OURS = "crosslayer"
 _OWN = {"paper": OURS, "claim_id": "", "quantity": ""} | dict.fromkeys(
     ("section_or_figure", "scope", "statistic", "value", "unit", "expected_relation", "note"), ""
 )
-"""Of a claim that no paper prints: its study's own."""
+"""Value in the column `paper` of claims that are a study's own."""
 _UNITS = {"RTT multiples": "RTT", "percent": "%", "percentage points": "points"}
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a campaign of one study is held against; a study's room has it as `CLAIMS`."""
+    """Claims that campaigns of one study are compared with: `CLAIMS` of the study."""
 
     checks: Mapping[str, Check]
     """By claim identifier; a claim belongs to one study at most."""

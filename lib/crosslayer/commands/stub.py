@@ -146,7 +146,7 @@ def _ask_for_consent(settings: StubSettings, *, given: bool) -> None:
 
 
 def _run_forever(settings: StubSettings, *, metrics: Path | None, control: Path | None) -> NoReturn:
-    """Become the stub: it ends with a signal, and tells what is wrong itself.
+    """Replace this process by the stub, which ends with a signal and reports its own errors.
 
     Parameters
     ----------

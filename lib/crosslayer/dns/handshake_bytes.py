@@ -1,9 +1,9 @@
-"""Handshake and query told apart by what packets carry, as the analysis of IMC 2022 does (`single.query.sizes.py`).
+"""Handshake and query by the content of packets, as in the analysis of IMC 2022 (`single.query.sizes.py`).
 
-Over TCP what is in clear belongs to the handshake: SYN, SYN-ACK, the acknowledgement between them and the first data,
-and TLS records that are no application data, with the TCP header of their packet. From TLS 1.3 on that is little more
-than the hellos: the rest of the handshake is encrypted, and counts with the query or its answer. Over QUIC it is
-every datagram that begins with a long header. Pure: bytes in, numbers out.
+Over TCP the handshake is everything in clear: SYN, SYN-ACK, the acknowledgement between them and the first data, and
+TLS records without application data, each with the TCP header of its packet. In TLS 1.3 that is little more than the
+hellos; the encrypted rest of the handshake counts with the query or its answer. Over QUIC the handshake is every
+datagram that begins with a long header. These are pure functions from bytes to numbers.
 """
 
 from __future__ import annotations

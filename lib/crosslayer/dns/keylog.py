@@ -1,4 +1,4 @@
-"""What our own clients of QUIC tell whoever asks by the variables that browsers, curl and quic-go know too."""
+"""TLS keys and qlogs of our QUIC clients, for the environment variables that browsers, curl and quic-go also use."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def unframed(buffer: bytes | bytearray) -> bytes | None:
 
 
 def check_answer(wire: bytes, query: Query, *, max_bytes: int = MAX_MESSAGE_BYTES) -> Answer:
-    """Judge an answer, a message without framing; `max_bytes` is the largest the client said it takes.
+    """Check an answer, a message without framing; `max_bytes` is the maximum that the client announced.
 
     `error` is "oversized", "malformed", "wrong id", "not a response", "wrong question", "truncated", "rcode NAME",
     "answer of another name" or "cname loop"; the first that holds.

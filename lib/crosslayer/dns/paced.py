@@ -1,7 +1,7 @@
-"""Queries at a fixed pace in an open loop: each leaves at its time, whatever became of those before it.
+"""Queries at a fixed pace in an open loop: each is sent at its time, whether earlier ones are answered or not.
 
-One thread sends and receives over UDP. An answer's time is the kernel's, so a late wake-up of this process does not
-count; how late a query left is told, and its time starts when it left.
+One thread sends and receives over UDP. Answers have kernel timestamps, which exclude the scheduling delay of this
+process. The delay of each query is recorded, and its response time starts when it was sent.
 """
 
 from __future__ import annotations

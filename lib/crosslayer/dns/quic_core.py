@@ -190,7 +190,7 @@ class QuicCore(ABC):
         return self._quic.get_timer()
 
     def datagrams(self, now: float) -> list[bytes]:
-        """What is to be sent now."""
+        """Datagrams to send now."""
         return [data for data, _ in self._quic.datagrams_to_send(now)]
 
     def close(self) -> None:

@@ -240,7 +240,7 @@ def tail_note(frame: pl.DataFrame) -> str:
 
 
 def table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Medians of a CDF figure beside the published ones.
+    """Medians of a CDF figure and the published ones.
 
     Returns
     -------

@@ -269,6 +269,6 @@ def _register_fonts() -> None:
 
 
 def _clips_from_0(svg: str) -> str:
-    """The renderer numbers clip paths on from figure to figure; the same figure is to be the same file."""
+    """Number clip paths from 0: the renderer continues its numbers, but an equal figure must give an equal file."""
     numbers: dict[str, int] = {}
     return re.sub(r"\bclip(\d+)\b", lambda match: f"clip{numbers.setdefault(match[1], len(numbers))}", svg)

@@ -16,7 +16,7 @@ from crosslayer.published import Published
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """Tables of one dataset, and the published values beside them. Equal to itself only: answers are kept by it."""
+    """Tables of one dataset, and the published values. Equal to itself only, because results are cached by it."""
 
     dns_exchanges: pl.LazyFrame
     tcp_rtts: pl.LazyFrame

@@ -1,7 +1,7 @@
 """The grammar of the figures: dots with intervals, heat maps, trends, histograms, small multiples, reference lines.
 
-A figure says what stands on its axes and in its tooltips; how marks, legends and tooltips look is decided here. CDF
-curves, which have rows of their own, are in `crosslayer.figures.cdf`.
+A figure chooses its axes and tooltips; this module defines the style of marks, legends and tooltips. CDF curves, whose
+rows have another form, are in `crosslayer.figures.cdf`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def encode_series(
     columns: int | None = None,
     legend: bool = True,
 ) -> Encodings:
-    """Tell series apart, with one legend above the plot.
+    """Encodings by which series are distinguished, with one legend above the plot.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def encode_series(
     styles
         Style of each, in the order of the legend.
     channels
-        What tells them apart; `offset` sets their dots beside each other within a row.
+        Channels in which they differ; `offset` separates their dots within a row.
     columns
-        Of the legend.
+        Number of columns of the legend.
     """
     order = list(styles)
     shown = _legend("dash" in channels, columns) if legend else None
@@ -190,7 +190,7 @@ def intervals(
 def published_points(
     base: alt.Chart, x: alt.X, y: alt.Y, tooltip: Sequence[Any], encodings: Encodings, *, size: int = 58, **style: Any
 ) -> alt.Chart:
-    """Published values beside ours; their tooltip is ours without interval and count."""
+    """Published values; their tooltip is that of our values without interval and count."""
     shown = [tip for tip in tooltip if tip["shorthand"] not in _OURS_ONLY]
     point: alt.Chart = rows_from(base, "published").mark_point(
         filled=False, size=size, strokeWidth=1.2, opacity=1, **style

@@ -34,8 +34,8 @@ def self_check_data(
     """Loads of a round that should be equal, in percent of their PLT.
 
     Columns kind (`pair`: one round; `cell`, `pooled`: medians, all cells of a series together where pooled), series,
-    link, page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`). A study that has
-    the loads among its observations says so, and what it calls them (`metrics.self_checked`).
+    link, page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`).
+    `metrics.self_checked` has the loads of a study that are checked.
     """
     loads = observations(inputs)
     pairs = metrics.self_checked(loads, named)

@@ -49,7 +49,7 @@ def medians(
 def median(
     values: Reals, rounds: Rounds, *, level: float = 0.5, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[int, int, float, float | None, float | None]:
-    """Median of observations as `medians` has it: n, rounds, median, low, high."""
+    """Median of observations, with the columns of `medians`: n, rounds, median, low, high."""
     sample = rounds.sample(values)
     estimates = [sample.quantiles(level, weights) for weights in rounds.drawn(resamples, seed)]
     return sample.size, rounds.count, sample.quantile(level), *_interval(estimates, rounds.count)

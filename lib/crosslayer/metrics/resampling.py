@@ -33,16 +33,18 @@ RESAMPLES = 1000
 LEVEL = 0.95
 
 MOST_BLOCKS = 2_000
-"""Of more rounds, so many blocks of neighbouring ones are drawn, each whole, as Carlstein (1986) has it: an interval's
-width is then known to 1.6 %, better than from the resamples, and no campaign is too large."""
+"""Maximum number of blocks: above it, whole blocks of neighbouring rounds are drawn (Carlstein 1986).
+
+The width of an interval is then known to 1.6 %, better than from the resamples, and no campaign is too large.
+"""
 
 _CELLS_IN_MEMORY = 4_000_000
 _CELLS_KEPT = MOST_BLOCKS * RESAMPLES
 _CELLS_IN_CACHE = 64_000
 _OF_PILOT = 65_536
-"""Observations that tell about where a quantile of a larger sample is."""
+"""Observations that show roughly where a quantile of a larger sample is."""
 _PARTS = 32
-"""In which those around a quantile are counted before one part is looked through."""
+"""Number of parts in which the values around a quantile are counted, before one part is searched."""
 
 Reals = NDArray[np.float64]
 Counts = NDArray[np.float64]
@@ -226,7 +228,7 @@ class Sample:
 
     @cached_property
     def _pilot(self) -> Reals:
-        """So many of the observations, ascending, that they tell about where all are."""
+        """A sample of the observations, ascending, that shows roughly where all are."""
         if self.size <= _OF_PILOT:
             return np.sort(self.values)
         return np.sort(self.values[np.random.default_rng(0).integers(0, self.size, _OF_PILOT)])
@@ -272,7 +274,7 @@ class Rounds:
         return Sample(values[chosen], self.numbers[chosen], self.blocks)
 
     def drawn(self, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Counts]:
-        """How often each block is drawn, as `drawn` says."""
+        """How often each block is drawn, see `drawn`."""
         return drawn(len(self.hosts), resamples, seed, self.hosts)
 
 

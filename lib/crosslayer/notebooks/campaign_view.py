@@ -149,7 +149,7 @@ class CampaignView:
 
     @property
     def campaign(self) -> Campaign:
-        """What `campaign.json` says: plan, host, versions."""
+        """Content of `campaign.json`: plan, host, versions."""
         return self.dataset.campaign
 
     @cached_property
@@ -158,7 +158,7 @@ class CampaignView:
         return tuple(self._figures)
 
     def figure(self, name: str) -> FigureView:
-        """A figure by its name or the beginning of it, drawn, and saved where `open` was told a folder.
+        """A figure by its name or the beginning of it, drawn, and saved if `open` received a folder.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class CampaignView:
         return FigureView(figure, self.dataset, drawing)
 
     def table(self, name: str) -> AnswerText:
-        """A figure's numbers: ours, their 95 % interval, and the published ones beside them; as a frame in `.rows`."""
+        """Numbers of a figure: measured values, their 95 % intervals and published values; `.rows` is the frame."""
         figure = self.figure(name)
         if figure.error:
             return figure_view.failure(figure.error)

@@ -243,7 +243,7 @@ def _outside_load(document: Entry, entries: list[Entry]) -> set[str]:
 
 
 def _load_event(navigation: _Navigation, document: Entry) -> float | None:
-    """Since the Unix epoch; None where the recording does not say, or says a time before the document."""
+    """Load event, ms since the Unix epoch; None if the recording has none, or one before the document."""
     if navigation.page.load_ms is None:
         return None
     load_ms = navigation.started_ms + navigation.page.load_ms

@@ -277,7 +277,7 @@ def _entry(
 def _body(
     content: dict[str, Any], content_type: str, mime: str, size: int, attached: _Attached
 ) -> tuple[bytes | None, str, bool]:
-    """Of a body: its bytes, None where there are none that can be read; its charset; whether it was cut."""
+    """Bytes of a body (None if they cannot be read), its charset, and whether it is cut off."""
     text = content.get("text")
     if text is None and (body := attached(_text(content.get("_file")))) is not None:
         return body, _charset(content_type, body[:1024].decode("latin-1"), mime), False
@@ -361,7 +361,7 @@ def _moment(value: Any) -> datetime | None:
 
 
 def _time(value: Any, zone: tzinfo) -> float | None:
-    """Of a time in ISO 8601: ms since the Unix epoch."""
+    """Milliseconds since the Unix epoch of a time in ISO 8601."""
     moment = _moment(value)
     if moment is None:
         return None

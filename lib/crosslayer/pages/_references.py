@@ -26,7 +26,7 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _CANDIDATE = re.compile(rf"(?:(?<=^)|(?<=[\s,])){_WORD}(?=[\s,]|$)")
-"""Of a `srcset`: a URL, or the descriptor after it."""
+"""A URL of a `srcset`, or the descriptor after it."""
 _TAG = re.compile(
     r"""<(?:script|link|img|iframe|frame|source|embed|input|track)\b(?:[^>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE
 )

@@ -34,7 +34,7 @@ CONTENT_TYPES = {
 }
 """Content type by suffix of the source (before `.gz`); other types are stated with `content_type`."""
 _COMPRESSED = ("image/png", "image/jpeg", "image/webp", "font/woff2")
-"""Types sent as they are, unless `encoding` says otherwise."""
+"""Types whose content is compressed already; they are sent unchanged unless `encoding` is set."""
 
 HOST = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _README = "sites/README.md explains every key."
@@ -170,7 +170,7 @@ def find_spec_dir() -> Path:
 
 
 def own_pages(path: Path) -> tuple[Path, ...]:
-    """Folders of the pages that a folder of one's own is or holds.
+    """Folders of the pages in the user's folder, which may be a page itself.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a campaign says of itself, in names and values: when, where and with what it was measured."""
+"""Facts of a campaign as names and values: when, where and with what it was measured."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def whole(dataset: Dataset) -> str:
 
 
 def host_text(campaign: Campaign) -> str:
-    """The machine as text; an unknown machine says so itself."""
+    """The machine as text."""
     host = campaign.host
     if not host.cores:
         return host.cpu

@@ -28,7 +28,7 @@ VERDICT_FILES = (_CLAIMS, "claims.md", _OTHERS, ANSWER)
 _COLUMNS_OF_OTHERS = {"compared_with": pl.String, "campaign": pl.String, "clock": pl.String} | claims.COLUMNS
 _PICTURES = ("svg", "png", "csv")
 ENDINGS = (*_PICTURES, "json")
-"""Of the files of a figure."""
+"""Endings of the files of a figure."""
 
 
 class ReportError(CrosslayerError):
@@ -58,7 +58,7 @@ class Saved:
 
     @property
     def verdict_virtual(self) -> str:
-        """The answer of the campaign by the virtual clock; empty where there is none."""
+        """The answer of the campaign in virtual time; empty if there is none."""
         return self._kept("verdict_virtual")
 
     @property
@@ -80,8 +80,8 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
     folder
         Made where it is missing.
     about
-        Kept in the JSON under `usermeta.crosslayer`, beside name, caption and verdict; `campaign` is the last column of
-        the CSV too, so that a copy of its rows still tells whose they are.
+        Stored in the JSON under `usermeta.crosslayer`, with name, caption and verdict; `campaign` is also the last
+        column of the CSV, so that copied rows name their campaign.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def save_drawing(drawing: Drawing, dataset: Dataset, folder: Path, **about: str)
 
 
 def made_from(dataset: Dataset) -> dict[str, str]:
-    """What a figure tells of its dataset: `campaign` and `dataset_sha256`."""
+    """Values that identify the dataset of a figure: `campaign` and `dataset_sha256`."""
     return {"campaign": dataset.campaign.campaign, "dataset_sha256": dataset_sha256(dataset.folder)}
 
 
@@ -176,12 +176,12 @@ def saved_figures(folder: Path) -> list[Saved]:
 
 
 def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[Path]:
-    """Write `claims.parquet` and `claims.md` beside the figures of the study, e.g. in `figures/coalescing/`.
+    """Write `claims.parquet` and `claims.md` to the folder of the study's figures, e.g. `figures/coalescing/`.
 
     Parameters
     ----------
     verdicts
-        From `crosslayer.claims.check`; the Parquet has the column `campaign` before theirs.
+        From `crosslayer.claims.check`; in the Parquet the column `campaign` is added in front.
     dataset
         What was checked.
     folder
@@ -252,7 +252,7 @@ def saved_other_verdicts(verdicts: pl.DataFrame, folder: Path) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        Columns as `save_other_verdicts` says, in the order of the claims; no rows where there is no other campaign.
+        Columns of `save_other_verdicts`, in the order of the claims; no rows if there is no other campaign.
 
     Raises
     ------
@@ -314,7 +314,7 @@ def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame | None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write beside and put in place, so that a reader never sees half a file.
+    """Write a temporary file and rename it, so that a reader never sees half of it.
 
     Raises
     ------

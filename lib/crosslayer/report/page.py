@@ -219,7 +219,7 @@ def _specs(figures: Sequence[Saved]) -> dict[str, Any]:
 
 
 _IN_PAPER = re.compile(r"(Fig\.|Table) ?(\w+)")
-"""Names of figures and tables in what a claim says of its place in the paper."""
+"""Names of figures and tables in the column `section_or_figure` of a claim."""
 
 
 def _sources(

@@ -24,7 +24,7 @@ from crosslayer.packets import PACKETS, About, Frame, PacketsError, read_about, 
 from crosslayer.vocabulary import Role
 
 WIDTH, LABELS, ROW, LANE = 1160, 250, 18, 58
-"""Of the picture, of the names at its left, of a row, of a connection's packets: px."""
+"""Width of the picture and of the names at its left, height of a row and of a connection's packets: px."""
 PACKETS_MOST = 6000
 """What is drawn of a load; the file has the rest."""
 _FULL_BYTES, _FULL_PX = 1500, 24
@@ -447,7 +447,7 @@ def _ticks(begin: float, end: float) -> list[float]:
 
 
 def _rtts(rtt: float, end: float) -> list[float]:
-    """Whole round-trips, where they are far enough apart to be told from each other."""
+    """Times of whole round-trips, if they are far enough apart to be distinguished."""
     if not rtt or end / rtt > _RTTS_MOST:
         return []
     return [n * rtt for n in range(math.floor(end / rtt) + 1)]

@@ -1,4 +1,4 @@
-"""What the stub tells of each query, as a type. No I/O, no clock."""
+"""Metrics of a query, as the stub writes them. No I/O, no clock."""
 
 from __future__ import annotations
 

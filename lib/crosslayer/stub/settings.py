@@ -19,7 +19,7 @@ _URL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where a stub over DoH3 takes browsers' requests for what its upstream serves, and how it passes them on.
+    """Where a stub over DoH3 receives browsers' requests for hosts of its upstream, and how it forwards them.
 
     Names that have the upstream's address are answered with the gateway's.
     """

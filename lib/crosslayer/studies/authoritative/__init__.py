@@ -13,7 +13,7 @@ _Count = Annotated[int, Meta(ge=1)]
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     clients: _Count = 4
     """Clients that ask at a steady pace on each kept connection."""

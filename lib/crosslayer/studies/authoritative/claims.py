@@ -75,7 +75,7 @@ def variance(protocol: str, location: str) -> Measure:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """How many modes beside the first lie between two values; no interval."""
+    """Number of modes besides the first between two values; no interval."""
 
     low: float
     high: float

@@ -75,7 +75,7 @@ def later(connections: str, large: int, small: int) -> Measure:
 
 
 def slowdown(moment: str) -> Measure:
-    """Of a first visit on two connections with ML-DSA-44 over today's certificates, percent."""
+    """Increase of a first visit on two connections by ML-DSA-44 over today's certificates, percent."""
     large, small = (median(f"separate, neither, {size}, {moment}") for size in (14724, 1248))
     return large.over(small)
 

@@ -44,7 +44,7 @@ class Brought(StrEnum):
     TOKEN = "token"
     """That its address is its own (RFC 9000, section 8.1.3)."""
     TICKET = "ticket"
-    """Of the TLS session: the server shows no certificate."""
+    """Ticket of the TLS session; the server then sends no certificate."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ _INITIAL_WINDOW = 10 * 1448
 _AMPLIFICATION = 3
 """As many times what it received may a server send to an unproved address (RFC 9000, section 8.1)."""
 _UDP_HEADER, _TCP_HEADER, _SYN_ACK = 8, 32, 40
-"""Of IP payload, bytes: TCP's with timestamps."""
+"""Header sizes in IP payload, bytes; those of TCP include timestamps."""
 _IP_AND_ETHERNET_BYTES = 34
 """Headers that netem counts and the columns of sizes do not: IPv4 and Ethernet."""
 _STEP_RTT = 0.5

@@ -12,7 +12,7 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
     """Rounds in which every cell has each self-check once: each kind of load repeated (A/A), and the negative control,

@@ -73,7 +73,7 @@ FASTEST_MS = 50.0
 """About the shortest PLT of a baseline, example.org's on fiber: a step of the clock is the greatest share of it."""
 FIXED, MOBILE = LINKS[:3], LINKS[3:]
 PUBLISHED_STEPS = 4.0
-"""Of the published exchange curves, by the criterion of `claims.shapes.steps` that ours are counted by."""
+"""Steps of the published exchange curves, by the criterion `distribution_shape.steps` for measured ones."""
 FAST = ("fiber", "cable", "4g", "4g-medium")
 """Links on which a padded query takes no time to serialise: all but DSL."""
 
@@ -187,7 +187,7 @@ def saving_per_rtt(o: Observed) -> Estimate:
 
 @CustomMeasure
 def farthest_from_one(o: Observed) -> Estimate:
-    """DoH - DoQ on the one of the links but DSL where it is farthest from one RTT."""
+    """DoH minus DoQ on the link, except DSL, on which the difference is farthest from one RTT."""
     return max((saved(o) for saved in over_links(SAVED_EXCHANGE, FAST)), key=lambda estimate: abs(estimate.value - 1))
 
 
@@ -234,7 +234,7 @@ def rtts(*, above: float | None = None, below: float | None = None) -> Bound:
 def ordering(
     unit: str, criterion: str = "95 % interval of each difference excludes 0", enough: int | None = None
 ) -> Rule:
-    """Each of the differences is above 0, as far as the browser's clock tells."""
+    """Each of the differences is above 0, within the resolution of the browser's clock."""
     fastest = {"ms": 1.0, "RTT": 1 / RTT_MS["fiber"], "points": 100 / FASTEST_MS}.get(unit, 0.0)
     return Ordering(unit=unit, enough=enough, criterion=criterion, resolution=LOAD_RESOLUTION_MS * fastest)
 

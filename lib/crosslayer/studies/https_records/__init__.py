@@ -10,7 +10,7 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     kinds: tuple[str, ...] = ()
     """Of records, by their names (`records.KINDS`); every one where none is named."""

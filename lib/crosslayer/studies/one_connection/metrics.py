@@ -65,5 +65,5 @@ def by_mode(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def loads(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """Successful loads by mode: the server says that they were what they were meant to be."""
+    """Successful loads by mode; the server log confirms their modes."""
     return by_mode(metrics.resolved_loads(resolved_loads))

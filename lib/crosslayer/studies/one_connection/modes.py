@@ -32,7 +32,7 @@ class Mode:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Columns of `resolved_loads` that tell it from other modes."""
+        """Columns of `resolved_loads` that distinguish it from other modes."""
         return {name: str(getattr(self, name)) for name in self.__dataclass_fields__}
 
     @property

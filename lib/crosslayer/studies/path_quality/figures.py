@@ -43,7 +43,7 @@ _CLEAR = 0.05
 
 
 def _written(link: str) -> str:
-    """What is varied of a link, as a row of a figure has it."""
+    """Name of a link's varied parameter in a row of a figure."""
     varied = sweep(link)
     if varied is None:
         return link

@@ -13,7 +13,7 @@ from crosslayer.vocabulary import ClientKind
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     rests_s: Annotated[tuple[Annotated[float, Meta(ge=1.5, le=7200)], ...], Meta(min_length=1)] = (2, 24, 1800)
     """How long nothing is asked, seconds. By the wall clock they are waited for.

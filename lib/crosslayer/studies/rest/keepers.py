@@ -18,7 +18,7 @@ from crosslayer.testbed.server import ConnectionEvent, Event, QueryEvent
 PATIENCE_S = 5.0
 """After which a client asks again, as the resolver of the C library does (resolv.conf(5))."""
 _ASKS = 20
-"""Of a client, before it has no answer."""
+"""Queries of a client before it gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Keeping(ABC):
         """Columns of `rests` on the answer: what the keeper knows, and of early data what the server reports."""
 
     def forget(self) -> None:
-        """What the server said so far is not of the next answer."""
+        """Discard the server's events so far: they do not belong to the next answer."""
         self._events()
 
     def _queries(self, protocol: Protocol) -> list[QueryEvent]:
@@ -72,9 +72,9 @@ def once(asker: dns.Asker, query: Query, timeout_s: float) -> dns.Asked:
 
 
 class Forwarded(Keeping):
-    """A forwarder keeps it; its client asks again at once where it is told SERVFAIL, and after 5 s of silence.
+    """A forwarder keeps the connection; its client repeats a query at once after SERVFAIL, or after 5 s without answer.
 
-    `stub` is None where it is not ours, and tells nothing.
+    `stub` is None for a forwarder that is not ours, which reports nothing.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Library(Keeping):
         return self._client
 
     def answer_columns(self) -> dict[str, Any]:
-        """Of the connection that the answer came on."""
+        """Columns of the connection that the answer came on."""
         if self._client is None:
             return {}
         came = {int(event.remote.rpartition(":")[2]): event for event in self._queries(self._protocol)}

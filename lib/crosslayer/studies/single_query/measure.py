@@ -73,7 +73,7 @@ EVERYWHERE = (
     *(QueryCondition("main", p, _TICKET) for p in (Protocol.DOT, Protocol.DOH, Protocol.DOH3, Protocol.DOQ)),
     *(QueryCondition("early-data", protocol, _EARLY) for protocol in (Protocol.DOH3, Protocol.DOQ)),
 )
-"""What is measured in every cell: the paper's conditions, and DoH3 and early data beside them."""
+"""Conditions of every cell: those of the paper, DoH3, and early data."""
 
 FIRST_ONLY = (
     *(QueryCondition("main", protocol, _NONE) for protocol in (Protocol.DOT, Protocol.DOH, Protocol.DOQ)),

@@ -100,7 +100,7 @@ def fig3(frame: pl.DataFrame) -> AnyChart:
 
 _OVER = "PLT over DoUDP (%)"
 _WIDE_PAGES = 6
-"""Of so many pages, each has room for that below it."""
+"""Maximum number of pages whose plots have room for titles below them."""
 
 
 def fig4_data(inputs: Inputs) -> pl.DataFrame:

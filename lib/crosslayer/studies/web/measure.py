@@ -55,7 +55,7 @@ class Web(Measurer):
 
     @staticmethod
     def server_options(plan: Plan) -> dict[str, Any]:
-        """HTTPS records where the browser is told of HTTP/3 by them."""
+        """HTTPS records, if they announce HTTP/3 to the browser."""
         return {"https_records": plan.options.https_records}
 
     def conditions(self, cell: Cell) -> list[str]:
@@ -191,7 +191,7 @@ def unproved(events: Iterable[Event], page: PageSpec, protocol: dns.Protocol) ->
 
 
 def lookup_summary(queries: Sequence[QueryMetrics], page: PageSpec) -> dict[str, Any]:
-    """What the stub says of a load's lookups as a whole; columns of `page_loads`."""
+    """Columns of `page_loads`: all lookups of a load, from the stub's metrics."""
     own = [query for query in queries if query.name.rstrip(".") == page.host]
     first_ns = min((query.time_ns for query in own), default=0)
     ends_ms = [(query.time_ns - first_ns) / 1e6 + query.total_ms for query in own]
@@ -202,7 +202,7 @@ def lookup_summary(queries: Sequence[QueryMetrics], page: PageSpec) -> dict[str,
 
 
 def lookup_columns(queries: Iterable[QueryMetrics]) -> list[dict[str, Any]]:
-    """What the stub says of each query of a load, in the order they arrived; columns of `lookups`."""
+    """Columns of `lookups`: each query of a load in order of arrival, from the stub's metrics."""
     return [
         Lookups.taken(tables.STUB, query)
         | {"number": number, "started_s": query.time_ns / 1e9, "error": query.error or None}

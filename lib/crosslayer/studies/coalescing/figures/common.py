@@ -130,4 +130,4 @@ def _cell_names(inputs: Inputs, cells: set[tuple[str, str]]) -> list[str]:
 
 
 figure = partial(Figure, lacks=lacks)
-"""A figure of this study: what its dataset lacks is said under each."""
+"""A figure of this study, with a note on what its dataset lacks."""
