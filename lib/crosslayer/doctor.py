@@ -81,7 +81,7 @@ def examine() -> list[Finding]:
 
 
 def can_measure(findings: list[Finding]) -> bool:
-    """True where nothing that measuring needs is missing."""
+    """True if nothing that measuring needs is missing."""
     return not _in_the_way(findings)
 
 

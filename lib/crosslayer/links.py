@@ -63,7 +63,7 @@ class Qdisc:
     delay_ms: float
     """One-way delay, ms."""
     rate_mbit: float | None
-    """Serialisation rate, Mbit/s; None where the direction is not shaped."""
+    """Serialisation rate, Mbit/s; None if the direction is not shaped."""
     limit_packets: int
     """Packets in flight and queued before the tail is dropped."""
     jitter_ms: float = 0.0
@@ -118,7 +118,7 @@ class Queue:
 
     @property
     def longest_ms(self) -> float | None:
-        """What a packet waits in a full FIFO, ms; None where it is managed."""
+        """What a packet waits in a full FIFO, ms; None if it is managed."""
         return self.limit_bytes * 8e-3 / self.rate_mbit if self.discipline == "fifo" else None
 
     def tc_commands(self) -> list[list[str]]:
@@ -156,11 +156,11 @@ class Profile:
     rtt_ms: Delay
     """Two-way delay, ms; half of it on each direction."""
     title: str = ""
-    """How figures and pages write the link; its name where nothing is given."""
+    """How figures and pages write the link; its name if nothing is given."""
     download_mbit: Rate | None = None
-    """Rate towards the client, Mbit/s; None where it is not shaped."""
+    """Rate towards the client, Mbit/s; None if it is not shaped."""
     upload_mbit: Rate | None = None
-    """Rate towards the server, Mbit/s; None where it is not shaped."""
+    """Rate towards the server, Mbit/s; None if it is not shaped."""
     queue_packets: Annotated[int, Meta(ge=1, le=1_000_000)] = _DEFAULT_LIMIT
     """Packets the bottleneck queues beyond the bandwidth-delay product."""
     queue: Literal["fifo", "fq_codel", "cake"] | None = None
@@ -302,7 +302,7 @@ class Profile:
         return self.jitter_ms * _TABLES[self.jitter_distribution](level)
 
     def queues(self) -> tuple[Queue | None, Queue | None]:
-        """Downlink's and uplink's stage of waiting; None where netem's own does, or there is no rate."""
+        """Downlink's and uplink's stage of waiting; None if netem's own does, or there is no rate."""
         discipline = self.queue or ("fifo" if self.queue_bdp else None)
         if discipline is None:
             return None, None
@@ -389,7 +389,7 @@ _TABLES: Final = {"normal": _normal, "pareto": _pareto, "paretonormal": _pareton
 
 
 def find_profiles_file() -> Path:
-    """The file of link profiles; `resources.ResourceError` where there is none."""
+    """The file of link profiles; `resources.ResourceError` if there is none."""
     return resources.locate("profiles").path
 
 

@@ -38,7 +38,7 @@ class Published:
 
 
 def find_published_folder() -> Path:
-    """Folder of the published values; `resources.ResourceError` where there is none."""
+    """Folder of the published values; `resources.ResourceError` if there is none."""
     return resources.locate("published").path
 
 

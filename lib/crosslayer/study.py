@@ -38,7 +38,7 @@ class Paper:
     """As in the column `paper` of the claims."""
     citation: str
     doi: str = ""
-    """Empty where it has none."""
+    """Empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,13 @@ class Study:
     sizes: Mapping[str, Plan]
     """Its plans by size: `smoke`, `quick` and `paper`."""
     paper: Paper | None = None
-    """None where the study answers a question that the papers leave open."""
+    """None if the study answers a question that the papers leave open."""
     options: type = NoOptions
     """Frozen dataclass of the study's own options: `[options]` of a plan file is checked against it."""
     headlines: Mapping[str, str] = field(default_factory=dict)
     """Claims whose numbers stand on top of the report, and how they are called there."""
     picture: str = ""
-    """Name of the figure that shows its part of the answer; empty where none does."""
+    """Name of the figure that shows its part of the answer; empty if none does."""
     primes_alias: bool = True
     """Its loads prime an alias of their page, which must have them."""
     one_host: str = ""
@@ -120,7 +120,7 @@ class Study:
 
     @property
     def claims(self) -> Claims | None:
-        """What its campaigns are held against; None where it has no claims."""
+        """Claims that its campaigns are compared with; None if it has none."""
         part: Claims | None = self._part("claims", "CLAIMS", None)
         return part
 

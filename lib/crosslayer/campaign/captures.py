@@ -157,7 +157,7 @@ class Captures:
 
 
 def netlog_part(file: BinaryIO, start: int) -> bytes:
-    """What Chromium's log has from a place on, as a log of its own; empty where that is nothing.
+    """The part of Chromium's log from an offset on, as a complete log; empty if nothing follows.
 
     Of more than `_NETLOG_BYTES` the end: there the measured load is, behind what primed it. Nothing is read but the
     constants and that part: the log of all that a browser did grows to more than a guest's process can have.
@@ -203,7 +203,7 @@ def keep(folder: Path, cell: Cell, round_number: int, captured: tuple[CaptureFil
     Raises
     ------
     CampaignError
-        Where the folder cannot be written or the disk is full.
+        If the folder cannot be written or the disk is full.
     """
     target = folder / FOLDER / named(cell.link) / named(cell.page) / str(round_number)
     try:

@@ -481,7 +481,7 @@ class _Campaign:
         Raises
         ------
         TestbedError, CampaignError
-            Where every worker there is has been left out.
+            If no worker may receive tasks any more.
         """
         self._raise_if_lost()
         workers = _workers(self._client)

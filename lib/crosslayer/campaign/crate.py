@@ -34,9 +34,9 @@ def of_campaign(folder: Path) -> Path:
     Raises
     ------
     DatasetError
-        Where `campaign.json` cannot be read.
+        If `campaign.json` cannot be read.
     OSError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     """
     from crosslayer.campaign.dataset import Campaign
 

@@ -126,7 +126,7 @@ class Campaign:
         Raises
         ------
         DatasetError
-            Where the file is missing, is not JSON, lacks a key or is of another schema version.
+            If the file is missing, is not JSON, lacks a key or is of another schema version.
         """
         if not path.is_file():
             _refuse("there is no campaign.json", path.parent)
@@ -168,12 +168,12 @@ class Campaign:
 
     @property
     def git_revision(self) -> str:
-        """Empty where it is not known."""
+        """Empty if it is not known."""
         return self.git.revision or ""
 
     @property
     def git_clean(self) -> bool | None:
-        """Whether the files were as committed; None where it is not known."""
+        """Whether the files were as committed; None if it is not known."""
         return self.git.clean
 
 
@@ -214,7 +214,7 @@ class Dataset:
     rounds_per_cell: tuple[int, int]
     """Fewest and most rounds any cell has rows of."""
     files: Mapping[str, tuple[Path, ...]]
-    """Parquet files of each table; empty where the dataset has no such table."""
+    """Parquet files of each table; empty if the dataset has no such table."""
     busy: pl.DataFrame
     """Rounds in which the machine was busy with something else: round, link, page."""
     left_out: bool
@@ -338,7 +338,7 @@ def paired_campaigns(dataset: Dataset) -> list[Dataset]:
     Raises
     ------
     DatasetError
-        Where one of them cannot be analysed.
+        If one of them cannot be analysed.
     """
     folder = dataset.folder.resolve()
     folders = [path.parent for path in sorted(folder.parent.glob(f"{folder.name}-virtual*/campaign.json"))]

@@ -30,7 +30,7 @@ def export(store: Store, folder: Path) -> Path:
     Raises
     ------
     CampaignError
-        Where the folder cannot be written, the disk is full (the store keeps every row), or `check_kept` refuses it.
+        If the folder cannot be written, the disk is full (the store keeps every row), or `check_kept` refuses it.
     """
     check_kept(store, folder)
     try:

@@ -165,7 +165,7 @@ class KeptBrowser:
     Parameters
     ----------
     bench
-        Where it runs.
+        Plan and running testbed.
     warm_up
         A load that is not recorded, the first of every process.
     name

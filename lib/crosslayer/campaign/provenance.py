@@ -38,11 +38,11 @@ class MeasuringHost:
     mark: str
     """Tells it from the others of a campaign, and nobody which machine it is."""
     name: str
-    """What CROSSLAYER_HOST calls it; empty where the campaign numbers it."""
+    """What CROSSLAYER_HOST calls it; empty if the campaign numbers it."""
     machine: dict[str, Any]
     """As `host` describes it."""
     code: dict[str, str] = field(default_factory=dict)
-    """As `code` describes it; empty where it is not known."""
+    """As `code` describes it; empty if it is not known."""
 
 
 def this_host(campaign: str) -> MeasuringHost:
@@ -69,7 +69,7 @@ def this_host(campaign: str) -> MeasuringHost:
 
 
 def code() -> dict[str, str]:
-    """The crosslayer of this process: `commit`, empty where it is not known, and `code`, the hash of its modules."""
+    """The crosslayer of this process: `commit`, empty if it is not known, and `code`, the hash of its modules."""
     return {"commit": str(revision()["revision"] or ""), "code": code_sha256()}
 
 
@@ -109,7 +109,7 @@ def server_version(program: Path) -> str:
 
 
 def quic_go_version(program: Path) -> str:
-    """quic-go in one of our Go programs, by what the linker noted of its modules; empty where there is none."""
+    """quic-go in one of our Go programs, by what the linker noted of its modules; empty if there is none."""
     versions = re.search(rb"dep\tgithub\.com/quic-go/quic-go\t(v[0-9][\w.+-]*)", program.read_bytes())
     return versions[1].decode() if versions else ""
 

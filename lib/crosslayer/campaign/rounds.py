@@ -44,7 +44,7 @@ class Job:
     own_pages: tuple[Path, ...] = ()
     """Folders of further pages."""
     versions: dict[str, str] = field(default_factory=dict)
-    """Of what took part in the campaign so far, by name; empty where it is new."""
+    """Of what took part in the campaign so far, by name; empty if it is new."""
     quiet: bool = False
     """Whether the executor reports nothing at its start, because its caller does."""
 
@@ -170,7 +170,7 @@ def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:
     Raises
     ------
     ResourceError
-        Where there is no server.
+        If there is no server.
     """
     server = resources.locate("server").path
     versions = provenance.packages() | job.measurer.versions(job.plan)

@@ -44,7 +44,7 @@ class Store:
     Raises
     ------
     CampaignError
-        Where the folder cannot be written, the disk is full, another run holds the store, the plan differs, the store
+        If the folder cannot be written, the disk is full, another run holds the store, the plan differs, the store
         was begun by an older crosslayer, there is none and no plan to begin one with, or the folder holds a dataset
         without a store, which an export would overwrite.
     """

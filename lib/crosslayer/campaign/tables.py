@@ -152,7 +152,7 @@ class Table:
         Raises
         ------
         AttributeError, KeyError
-            Where the result lacks one.
+            If the result lacks one.
         """
         return {
             name: result[key] if isinstance(result, Mapping) else getattr(result, key)

@@ -82,7 +82,7 @@ def above_0(margin: Estimate) -> Position:
 def rounds_to_decide(ours: Estimate, *borders: float) -> int | None:
     """Rounds after which the interval would no longer reach across any border; it narrows with their square root.
 
-    None where no number of rounds would: the estimate is a border itself, or an outermost observation.
+    None if no number of rounds would: the estimate is a border itself, or an outermost observation.
     """
     if not ours.enough:
         return ours.needed
@@ -380,7 +380,7 @@ class Ordering:
     """A statement that some things are greater than others: every comparison is a margin that must be above 0.
 
     The comparisons are judged jointly, in both directions by one rule (Benjamini and Heller, Biometrics 64, 2008): at
-    least u of k margins are above 0 where the u-th strongest is, by the greatest of the standardised margins that are
+    least u of k margins are above 0 if the u-th strongest is, by the greatest of the standardised margins that are
     not stronger (max-t over the same resamples). With u = k that is the weakest alone (an intersection-union test,
     which takes no correction). The statement is refuted where k - u + 1 margins are below 0 by the same rule: with
     u = k where one is, after correction for all k. `docs/reference/statistics.md` has its error rates and its power.
@@ -526,7 +526,7 @@ class Shape:
 
     level: float
     direction: Measure
-    """Above 0 where at least the direction is right."""
+    """Above 0 if at least the direction is right."""
     unit: str
     criterion: str
     label: str

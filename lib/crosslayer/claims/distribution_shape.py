@@ -21,7 +21,7 @@ def steps(sample: Sample, weights: Counts | None = None, count: int = 5) -> Esti
     Returns
     -------
     Estimate
-        0 where nothing rises, else one more than there are rises; no interval.
+        0 if nothing rises, else one more than there are rises; no interval.
     """
     middles = [sample.quantile((part + 0.5) / count) for part in range(count)]
     rises = sum(second - first > STEP_RISE_RTT for first, second in pairwise(middles))

@@ -100,7 +100,7 @@ def check(
     dataset
         Whose tables are asked.
     claims
-        Those of its study; all other results are not measured. None where the study has none.
+        Those of its study; all other results are not measured. None if the study has none.
     published_claims
         `data/published/claims.csv`, every column as text.
     elsewhere
@@ -140,7 +140,7 @@ def rows_behind(dataset: Tables, claims: Claims, claim: str) -> list[RowsOfClaim
     Raises
     ------
     NotMeasured
-        Where the campaign lacks what the claim needs, or the claim is not about series of rows.
+        If the campaign lacks what the claim needs, or the claim is not about series of rows.
     """
     [(_, rows)] = rows_behind_each(dataset, claims, [claim])
     return rows
@@ -289,12 +289,12 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def ours(row: dict[str, Any]) -> str:
-    """Our value with its unit, as text; empty where there is none."""
+    """Our value with its unit, as text; empty if there is none."""
     return "" if row["ours"] is None else f"{number(row['ours'])}{spaced(row['unit'])}"
 
 
 def interval(row: dict[str, Any]) -> str:
-    """The 95 % interval of our value, as text; empty where there is none."""
+    """The 95 % interval of our value, as text; empty if there is none."""
     return "" if row["low"] is None else f"[{number(row['low'])}, {number(row['high'])}]"
 
 

@@ -174,7 +174,7 @@ def _run_command(settings: StubSettings, command: list[str], *, metrics: Path | 
     Raises
     ------
     StubError
-        Where the stub does not start.
+        If the stub does not start.
     """
     from crosslayer import process
     from crosslayer.stub import Stub

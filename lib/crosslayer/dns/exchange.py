@@ -171,7 +171,7 @@ def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool)
 
 
 def _sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) -> Sizes:
-    """Sizes; None where nothing, or not everything, was captured."""
+    """Sizes; None if nothing, or not everything, was captured."""
     if recording is None or not recording.complete or client.local_port is None:
         return Sizes()
     query = client.timeline.phases.get(PhaseName.QUERY)

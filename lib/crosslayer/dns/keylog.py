@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 
 def key_log() -> TextIO | None:
-    """The file that SSLKEYLOGFILE names, for the keys of connections; None where it names none."""
+    """The file that SSLKEYLOGFILE names, for the keys of connections; None if it names none."""
     name = os.environ.get("SSLKEYLOGFILE")
     return _opened(name) if name else None
 

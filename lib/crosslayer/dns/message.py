@@ -40,10 +40,10 @@ class Answer:
     """A checked answer."""
 
     rcode: str | None
-    """None where the message could not be read."""
+    """None if the message could not be read."""
     records: tuple[str, ...]
     error: str | None
-    """None where the answer is good."""
+    """None if the answer is good."""
     ttl_s: int | None = None
     """Smallest TTL of the answer section, seconds; None without a record."""
     nsid: str | None = None
@@ -154,7 +154,7 @@ def _extended_error(message: dns.message.Message) -> int | None:
 
 
 def _unrelated(message: dns.message.Message) -> str | None:
-    """What keeps the answer section of a good answer from being about its question; None where nothing does.
+    """What keeps the answer section of a good answer from being about its question; None if nothing does.
 
     An empty section is an answer (NODATA), and so is a chain of CNAME records whose end is not in the message.
     """

@@ -82,7 +82,7 @@ class TlsClient(DoTcpClient):
     """
 
     alpn: ClassVar[str | None]
-    """The ALPN protocol that must be agreed on; None where none is offered."""
+    """The ALPN protocol that must be agreed on; None if none is offered."""
 
     def _prepare(self, session: Session) -> None:
         ticket = session.ticket if isinstance(session.ticket, TlsTicket) else None

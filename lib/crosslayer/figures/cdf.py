@@ -245,7 +245,7 @@ def table(frame: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        panel, series, n, median, low, high (95 % interval), published (null where nothing was), in the unit of the
+        panel, series, n, median, low, high (95 % interval), published (null if nothing was), in the unit of the
         figure; in the order of the panels.
     """
     key = ["panel", "series"]

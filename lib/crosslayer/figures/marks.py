@@ -90,7 +90,7 @@ def tooltip(
     value, of, digits
         Title, column and format of the value.
     counted
-        What `n` counts; empty where there is neither interval nor count.
+        What `n` counts; empty if there is neither interval nor count.
     more
         Further tooltips.
     """
@@ -164,7 +164,7 @@ def intervals(
     base
         The rows, which may lack the interval.
     x, y
-        Where a dot stands; the interval goes along x, or along y where it is `upright`.
+        Position of the dots; intervals are along x, or along y if `upright`.
     tooltip, encodings
         From `tips` and `by`.
     ends

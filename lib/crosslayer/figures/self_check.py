@@ -89,7 +89,7 @@ def self_check_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def self_check_verdict(frame: pl.DataFrame) -> str:
-    """Does the procedure find nothing where there is nothing?"""
+    """A/A self-check: loads that should be equal, and the negative control."""
     pooled = frame.filter(pl.col("kind") == "pooled")
     if pooled.is_empty():
         return "Not answered: this campaign does not check itself."

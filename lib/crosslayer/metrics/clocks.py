@@ -74,7 +74,7 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
     Returns
     -------
     polars.DataFrame
-        campaign, round, link, page (empty where the duration does not depend on it), the words of `Condition`, value
+        campaign, round, link, page (empty if the duration does not depend on it), the words of `Condition`, value
         (ms; packets are counted).
     """
     counted = without_repetitions(page_loads(loads, condition=None, role=None))
@@ -140,7 +140,7 @@ def steps(of: Iterable[ComparedCondition]) -> list[Step]:
 
 
 def values(rows: pl.DataFrame, condition: ComparedCondition) -> pl.DataFrame:
-    """The rows of a condition; `page` is empty where the duration does not depend on it."""
+    """The rows of a condition; `page` is empty if the duration does not depend on it."""
     keys = {name: getattr(condition, name) for name in _KEYS}
     return _per_cell(rows.filter(**keys), condition)
 

@@ -203,7 +203,7 @@ def rounds_of(frame: pl.DataFrame) -> Rounds:
 
 
 def _codes(labels: pl.Series) -> NDArray[np.int64]:
-    """Place of each word among those there are, one 0 where there is one word only."""
+    """Rank of each value among all values; all 0 if there is only one."""
     if labels.n_unique() == 1:
         return np.zeros(1, np.int64)
     return labels.cast(pl.String).rank("dense").to_numpy().astype(np.int64) - 1

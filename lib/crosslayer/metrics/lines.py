@@ -27,7 +27,7 @@ def line(
     Returns
     -------
     tuple of Estimate, or None
-        Slope (unit of y over unit of x) and intercept (unit of y). None where fewer than two abscissas differ.
+        Slope (unit of y over unit of x) and intercept (unit of y). None if fewer than two abscissas differ.
     """
     rows = (
         frame.filter(pl.col(x).is_not_null(), pl.col(y).is_not_null())

@@ -65,7 +65,7 @@ def drawn(rounds: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Cluster
     """How often each round is drawn, some resamples at a time, shape (resamples, rounds); none for too few rounds.
 
     As many rounds are drawn, with replacement, as there are. `hosts` is the number of the host of each round, shape
-    (rounds,); None where there is one.
+    (rounds,); None if there is one.
     """
     if rounds < MIN_ROUNDS:
         return
@@ -298,7 +298,7 @@ class Estimate:
     rounds: int
     """Rounds of the sample that has fewest."""
     draws: Reals | None = None
-    """Shape (resamples,); None where there is no interval: too few rounds, or a statistic the bootstrap cannot do."""
+    """Shape (resamples,); None if there is no interval: too few rounds, or a statistic the bootstrap cannot do."""
     ends: tuple[float, float] | None = None
     """The interval of a statistic the bootstrap cannot do, where there is one; not of what is derived from it."""
     needed: int = MIN_ROUNDS
@@ -311,7 +311,7 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % interval, None where there is none."""
+        """95 % interval, None if there is none."""
         if self.ends is not None or self.draws is None:
             return self.ends
         return interval(self.draws, self.rounds)

@@ -40,11 +40,11 @@ def open_campaign(
         Dataset folder. Empty to measure `study`; where this machine cannot, the committed campaign is opened and the
         notice says so.
     study
-        The study that it must be of; any where this is empty.
+        The study that it must be of; any if this is empty.
     size
         Size of the campaign to measure: smoke, quick or paper.
     figures
-        Where figures are saved that are shown, in a folder of their study, e.g. `figures`; None saves none.
+        Folder for the figures that are shown, e.g. `figures`; they go to the folder of their study. None saves none.
     notice
         Shown on top where it is not empty.
 
@@ -58,7 +58,7 @@ def open_campaign(
     NotebookError
         For an unknown parameter of the notebook, a dataset of another study, or where measuring failed.
     DatasetError
-        Where the dataset cannot be analysed.
+        If the dataset cannot be analysed.
     """
     session.begin()
     if campaign:

@@ -61,7 +61,7 @@ def measure(study: str, size: str, root: Path) -> tuple[Path | None, str]:
     Raises
     ------
     NotebookError
-        Where measuring failed; finished rounds are stored, and running again resumes.
+        If measuring failed; finished rounds are stored, and running again resumes.
     """
     if sys.platform != "linux":
         return None, "Measuring needs Linux."

@@ -13,7 +13,7 @@ def find_root() -> Path:
     Raises
     ------
     NotebookError
-        Where neither is a checkout.
+        If neither is a checkout.
     """
     if root := _checkout():
         return root

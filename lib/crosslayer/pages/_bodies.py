@@ -256,7 +256,7 @@ def _noise(fetch: Fetch, letters: int) -> bytes:
 
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to a limit that fits, where all below it fit too; 0 where none does."""
+    """The largest number up to a limit that fits, where all below it fit too; 0 if none does."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

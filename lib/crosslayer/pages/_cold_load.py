@@ -58,7 +58,7 @@ class ColdLoad:
     resources: tuple[Resource, ...]
     """In the order of their requests; the document first."""
     load_ms: float | None
-    """The load event, since the Unix epoch; None where the recording does not say."""
+    """The load event, since the Unix epoch; None if the recording does not say."""
     left_out: Counter[str]
     """Requests that the copy does not make, by reason."""
     redirected: Mapping[str, str]
@@ -251,7 +251,7 @@ def _load_event(navigation: _Navigation, document: Entry) -> float | None:
 
 
 def _unfit(entry: Entry, url: Url | None, until: float | None) -> str:
-    """Why the copy does not request it; empty where it does."""
+    """Why the copy does not request it; empty if it does."""
     if url is None:
         return "without a valid URL"
     if url.scheme not in ("http", "https"):

@@ -34,7 +34,7 @@ _MOST_BYTES = 1 << 30
 """Of a recording that is compressed: more than any browser exports."""
 _MOST_MS = 1e9
 _Attached = Callable[[str], bytes | None]
-"""Returns a file of a recording by its name; None where there is none."""
+"""Returns a file of a recording by its name; None if there is none."""
 _CUT_SHARE, _CUT_LEAST = 0.02, 16
 """A body that lacks more than this of its stated size was cut by the recorder."""
 _HEADER_MOST = 1000
@@ -57,9 +57,9 @@ class Entry:
     method: str
     url: str
     status: int
-    """0 where there was no response."""
+    """0 if there was no response."""
     mime: str
-    """In lower case, without parameters; empty where it is not known."""
+    """In lower case, without parameters; empty if it is not known."""
     content_type: str
     """With its parameters, as recorded."""
     charset: str
@@ -69,23 +69,23 @@ class Entry:
     received: Mapping[str, str]
     """Fields of the response, names in lower case."""
     body: bytes | None
-    """Decoded, in the bytes of its charset; None where the recording has none that is whole."""
+    """Decoded, in the bytes of its charset; None if the recording has none that is whole."""
     cut: bool
     """The recorder cut the body."""
     plain_bytes: int
-    """Of the decoded body; 0 where it is not known."""
+    """Of the decoded body; 0 if it is not known."""
     body_bytes: int | None
-    """Of the body on the wire (`bodySize`); None where it is not known."""
+    """Of the body on the wire (`bodySize`); None if it is not known."""
     transfer_bytes: int | None
-    """Of header and body on the wire (`_transferSize`); None where it is not known."""
+    """Of header and body on the wire (`_transferSize`); None if it is not known."""
     cached: bool
     """Answered from a cache, or confirmed by 304: what is recorded did not come over the network."""
     initiator: str
-    """URL of the resource that caused the request; empty where the recording does not say."""
+    """URL of the resource that caused the request; empty if the recording does not say."""
     resource_type: str
-    """`_resourceType` in lower case, e.g. `document` or `xhr`; empty where the recording does not say."""
+    """`_resourceType` in lower case, e.g. `document` or `xhr`; empty if the recording does not say."""
     page: str
-    """Identifier of its page; empty where the recording does not say."""
+    """Identifier of its page; empty if the recording does not say."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class RecordedPage:
     identifier: str
     started_ms: float | None
     load_ms: float | None
-    """The load event, after the start; None where the recording does not say."""
+    """The load event, after the start; None if the recording does not say."""
     title: str = ""
     """Chromium writes the URL of the document."""
 
@@ -321,7 +321,7 @@ def _encoded(text: str, charset: str, size: int) -> bytes:
 
 
 def _initiator(value: Any) -> str:
-    """URL of an initiator: Chromium's object with a call stack, WebPageTest's plain URL; empty where there is none."""
+    """URL of an initiator: Chromium's object with a call stack, WebPageTest's plain URL; empty if there is none."""
     if isinstance(value, str):
         return value
     value = _object(value)

@@ -120,7 +120,7 @@ class References:
     def _new(
         self, reference: str, bases: list[tuple[Url, Url]], host: str | None, fetch: Fetch, *, named: bool
     ) -> str | None:
-        """A reference in the copy; None where it stays."""
+        """A reference in the copy; None if it stays."""
         text = html.unescape(_decoded(reference, fetch)).strip()
         if not text or text.startswith(("#", "data:")) or not (named or _LIKE_A_FILE.search(text)):
             return None
@@ -218,7 +218,7 @@ def _value(attribute: re.Match[str]) -> str:
 
 
 def base_of(text: str) -> str:
-    """What a document's `<base>` names; empty where it has none."""
+    """What a document's `<base>` names; empty if it has none."""
     base = _BASE.search(text)
     return html.unescape(next(filter(None, base.groups()[1:]), "")) if base else ""
 

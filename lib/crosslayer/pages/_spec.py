@@ -66,7 +66,7 @@ class ResourceSpec:
     plain_bytes: Bytes | None = None
     """Exact length before compression, in bytes, where it is prescribed."""
     sha256: str = ""
-    """SHA-256 the source must have (vendored code), as lower-case hex; empty where none is prescribed."""
+    """SHA-256 the source must have (vendored code), as lower-case hex; empty if none is prescribed."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"/[!-~]*", self.path) or "#" in self.path:
@@ -165,7 +165,7 @@ class _PageFile:
 
 
 def find_spec_dir() -> Path:
-    """Folder of the page specifications; `resources.ResourceError` where there is none."""
+    """Folder of the page specifications; `resources.ResourceError` if there is none."""
     return resources.locate("sites").path
 
 
@@ -175,7 +175,7 @@ def own_pages(path: Path) -> tuple[Path, ...]:
     Raises
     ------
     PageError
-        Where there is no page.
+        If there is no page.
     """
     folders = (
         (path,) if (path / SPEC_FILE).is_file() else tuple(file.parent for file in sorted(path.glob(f"*/{SPEC_FILE}")))

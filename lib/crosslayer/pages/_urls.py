@@ -30,7 +30,7 @@ class Url:
 
     scheme: str
     host: str
-    """In lower case; an IPv6 address without brackets; empty where the URL has none."""
+    """In lower case; an IPv6 address without brackets; empty if the URL has none."""
     port: int | None
     """None for the default port of the scheme."""
     path: str
@@ -48,7 +48,7 @@ class Url:
 
 
 def parse(text: str, base: Url | None = None) -> Url | None:
-    """The normal form of a URL, or of a reference relative to `base`; None where it is neither."""
+    """The normal form of a URL, or of a reference relative to `base`; None if it is neither."""
     try:
         text = re.sub(r"[\t\n\r]", "", text).strip()
         if base is not None or _OF_THE_WEB.match(text):

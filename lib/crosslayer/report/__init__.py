@@ -100,7 +100,7 @@ def write_figures(dataset: Dataset, folder: Path, *, others: Sequence[Dataset] =
     Raises
     ------
     ReportError
-        Where the folder cannot be written, or there is nothing to show.
+        If the folder cannot be written, or there is nothing to show.
     """
     check_folder(dataset, folder)
     failed = draw_all(dataset, others, folder, processes)

@@ -68,7 +68,7 @@ class Drawer:
         Raises
         ------
         FigureError
-            Where it cannot be drawn.
+            If it cannot be drawn.
         """
         if figure.notebook != clocks.NOTEBOOK:
             return draw(figure, self._inputs, self.dataset.caption)

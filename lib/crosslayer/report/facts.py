@@ -38,14 +38,14 @@ def save(dataset: Dataset, folder: Path) -> None:
     Raises
     ------
     ReportError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     """
     content = json.dumps(about(dataset), ensure_ascii=False, indent=1).encode()
     write(folder / dataset.campaign.study / _FILE, content)
 
 
 def saved(folder: Path, study: str) -> dict[str, Any] | None:
-    """What `save` wrote of a study; None where it did not.
+    """What `save` wrote of a study; None if it did not.
 
     Raises
     ------

@@ -44,7 +44,7 @@ class Saved:
     spec: dict[str, Any]
     """Vega-Lite, and what `save` kept with it."""
     svg: str
-    """Empty where it could not be drawn."""
+    """Empty if it could not be drawn."""
 
     @property
     def campaign(self) -> str:
@@ -53,7 +53,7 @@ class Saved:
 
     @property
     def verdict(self) -> str:
-        """The answer to its question; empty where it has none."""
+        """The answer to its question; empty if it has none."""
         return self._kept("verdict")
 
     @property
@@ -63,7 +63,7 @@ class Saved:
 
     @property
     def error(self) -> str:
-        """Why it could not be drawn; empty where it could."""
+        """Why it could not be drawn; empty if it could."""
         return self._kept("error")
 
     def _kept(self, name: str) -> str:
@@ -91,9 +91,9 @@ def save(drawing: Drawing, folder: Path, **about: str) -> dict[str, Path]:
     Raises
     ------
     ReportError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     FigureError
-        Where the renderer refuses the chart; nothing is written then.
+        If the renderer refuses the chart; nothing is written then.
     """
     name = drawing.figure.name
     rows = drawing.rows.with_columns(campaign=pl.lit(about["campaign"])) if "campaign" in about else drawing.rows
@@ -116,7 +116,7 @@ def check_folder(dataset: Dataset, folder: Path) -> None:
     Raises
     ------
     ReportError
-        Where it is a file, or a dataset is where the files of the study would go.
+        If it is a file, or a dataset is where the files of the study would go.
     """
     for path in (folder, made := folder / dataset.campaign.study):
         if path.exists() and not path.is_dir():
@@ -195,7 +195,7 @@ def save_claims(verdicts: pl.DataFrame, dataset: Dataset, folder: Path) -> list[
     Raises
     ------
     ReportError
-        Where the folder cannot be written, or `check_folder` refuses it.
+        If the folder cannot be written, or `check_folder` refuses it.
     """
     check_folder(dataset, folder)
     table = io.BytesIO()
@@ -228,7 +228,7 @@ def save_other_verdicts(of_others: Sequence[tuple[Dataset, pl.DataFrame]], datas
     Raises
     ------
     ReportError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     """
     mine = pl.lit(dataset.campaign.campaign).alias("compared_with")
     parts = []
@@ -271,7 +271,7 @@ def saved_claims(dataset: Dataset, folder: Path) -> pl.DataFrame | None:
     Returns
     -------
     polars.DataFrame or None
-        Columns `campaign` and those of `crosslayer.claims.check`, in their order; None where there is no table of this
+        Columns `campaign` and those of `crosslayer.claims.check`, in their order; None if there is no table of this
         campaign and of this version's columns.
 
     Raises
@@ -301,7 +301,7 @@ def _read_claims(path: Path) -> pl.DataFrame | None:
 
 
 def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame | None:
-    """A saved table; None where there is none of this version's columns."""
+    """A saved table; None if there is none of this version's columns."""
     if not path.is_file():
         return None
     try:
@@ -319,7 +319,7 @@ def write(path: Path, content: bytes) -> None:
     Raises
     ------
     ReportError
-        Where the folder cannot be made or written.
+        If the folder cannot be made or written.
     """
     fresh = path.with_name(f".{path.name}.new")
     try:

@@ -46,7 +46,7 @@ class Made:
         Raises
         ------
         ReportError
-            Where the folder cannot be written.
+            If the folder cannot be written.
         """
         fresh = {
             name: {"key": self._key, "files": {file: self._hash(file) for file in files}}

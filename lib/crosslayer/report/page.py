@@ -68,7 +68,7 @@ def write_index(dataset: Dataset, folder: Path, *, notice: str = "") -> Path:
     Raises
     ------
     ReportError
-        Where there is neither figure nor claim, one cannot be read, or a page cannot be written.
+        If there is neither figure nor claim, one cannot be read, or a page cannot be written.
     """
     content = _Content(dataset, folder, notice)
     facts.save(dataset, folder)

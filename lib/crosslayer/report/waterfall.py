@@ -118,7 +118,7 @@ def waterfall(file: Path) -> str:
     Raises
     ------
     PacketsError
-        Where it cannot be read, or does not show which end is the client's.
+        If it cannot be read, or does not show which end is the client's.
     """
     about, recorded = read_kept(file)
     about = about or About(condition=file.stem, profile={})
@@ -300,7 +300,7 @@ def _of_known_side(packets: list[tuple[Frame, Packet]], file: Path) -> list[tupl
     Raises
     ------
     PacketsError
-        Where no connection begins in such a capture.
+        If no connection begins in such a capture.
     """
     if all(frame.sent is not None for frame, _ in packets):
         return packets

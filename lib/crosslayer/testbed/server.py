@@ -362,7 +362,7 @@ def corefile_text(
     addresses
         Addresses that CoreDNS itself listens on; by default port 53 and DoT.
     upstream
-        Where queries are forwarded instead of answered from the zone.
+        Address and port to which queries are forwarded; empty to answer from the zone.
     further
         Lines of other plugins; CoreDNS has its own order of plugins.
     """

@@ -132,7 +132,7 @@ def check_pace(asked: Sequence[dns.Asked], where: str) -> None:
     Raises
     ------
     CampaignError
-        Where this machine could not hold the rate.
+        If this machine could not hold the rate.
     """
     late = statistics.median(query.send_delay_ms for query in asked)
     if late > _LATE_LIMIT_MS:
@@ -152,7 +152,7 @@ class Authoritative(Measurer):
     CampaignError
         For a pace that is no pace.
     BindError, ServerError, StubError, DnsproxyError
-        Where one of them does not start.
+        If one of them does not start.
     """
 
     def __init__(self, bench: RoundContext) -> None:
@@ -260,7 +260,7 @@ class Authoritative(Measurer):
         Raises
         ------
         CampaignError
-            Where this machine cannot hold the rate.
+            If this machine cannot hold the rate.
         """
         plan = self.bench.plan
         numbers = plan.shuffled(round_number, cell, [str(number) for number in range(len(self._streams) + 1)])

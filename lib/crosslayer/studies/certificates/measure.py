@@ -151,7 +151,7 @@ class CertificateSizes(Measurer):
     def _search(self, kind: CertificateKind, name: str, rtt_ms: float) -> Iterator[dict[str, Any]]:
         """Exchanges that halve the range of sizes until the step is between two that are close to each other.
 
-        It ends where one fails, and after two where there is no step between the smallest and the largest.
+        It ends if one fails, and after two if there is no step between the smallest and the largest.
         """
         low, high = SIZES[0], SIZES[-1]
         totals: dict[int, float] = {}

@@ -108,7 +108,7 @@ def _by_link(frame: pl.DataFrame, *, styles: Mapping[str, Style], title: str) ->
 
 
 def _pooled_values(frame: pl.DataFrame, series: str) -> str:
-    """The pooled values of a series, page by page; empty where there are none."""
+    """The pooled values of a series, page by page; empty if there are none."""
     pages = sorted(frame["page"].drop_nulls().unique())
     by_page = {page: row(frame, source="pooled", series=series, page=page) for page in pages}
     return ", ".join(f"{with_interval(of, '%', 1)} on {page}" for page, of in by_page.items() if of)

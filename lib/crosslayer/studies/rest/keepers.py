@@ -59,7 +59,7 @@ class Keeping(ABC):
 
 
 def unanswered(asked: dns.Asked, query: Query) -> str | None:
-    """What is wrong with an answer; None where it is good."""
+    """What is wrong with an answer; None if it is good."""
     if asked.answered_ns is None:
         return "no answer"
     return dns.check_answer(query.wire[:2] + asked.answer[2:], query).error
@@ -173,7 +173,7 @@ class Library(Keeping):
 class Browsing(Keeping):
     """A browser's own resolver keeps it; each query is for a name that nobody has, so that none is in a cache.
 
-    Where the lookup fails without the server having got a query, a page asks again at once.
+    If the lookup fails without the server having got a query, a page asks again at once.
     """
 
     def __init__(

@@ -68,9 +68,9 @@ class Rest(Measurer):
     Raises
     ------
     ServerError, StubError, DnsproxyError, BrowserError
-        Where one of them does not start.
+        If one of them does not start.
     TestbedError
-        Where this kernel cannot drop packets of a connection.
+        If this kernel cannot drop packets of a connection.
     """
 
     def __init__(self, bench: RoundContext) -> None:

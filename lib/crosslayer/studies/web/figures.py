@@ -30,7 +30,7 @@ _ESTIMATE = ("n", "rounds", "median", "low", "high")
 def _loads(inputs: Inputs, *, lossy: bool = False) -> pl.LazyFrame:
     """Successful coupled loads; `combination` is the transport of their lookups.
 
-    Where a packet is lost a load takes several times as long, whatever transport it has: links that lose packets are
+    If a packet is lost a load takes several times as long, whatever transport it has: links that lose packets are
     pooled and drawn with no others, as in the claims.
     """
     loads = metrics.page_loads(inputs.page_loads).filter(pl.col("coupling") == "coupled")

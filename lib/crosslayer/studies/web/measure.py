@@ -145,7 +145,7 @@ class Web(Measurer):
 
 
 def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.Protocol) -> str | None:
-    """What is wrong with the queries of a load, None where every lookup is accounted for.
+    """What is wrong with the queries of a load, None if every lookup is accounted for.
 
     Each host name that the page is fetched from must have been asked for, no other name, each address must have been
     answered, and the first connection must have resumed the session of the priming load where the transport has
@@ -177,7 +177,7 @@ def of_page(events: Iterable[Event], page: PageSpec) -> list[QueryEvent]:
 
 
 def unproved(events: Iterable[Event], page: PageSpec, protocol: dns.Protocol) -> str | None:
-    """What is wrong with the queries of a browser that asks by itself, by the server's word; None where nothing is.
+    """What is wrong with the queries of a browser that asks by itself, by the server log; None if nothing is.
 
     Each host name that the page is fetched from must have been asked for, and none of them over another transport.
     Other names are the browser's own affair: Chromium tries its resolver with one of Google's.
