@@ -17,7 +17,7 @@ from crosslayer.metrics.paced import paced
 from crosslayer.metrics.resampling import Estimate, derived
 from crosslayer.metrics.rows import ROUND, exchanges, page_loads
 from crosslayer.metrics.self_check import without_repetitions
-from crosslayer.vocabulary import Browser, Connection, Http3, Protocol, Resumption
+from crosslayer.vocabulary import BROWSERS, Browser, Connection, Http3, Protocol, Resumption
 
 START, PLT, EXCHANGE, PACED = "response start", "PLT", "DNS exchange", "paced query"
 
@@ -79,7 +79,8 @@ def durations(dns_exchanges: pl.LazyFrame, loads: pl.LazyFrame, paced_queries: p
     """
     counted = without_repetitions(page_loads(loads, condition=None, role=None))
     condition = pl.col("condition").replace("main", "")
-    others = {Browser.FIREFOX.value: "Firefox", Browser.CURL.value: "curl"}
+    others = {name: name for name in map(str, Browser)} | {name: one.title for name, one in BROWSERS.items()}
+    del others[Browser.CHROMIUM]
     other = pl.col("browser").replace_strict(others, default=None, return_dtype=pl.String)
     parts = [
         _rows(
