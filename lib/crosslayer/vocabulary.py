@@ -180,13 +180,13 @@ class BrowserProgram:
 
 
 BROWSERS: dict[str, BrowserProgram] = {
-    Browser.CHROMIUM: BrowserProgram(
+    Browser.CHROMIUM.value: BrowserProgram(
         "Chromium",
         "CROSSLAYER_CHROMIUM",
         ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
         driver="chromedriver",
     ),
-    Browser.FIREFOX: BrowserProgram("Firefox", "CROSSLAYER_FIREFOX", ("firefox-esr", "firefox")),
+    Browser.FIREFOX.value: BrowserProgram("Firefox", "CROSSLAYER_FIREFOX", ("firefox-esr", "firefox")),
 }
 """Browsers that a plan can name."""
 
