@@ -616,7 +616,7 @@ def swept(profiles: Mapping[str, Profile], name: str) -> Profile | None:
 
 
 def choose(profiles: Mapping[str, Profile], name: str) -> Profile:
-    """The profile of that name, of that RTT alone, or varied as that name says.
+    """The profile of a name: of a file, with an RTT only, or a variation such as `4g-loss-2`.
 
     Raises
     ------

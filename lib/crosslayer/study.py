@@ -35,7 +35,7 @@ class Paper:
     """A paper, and how its claims are called."""
 
     name: str
-    """As in the column `paper` of the claims."""
+    """Its name in the column `paper` of the claims."""
     citation: str
     doi: str = ""
     """Empty if it has none."""
@@ -75,8 +75,8 @@ class Study:
     """Everything that the engine, the figures, the claims, the report and the notebooks know of a study."""
 
     name: str
-    room: str
-    """Its package, `__name__` where this is made."""
+    package: str
+    """Its package: `__name__` of the module that makes it."""
     lead: str
     """What it measures, a sentence or two."""
     sections: tuple[Section, ...]
@@ -133,9 +133,9 @@ class Study:
         return part
 
     def _part(self, module: str, name: str, default: Any) -> Any:
-        if find_spec(f"{self.room}.{module}") is None:
+        if find_spec(f"{self.package}.{module}") is None:
             return default
-        return getattr(import_module(f"{self.room}.{module}"), name)
+        return getattr(import_module(f"{self.package}.{module}"), name)
 
 
 def question(
@@ -184,7 +184,7 @@ def question(
     changes = zip(SIZES, rounds, (smoke, quick, paper), strict=True)
     return Study(
         name=plan.study,
-        room=package,
+        package=package,
         lead=lead,
         sections=(Section(notebook or f"question_{name}", heading, asks),),
         sizes={size: plan.resized(rounds=number, **(further or {})) for size, number, further in changes},

@@ -64,7 +64,7 @@ class TokenWatch:
         self._events: list[Event] = []
 
     def kept(self) -> bool | None:
-        """As `keeps_token`, at this moment."""
+        """Whether the token is kept now, see `keeps_token`."""
         self._events += self._server.events()
         return keeps_token(self._events, self._host, self._needs_ticket)
 

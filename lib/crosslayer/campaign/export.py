@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _CHUNK_ROWS = 10_000
-"""As Python values some 50 MB: what a table of any size takes."""
+"""Rows of a chunk, about 50 MB as Python values, so that memory does not depend on the size of a table."""
 _FACTS = ("plan", "options_changed", "started", "ended", "backend", "host", "hosts", "versions", "git", "notes")
 
 

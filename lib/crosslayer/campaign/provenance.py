@@ -40,9 +40,9 @@ class MeasuringHost:
     name: str
     """What CROSSLAYER_HOST calls it; empty if the campaign numbers it."""
     machine: dict[str, Any]
-    """As `host` describes it."""
+    """Its hardware, see `host`."""
     code: dict[str, str] = field(default_factory=dict)
-    """As `code` describes it; empty if it is not known."""
+    """Its code, see `code`; empty if it is unknown."""
 
 
 def this_host(campaign: str) -> MeasuringHost:

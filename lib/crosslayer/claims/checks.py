@@ -24,7 +24,7 @@ from crosslayer.claims.rules import FACTOR, MOST_ROUNDS, OVERHEAD, ROUND_TRIP_SL
 from crosslayer.metrics.resampling import LEVEL, MIN_ROUNDS, Estimate, Reals, reach
 
 Margins = Mapping[str, Measure] | Callable[[Observed], Mapping[str, Measure]]
-"""By name, what is claimed to be above 0; a function where the names depend on the campaign."""
+"""Measures that are claimed to be above 0, by name; a function if the names depend on the campaign."""
 
 
 class Verdict(StrEnum):

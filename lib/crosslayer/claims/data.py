@@ -43,7 +43,7 @@ class Series:
     pages: tuple[str, ...] | None = None
     """Each of them must have observations; None takes those there are, for what does not depend on the page."""
     in_rtts: bool = False
-    """As multiples of the link's nominal RTT instead of the unit of the rows."""
+    """Whether values are multiples of the link's nominal RTT instead of the unit of the rows."""
 
 
 class Observed:

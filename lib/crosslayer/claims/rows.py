@@ -48,7 +48,7 @@ def with_columns(values: Mapping[str, Any]) -> pl.Expr:
 
 
 Sources = Mapping[str, tuple[Source, ...]]
-"""By series. Several sources of one series are added within each round."""
+"""Sources by series. Several sources of one series are added within each round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ _AS_PYTHON = (
     (r"\)\]", "))"),
     (r"\bcol\(", "pl.col("),
 )
-"""What polars writes of an expression, and what Python reads."""
+"""Replacements in the text of a polars expression that make it Python."""
 
 
 def written(expression: pl.Expr) -> str:

@@ -73,7 +73,7 @@ class Claims:
     """Claims that campaigns of one study are compared with: `CLAIMS` of the study."""
 
     checks: Mapping[str, Check]
-    """By claim identifier; a claim belongs to one study at most."""
+    """Checks by claim identifier; a claim belongs to one study at most."""
     observed: Callable[..., Observed]
     """Makes what the checks ask, from the tables by name."""
     tables: tuple[str, ...]

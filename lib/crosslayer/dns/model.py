@@ -1,4 +1,4 @@
-"""The words of this room as types: protocols, servers, questions, settings, the exchange. No I/O, no clock."""
+"""Types of this package: protocols, servers, questions, settings, the exchange. No I/O, no clock."""
 
 from __future__ import annotations
 

@@ -279,7 +279,7 @@ def both_clocks_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """What does not agree: panel, link, page, condition, virtual, wall, apart, low, high, and what may be why; ms."""
+    """Differences that do not agree: panel, link, page, condition, virtual, wall, apart, low, high, reasons; ms."""
     reasons = [name for name in ("before_ms", "cpu_ms", "packets") if name in frame.columns]
     apart = frame.filter(~pl.col("agrees")) if frame.height else frame.with_columns(agrees=pl.lit(True))
     names = ("panel", "link", "page", "condition", "virtual", "wall", "apart", "low", "high")

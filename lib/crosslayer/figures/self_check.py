@@ -19,7 +19,7 @@ _KEY = ("series", *metrics.CELL)
 
 
 def _loads(inputs: Inputs) -> metrics.Cells:
-    """The loads that are held against each other, link by link: more would not fit in memory at any size."""
+    """The loads that are compared with each other, link by link, so that campaigns of any size fit in memory."""
     others = inputs.page_loads.filter(~pl.col("link").is_in(inputs.links))
     loads = [*(one.page_loads for one in inputs.of_links), others]
     return metrics.Cells(map(metrics.loads_by_kind, loads))

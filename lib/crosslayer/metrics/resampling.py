@@ -96,7 +96,7 @@ def _counted(rounds: int, resamples: int, seed: int, block: int) -> Iterator[Cou
 
 
 def _counted_by_host(hosts: Clusters, resamples: int, seed: int, block: int) -> Iterator[Counts]:
-    """As many hosts as there are, with replacement; then as many rounds as there are, among all of the drawn hosts."""
+    """Draw hosts with replacement, then rounds of the drawn hosts; the numbers of hosts and rounds stay the same."""
     draw = np.random.default_rng(seed)
     rounds, number = len(hosts), int(hosts.max()) + 1
     of_host = [np.flatnonzero(hosts == host) for host in range(number)]

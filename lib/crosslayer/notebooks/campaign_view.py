@@ -37,8 +37,8 @@ def open_campaign(
     Parameters
     ----------
     campaign
-        Dataset folder. Empty to measure `study`; where this machine cannot, the committed campaign is opened and the
-        notice says so.
+        Dataset folder. Empty to measure `study`; if this machine cannot, the committed campaign is opened, with a
+        notice.
     study
         The study that it must be of; any if this is empty.
     size
@@ -46,7 +46,7 @@ def open_campaign(
     figures
         Folder for the figures that are shown, e.g. `figures`; they go to the folder of their study. None saves none.
     notice
-        Shown on top where it is not empty.
+        Text to show on top; empty for none.
 
     Returns
     -------

@@ -176,7 +176,7 @@ def _manifest(built: BuiltPage, digest: str) -> dict[str, Any]:
 
 
 def _source_digest(page: PageSpec) -> str:
-    """SHA-256 over the page's folder and the code of this room."""
+    """SHA-256 over the page's folder and the code of this package."""
     files = [page.folder / SPEC_FILE, *(page.folder / r.source for r in page.resources)]
     files += sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.sha256()

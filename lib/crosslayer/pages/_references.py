@@ -59,7 +59,7 @@ class References:
     """The references of a copied page: where each URL of the recording is in the copy."""
 
     targets: Mapping[str, Fetch]
-    """By URL of the recording, redirections included."""
+    """Resources by URL of the recording, also by redirected URLs."""
     absent: frozenset[str]
     """URLs that were requested and are not in the copy."""
     changed: set[int]

@@ -35,7 +35,7 @@ class Url:
     """None for the default port of the scheme."""
     path: str
     query: str
-    """As in the URL."""
+    """Query of the URL."""
 
     def __str__(self) -> str:
         return f"{self.address}?{self.query}" if self.query else self.address

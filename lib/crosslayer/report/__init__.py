@@ -71,7 +71,7 @@ class Report:
 
 
 def check_claims(dataset: Dataset) -> pl.DataFrame:
-    """Every published result held against a dataset; columns as `crosslayer.claims.check` gives them."""
+    """Compare every published result with a dataset; columns of `crosslayer.claims.check`."""
     owners = {claim: study.name for study in STUDIES.values() if study.claims for claim in study.claims.checks}
     elsewhere = {claim: f"the study {study} is not in this dataset" for claim, study in owners.items()}
     own = STUDIES[dataset.campaign.study].claims if dataset.campaign.study in STUDIES else None

@@ -1,4 +1,4 @@
-"""What this study claims itself, and what others found of large certificates as far as their texts could be had.
+"""Claims of this study, and results of others on large certificates as far as their texts were available.
 
 None of it is in `data/published`: of Chou and Cao (arXiv 2604.24869), Kampanakis and Childs-Klein (MADWeb 2024) and
 Nawrocki et al. (CoNEXT 2022) the abstracts were at hand, of Mücke et al. (IMC 2024) the sizes of the certificates.
@@ -64,12 +64,12 @@ def exchange(protocol: str, size: int, brought: str = "neither") -> Measure:
 
 
 def longer(protocol: str, large: int, small: int, brought: str = "neither") -> Measure:
-    """By how much an exchange takes longer with the one certificate than with the other, RTT."""
+    """Difference of an exchange between two certificates, RTT."""
     return median({f"{protocol}, {brought}, {large}": 1, f"{protocol}, {brought}, {small}": -1}, in_rtts=True)
 
 
 def later(connections: str, large: int, small: int) -> Measure:
-    """By how much a first visit's document is later, RTT."""
+    """Delay of the document of a first visit, RTT."""
     names = [f"{connections}, neither, {size}, document_ms" for size in (large, small)]
     return median({names[0]: 1, names[1]: -1}, in_rtts=True)
 

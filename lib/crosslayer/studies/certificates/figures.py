@@ -1,4 +1,4 @@
-"""What does the size of a certificate cost, and what does one connection save of it?"""
+"""Cost of the size of a certificate, and the part of it that one connection saves."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _WHOLE = Plan(study="coalescing", links=LINKS, pages=PAGES, options=Options())
 
 STUDY = Study(
     name="coalescing",
-    room=__name__,
+    package=__name__,
     paper=TNSM24,
     lead="DNS over UDP, HTTPS and QUIC, and HTTP/3 with a full handshake (1-RTT) or early data (0-RTT), on five access "
     "links and three pages.",

@@ -379,7 +379,7 @@ def shorter(page: str, link: str, q: float = 0.5) -> Cause:
 
 
 def on_published_baseline(combination: str, page: str, link: str, ms: float, q: float = 0.5) -> Cause:
-    """What a combination adds to our baseline, put on the published one, and held against the published `ms`."""
+    """Increase of a combination over our baseline, applied to the published baseline and compared with `ms`."""
     why = shorter(page, link, q)
     added = (plt(combination, page).at(q) - plt(BASELINE, page).at(q)).on(link)
     there = added + PUBLISHED_MS[page, link, q]

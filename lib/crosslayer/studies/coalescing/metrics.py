@@ -1,4 +1,4 @@
-"""The series of this study: what its figures draw and its claims are held against, read once."""
+"""The series of this study, for its figures and claims, read once."""
 
 from __future__ import annotations
 

@@ -36,4 +36,4 @@ KINDS = {
     TWO: GatewayKind("gateway-two", Sharing.SEPARATE),
     ONE: GatewayKind("gateway-one", Sharing.SHARED),
 }
-"""By condition."""
+"""Kinds by condition."""

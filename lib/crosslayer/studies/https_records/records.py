@@ -97,4 +97,4 @@ KINDS: Mapping[str, RecordKind] = {
     "ech-gone": RecordKind("ECH, the server has it no more", _with_ech),
     "ech-unreadable": _broken("ECH that cannot be read", _BOTH, (_ECH, b"\0\5?????")),
 }
-"""By name, which is the column `condition`."""
+"""Kinds of records by name, which is the column `condition`."""

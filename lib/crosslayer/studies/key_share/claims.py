@@ -32,7 +32,7 @@ def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
 
 
 def cost(protocol: str, link: str, *, in_rtts: bool = False) -> Measure:
-    """By how much the post-quantum key share makes the handshake longer within a round, ms or RTT."""
+    """Time that the post-quantum key share adds to the handshake within a round, ms or RTT."""
     return median({f"{protocol}, {_LARGE}": 1.0, f"{protocol}, {_SMALL}": -1.0}, in_rtts=in_rtts).on(link)
 
 

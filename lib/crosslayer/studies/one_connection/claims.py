@@ -19,7 +19,7 @@ from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, MODES
 from crosslayer.vocabulary import Http3, Protocol
 
 NO_SLOWER_RTT = 0.05
-"""By less than this a load is not called slower: 5 ms on 4G, which nobody sees."""
+"""Largest difference at which a load is not called slower: 5 ms on 4G, which nobody notices."""
 _MEANT = "meant"
 
 

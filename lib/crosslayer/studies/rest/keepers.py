@@ -53,7 +53,7 @@ class Keeping(ABC):
         self._events()
 
     def _queries(self, protocol: Protocol) -> list[QueryEvent]:
-        """By the server's word, those that came over a transport since the last call."""
+        """Queries over a transport since the last call, from the server log."""
         listener = protocol.value.lower()
         return [event for event in self._events() if isinstance(event, QueryEvent) and event.listener == listener]
 
@@ -84,7 +84,7 @@ class Forwarded(Keeping):
         self._asker, self._query, self._stub = asker, query, stub
 
     def ask(self) -> ClientAnswer:
-        """By the kernel's time of the answer."""
+        """Ask; the answer has a kernel timestamp."""
         asked = [once(self._asker, self._query, PATIENCE_S)]
         while unanswered(asked[-1], self._query) is not None and len(asked) < _ASKS:
             asked.append(once(self._asker, self._query, PATIENCE_S))
@@ -132,7 +132,7 @@ class Library(Keeping):
             self._client = None
 
     def ask(self) -> ClientAnswer:
-        """By the program's own clock."""
+        """Ask; the program takes the times."""
         sent_ns, error, self._new = time.time_ns(), None, False
         for asked in range(1, _ASKS + 1):
             try:
@@ -194,7 +194,7 @@ class Browsing(Keeping):
         self._opened.clear()
 
     def ask(self) -> ClientAnswer:
-        """By the browser's clock."""
+        """Ask; the browser takes the times."""
         first_ns: int | None = None
         for asked in range(1, _ASKS + 1):
             name = self._names()

@@ -39,7 +39,7 @@ def observed(dns_exchanges: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed
 
 
 def longer(series: str, other: str, link: str) -> Measure:
-    """By how much one kind of query takes longer than another within a round, ms."""
+    """Difference between two kinds of query within a round, ms."""
     return median({series: 1.0, other: -1.0}).on(link)
 
 

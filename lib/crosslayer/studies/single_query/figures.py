@@ -114,7 +114,7 @@ _FURTHER = ("DoQ", *FURTHER_SERIES)
 
 
 def further_data(inputs: Inputs) -> pl.DataFrame:
-    """As `fig2_data`, of DoQ for comparison, DoH3 and queries as early data."""
+    """Rows of DoH3, of queries as early data, and of DoQ for comparison; columns of `fig2_data`."""
     return _ordered(_times(inputs, _FURTHER), _FURTHER)
 
 

@@ -35,7 +35,7 @@ _WHOLE = Plan(study="web", links=(*_LINKS, *_FURTHER_LINKS), pages=_PAGES, optio
 
 STUDY = Study(
     name="web",
-    room=__name__,
+    package=__name__,
     paper=IMC22,
     lead="A browser that resolves by itself over each transport, on pages with one lookup and with many.",
     sections=(

@@ -127,12 +127,12 @@ def over(protocol: str, other: str, page: str) -> Measure:
 
 
 def faster(page: str) -> Measure:
-    """By how much the median PLT over DoQ is below that over DoH, percent of DoH's."""
+    """Decrease of the median PLT over DoQ compared with DoH, percent."""
     return -1 * over("DoQ", "DoH", page)
 
 
 def slowdown(protocol: str, page: str) -> Measure:
-    """By how much the median PLT is above that over DoUDP, percent."""
+    """Increase of the median PLT over that over DoUDP, percent."""
     return over(protocol, BASELINE, page)
 
 

@@ -49,7 +49,7 @@ def _order(frame: pl.DataFrame, name: str) -> list[str]:
 
 
 def _sorted(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
-    """By RTT of the link, then number of lookups, then page; protocols as they are."""
+    """Sort by the RTT of the link, then number of lookups, then page; the order of protocols is kept."""
     return inputs.by_rtt(frame, *(name for name in ("lookups", "page") if name in frame.columns))
 
 

@@ -172,7 +172,7 @@ def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.P
 
 
 def of_page(events: Iterable[Event], page: PageSpec) -> list[QueryEvent]:
-    """By the server's word, the queries for names of a page."""
+    """Queries for names of a page, from the server log."""
     return [event for event in events if isinstance(event, QueryEvent) and event.name.rstrip(".") in page.looked_up]
 
 

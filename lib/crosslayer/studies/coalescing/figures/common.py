@@ -1,4 +1,4 @@
-"""What several figures of the study share: its paper, its order of links and pages, and what a dataset lacks of it."""
+"""Parts that several figures of the study share: its paper, its order of links and pages, and missing data."""
 
 from __future__ import annotations
 
