@@ -226,7 +226,7 @@ def _netem() -> list[Finding]:
 
 
 def _own() -> list[Finding]:
-    """This project's own parts: which of them is used, by whose word, and whether it is older than its sources."""
+    """This project's own parts: the path that is used, what selected it, and whether it is older than its sources."""
     library = Path(__file__).parent
     findings = [Finding("library", State.OK, f"{library} ({'this checkout' if resources.home() else 'installed'})")]
     root = resources.checkout()

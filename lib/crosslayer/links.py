@@ -156,7 +156,7 @@ class Profile:
     rtt_ms: Delay
     """Two-way delay, ms; half of it on each direction."""
     title: str = ""
-    """How figures and pages write the link; its name if nothing is given."""
+    """Title of the link in figures and pages; by default its name."""
     download_mbit: Rate | None = None
     """Rate towards the client, Mbit/s; None if it is not shaped."""
     upload_mbit: Rate | None = None
@@ -191,7 +191,7 @@ class Profile:
     trace: Trace | None = None
     """What its rates and RTT do over time; `queue_packets` wait at a rate of a trace, and `rtt_ms` is the least RTT."""
     source: str = ""
-    """Where the values are from."""
+    """Source of the values."""
 
     def __post_init__(self) -> None:
         if not self.title:

@@ -59,7 +59,7 @@ class Process:
     """What is raised where it does not start, does not answer or refuses a command."""
     ready_timeout_s: ClassVar[float] = 10.0
     log_lines: ClassVar[int] = 5
-    """How much of its output an error quotes."""
+    """Number of lines of its output that an error quotes."""
 
     def __init__(self, spawn: Spawn, command: Sequence[str], log: Path, **options: Any) -> None:
         self.log = log

@@ -78,7 +78,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Where a trace stands: one or two files of Mahimahi's, a file of steps, or speed tests to draw from."""
+    """Source of a trace: one or two files of Mahimahi, a file of steps, or speed tests to draw from."""
 
     down: str | None = None
     """Opportunities towards the client, Mahimahi's format."""
@@ -91,7 +91,7 @@ class Trace:
     of: str = ""
     """Whose tests: operator, country, technology, signal quality, separated by commas."""
     every_s: Annotated[float, Meta(gt=0)] = 10.0
-    """How long a draw holds, seconds."""
+    """Duration of a draw, seconds."""
 
     def __post_init__(self) -> None:
         kinds = [bool(self.down or self.up), bool(self.steps), bool(self.errant)]

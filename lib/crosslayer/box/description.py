@@ -109,9 +109,9 @@ class BoxResolver:
     transports: list[Transport] = field(default_factory=list)
     """What clients can reach; empty: all of its make."""
     ipv6: bool = False
-    """It has an IPv6 address too."""
+    """Whether it has an IPv6 address too."""
     broken_ipv6: bool = False
-    """It has an IPv6 address, and every packet to it is lost."""
+    """Whether it has an IPv6 address to which every packet is lost."""
     caches: Annotated[int, Meta(ge=1, le=8)] = 1
     """Servers with a cache each, behind a balancer that chooses one for each flow."""
     site: list[Site] = field(default_factory=list)

@@ -252,7 +252,7 @@ def ending_together(work: list[RoundBatch], testbeds: int) -> list[RoundBatch]:
 
 
 def _news(part: FinishedRound, checked: set[str]) -> bool:
-    """Whether a campaign keeps these checks: each task looks at its links; one of each is kept, and all that failed.
+    """Whether a campaign keeps these checks: the first check of each link by a host, and every failed one.
 
     `checked` has the links of which one is kept.
     """
@@ -323,7 +323,7 @@ class _Campaign:
             self._say(f"A worker did not take the campaign's own pages and traces: {error}")
 
     def _prepare(self) -> int:
-        """How many testbeds there are, when there are any; settles what all have to be like."""
+        """Wait for the first testbed and return their number; determines the identity that all workers must have."""
         reports = self._ask()
         able = [one for one in reports.values() if not one.unable]
         if not able:
@@ -476,7 +476,7 @@ class _Campaign:
         return why
 
     def _testbeds(self) -> int:
-        """How many there are now.
+        """Number of testbeds now.
 
         Raises
         ------

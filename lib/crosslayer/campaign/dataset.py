@@ -420,7 +420,7 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame
 
 
 def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
-    """How many rows each condition has, and whether their rounds do nothing but ascend: then all of them differ.
+    """Number of rows of each condition, and whether their rounds are strictly ascending, so that all differ.
 
     So no round of a large campaign need be remembered to see that none is there twice.
     """

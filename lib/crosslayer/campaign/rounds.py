@@ -44,7 +44,7 @@ class Job:
     own_pages: tuple[Path, ...] = ()
     """Folders of further pages."""
     versions: dict[str, str] = field(default_factory=dict)
-    """Of what took part in the campaign so far, by name; empty if it is new."""
+    """Versions of the programs of the campaign so far, by name; empty for a new campaign."""
     quiet: bool = False
     """Whether the executor reports nothing at its start, because its caller does."""
 

@@ -51,7 +51,7 @@ class Outcome:
     round_trips: str = ""
     """Whether a duration has the published number of whole round-trips: yes, no, inconclusive; empty for all else."""
     overhead: str = ""
-    """The same of what it takes beyond them."""
+    """Whether its time beyond whole round-trips is as published, in the same values."""
     rounds_needed: int | None = None
     """Rounds after which the interval of an inconclusive result would no longer reach across a border."""
     would_decide: str = ""
@@ -138,7 +138,7 @@ class Sign:
 
 
 class Rule(Protocol):
-    """How a claim is judged."""
+    """Rule by which a claim is judged."""
 
     @property
     def criterion(self) -> str:
@@ -290,7 +290,7 @@ class Number:
     unit: str
     direction: RoundTrips | Sign | None = None
     published: float | None = None
-    """Where the claim is in words ("approximately equal") or its value is no plain number."""
+    """Published value, if the claim is in words ("approximately equal") or its value is no plain number."""
     up_to: bool = False
     """The claim says "up to": above 0, and not above the published value."""
     resolution: float = 0.0
@@ -427,12 +427,12 @@ class _Margin:
 
     estimate: Estimate
     end: float
-    """Of its interval: how far it is beyond 0 on this side at the least."""
+    """Smallest distance of its interval from 0 on this side."""
     floor: float
     strength: float
     """Standard errors beyond the floor; without scatter infinite; -infinite where there are too few rounds."""
     deviations: Reals | None
-    """How far each resample is on the weaker side of the value, standard errors; None without scatter."""
+    """Distance of each resample to the value on the weaker side, standard errors; None without scatter."""
 
     @classmethod
     def both_sides(cls, estimate: Estimate, floor: float) -> tuple[_Margin, _Margin]:

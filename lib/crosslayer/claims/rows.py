@@ -58,7 +58,7 @@ class RowsOfClaim:
     table: str
     rows: pl.Expr
     series: tuple[str, ...]
-    """What they are in the claim."""
+    """Name of the series in the claim."""
 
     def code(self, folder: str) -> str:
         """Python that reads them from a dataset folder."""

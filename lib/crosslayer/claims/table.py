@@ -164,7 +164,7 @@ def rows_behind_each(dataset: Tables, claims: Claims, names: Iterable[str]) -> I
 
 
 FOLLOWING = Verdict.FOLLOWS.value
-"""How `counts` calls the results that follow from another claim or the configuration, whatever their verdict."""
+"""Key of `counts` for results that follow from another claim or from the configuration, whatever their verdict."""
 
 
 def counted_as(row: Mapping[str, Any]) -> str:
@@ -173,7 +173,7 @@ def counted_as(row: Mapping[str, Any]) -> str:
 
 
 def counts(verdicts: pl.DataFrame) -> dict[str, int]:
-    """How many claims have each verdict, every verdict named; those that follow are counted as nothing else."""
+    """Number of claims for every verdict; claims that follow from others count as `FOLLOWING` only."""
     numbers = Counter(counted_as(row) for row in verdicts.select("verdict", "follows_from").iter_rows(named=True))
     return {verdict.value: numbers[verdict.value] for verdict in Verdict}
 

@@ -56,7 +56,7 @@ class Packet:
     packets: int
     """Packets the frame becomes on the wire: more than one where segmentation is left to the device."""
     payload: builtins.bytes = b""
-    """Of TCP or UDP; of a frame that was cut what is left of it."""
+    """Payload of TCP or UDP; of a truncated frame the part that is left."""
     flags: int = 0
     """Flags of TCP."""
     sequence: int = 0

@@ -154,7 +154,7 @@ def _extended_error(message: dns.message.Message) -> int | None:
 
 
 def _unrelated(message: dns.message.Message) -> str | None:
-    """What keeps the answer section of a good answer from being about its question; None if nothing does.
+    """Reason why the answer section of a good answer does not match its question; None if it matches.
 
     An empty section is an answer (NODATA), and so is a chain of CNAME records whose end is not in the message.
     """

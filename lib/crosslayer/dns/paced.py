@@ -31,7 +31,7 @@ class Due:
     at_ms: float
     """After the start of the load, ms."""
     asker: int
-    """Which socket asks."""
+    """Index of the socket that sends the query."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Asked:
     sent_ns: int
     """Unix time, ns."""
     send_delay_ms: float
-    """How much later than its time it left, ms."""
+    """Delay of sending after the scheduled time, ms."""
     answered_ns: int | None = None
     """Arrival of the answer, Unix time by the kernel, ns; None without one."""
     answer: bytes = b""

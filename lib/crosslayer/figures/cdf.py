@@ -231,7 +231,7 @@ def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
 
 
 def tail_note(frame: pl.DataFrame) -> str:
-    """Says so where a plot leaves out the tail of a curve."""
+    """A note on plots that leave out the tail of a curve; empty if none does."""
     cut = any(
         group.filter(pl.col("kind") == "curve", pl.col("x") > x_domain(group)[1]).height
         for _, group in frame.group_by("page" if "page" in frame.columns else "panel")

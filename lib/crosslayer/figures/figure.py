@@ -22,7 +22,7 @@ from crosslayer.figures import cdf
 from crosslayer.figures.style import COLUMN_WIDTH, FONT_FILES, AnyChart, framed
 
 _DECIMALS = 6
-"""Of what is drawn, in milliseconds, round-trips, parts of 1: finer than any clock that measured it."""
+"""Decimals of drawn values (ms, round-trips, parts of 1): finer than any clock that measured them."""
 MAX_ROWS = 5000
 """Rows that a chart may embed."""
 
@@ -64,7 +64,7 @@ class Figure:
     verdict: Callable[[pl.DataFrame], str] | None = None
     """Answers the question that its study asks, in a sentence made from its rows."""
     lacks: Callable[[Any], str] | None = None
-    """Says what is missing of the study's data, from what `data` gets; empty if nothing is."""
+    """A sentence on missing data of the study, from the argument of `data`; empty if nothing is missing."""
     width: int = COLUMN_WIDTH
     whole: bool = False
     """A CDF figure that shows its tails too; the others end at the 99th percentile and say so."""
@@ -247,7 +247,7 @@ def _cannot(figure: Figure, error: Exception) -> FigureError:
 
 
 def _samples(rows: pl.DataFrame) -> str:
-    """How many observations the measured marks stand for."""
+    """Number of observations behind the measured marks."""
     if "n" not in rows.columns or "source" not in rows.columns:
         return ""
     counts = rows.filter(pl.col("source") == "measured")["n"].drop_nulls().sort().to_list()

@@ -26,7 +26,7 @@ _OURS_ONLY = ("low:Q", "high:Q", "n:Q")
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """How the named series are drawn."""
+    """Styles of the named series."""
     return {name: STYLES[name] for name in names}
 
 
@@ -261,7 +261,7 @@ def line_at(base: alt.Chart, *, dashed: bool = False, **position: float) -> alt.
 
 
 def diagonal(base: alt.Chart, low: float, high: float) -> alt.Chart:
-    """Where x and y are equal, dashed."""
+    """A dashed line where x and y are equal."""
     return line_at(base, dashed=True, x=low, y=low, x2=high, y2=high)
 
 

@@ -51,12 +51,12 @@ class Part:
     series: Mapping[str, str] = field(default_factory=lambda: {"{}": "value"})
     """Column of each series; `{}` in its name stands for the value of the condition."""
     spelled: Callable[[str], str] = str
-    """How the word is spelled there."""
+    """Value of the condition in that column name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Where in the file an array lies."""
+    """Position of an array in the file."""
 
     start: int
     kind: np.dtype[Any]

@@ -26,7 +26,7 @@ def spread(loads: pl.LazyFrame) -> pl.DataFrame:
 
 
 def disagreeing(spread: pl.DataFrame, *, within_percent: float = AGREED_PERCENT) -> list[str]:
-    """Hosts whose whole interval is further from 0 than that."""
+    """Hosts whose whole interval is outside the tolerance `AGREED_PERCENT`."""
     away = (pl.col("low") > within_percent) | (pl.col("high") < -within_percent)
     return spread.filter(away)["host"].to_list()
 

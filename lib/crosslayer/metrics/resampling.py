@@ -122,7 +122,7 @@ def interval(draws: Reals, rounds: int, level: float = LEVEL) -> tuple[float, fl
 
 @cache
 def reach(rounds: int, level: float = LEVEL) -> float:
-    """How many of the bootstrap's standard errors an interval of so many rounds reaches to each side; 1.96 of many."""
+    """Half-width of an interval in standard errors of the bootstrap, by the number of rounds; 1.96 for many."""
     n, z = rounds - 1, NormalDist().inv_cdf((1 + level) / 2)
     # Quantile of Student's t (Abramowitz and Stegun, 26.7.5); exact to 0.1 % from 5 degrees of freedom on.
     t = z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
@@ -266,7 +266,7 @@ class Rounds:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of rounds."""
         return len(self.blocks)
 
     def sample(self, values: Reals, chosen: Any = slice(None)) -> Sample:
@@ -274,7 +274,7 @@ class Rounds:
         return Sample(values[chosen], self.numbers[chosen], self.blocks)
 
     def drawn(self, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Counts]:
-        """How often each block is drawn, see `drawn`."""
+        """Number of times that each block is drawn, see `drawn`."""
         return drawn(len(self.hosts), resamples, seed, self.hosts)
 
 

@@ -1,4 +1,4 @@
-"""Which rows of a dataset are analysed, and which failed."""
+"""Rows of a dataset that are analysed, and rows that failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a notebook shows things: a figure with its caption, a table, a sentence."""
+"""Display in notebooks: a figure with its caption, a table, a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where notebooks read and write: relative paths are from the checkout."""
+"""Paths in notebooks: relative ones are from the checkout."""
 
 from __future__ import annotations
 

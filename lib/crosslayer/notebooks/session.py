@@ -21,7 +21,7 @@ from crosslayer.figures.figure import vegalite_version
 from crosslayer.notebooks.errors import NotebookError
 
 _INJECTED = "# Parameters\n"
-"""How the cell begins that papermill writes."""
+"""First line of the cell that papermill writes."""
 
 
 def begin() -> None:

@@ -94,7 +94,7 @@ def _keep_code(page: Fetches, load: ColdLoad) -> str:
 
 
 def _content_type(fetch: Fetch) -> str:
-    """Of recorded code; of XHTML that is not well-formed, that of HTML, since a browser would show an error."""
+    """Content type of recorded code; HTML for XHTML that is not well-formed, for which a browser shows an error."""
     entry = fetch.resource.entry
     if "xhtml" in entry.mime:
         try:

@@ -292,7 +292,7 @@ def _titles(documents: list[tuple[_Navigation, Entry]]) -> list[str]:
 
 
 def _without_document(recording: Recording, where: str) -> PageError:
-    """Says what a recording has instead of a document."""
+    """A sentence on what a recording has instead of a document."""
     reasons = Counter(recording.unreadable)
     for entry in recording.entries:
         why = _unfit(entry, parse(entry.url), None)

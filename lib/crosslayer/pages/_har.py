@@ -178,7 +178,7 @@ def _toml(fetches: list[Fetch], source: Path) -> str:
 
 
 def _recorded(fetches: list[Fetch], load: ColdLoad, timed: bool) -> str:
-    """Of a body that cannot have its recorded weight, `from_har` reports that; the weight here is that of the page."""
+    """Weight of a body in the page; `from_har` reports bodies that cannot have their recorded weight."""
     begin = fetches[0].resource.entry.started_ms
     requests = [
         {

@@ -31,7 +31,7 @@ _EXPORT_AGAIN = "Export the recording again as HAR."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _MOST_BYTES = 1 << 30
-"""Of a recording that is compressed: more than any browser exports."""
+"""Maximum size of a decompressed recording, more than any browser exports."""
 _MOST_MS = 1e9
 _Attached = Callable[[str], bytes | None]
 """Returns a file of a recording by its name; None if there is none."""
@@ -73,11 +73,11 @@ class Entry:
     cut: bool
     """The recorder cut the body."""
     plain_bytes: int
-    """Of the decoded body; 0 if it is not known."""
+    """Bytes of the decoded body; 0 if unknown."""
     body_bytes: int | None
-    """Of the body on the wire (`bodySize`); None if it is not known."""
+    """Bytes of the body on the wire (`bodySize`); None if unknown."""
     transfer_bytes: int | None
-    """Of header and body on the wire (`_transferSize`); None if it is not known."""
+    """Bytes of header and body on the wire (`_transferSize`); None if unknown."""
     cached: bool
     """Answered from a cache, or confirmed by 304: what is recorded did not come over the network."""
     initiator: str

@@ -76,7 +76,7 @@ def normal_path(path: str) -> str:
 
 
 def normal_url(text: str) -> str:
-    """The normal form of a URL; the text itself where it is none."""
+    """The normal form of a URL; a text that is no URL is returned unchanged."""
     url = parse(text)
     return text if url is None else str(url)
 

@@ -63,7 +63,7 @@ class Whole:
     headlines: tuple[tuple[str, str, str], ...]
     """Claim, statement of the paper, verdict in plain words."""
     counts: str
-    """How many published results have which verdict; empty if none was checked."""
+    """Number of published results for each verdict; empty if none was checked."""
 
 
 def save_answer(dataset: Dataset, verdicts: pl.DataFrame, folder: Path) -> None:
@@ -174,7 +174,7 @@ def _counts(verdicts: pl.DataFrame | None) -> str:
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """How many claims have each verdict, as part of a sentence."""
+    """Number of claims for each verdict, as part of a sentence."""
     phrases = {claims.FOLLOWING: "that follow from another"}
     return ", ".join(f"{count} {phrases.get(verdict, verdict)}" for verdict, count in counts.items())
 

@@ -225,7 +225,7 @@ _IN_PAPER = re.compile(r"(Fig\.|Table) ?(\w+)")
 def _sources(
     verdicts: pl.DataFrame | None, figures: Sequence[Saved], folder: Path, link: Callable[[str, str], str]
 ) -> dict[str, dict[str, str]]:
-    """Study, address of the figure and of its rows (CSV) by claim; where no figure is the claim's, the study's page."""
+    """Study, address of the figure and of its rows (CSV) by claim; the study's page if the claim has no figure."""
     if verdicts is None:
         return {}
     owners = {claim: study for study in STUDIES.values() if study.claims for claim in study.claims.checks}
@@ -316,7 +316,7 @@ def _slim(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_paper(verdicts: pl.DataFrame | None) -> dict[str, dict[str, int]]:
-    """How many claims have each verdict, by paper."""
+    """Number of claims for each verdict, by paper."""
     if verdicts is None:
         return {}
     return {

@@ -102,7 +102,7 @@ class Flow:
 
     @property
     def counted(self) -> str:
-        """How many packets and bytes went each way."""
+        """Number of packets and bytes in each direction."""
         up, down = ([p.bytes for _, p, _ in self.packets if p.sent is way] for way in (True, False))
         return f"\N{UPWARDS ARROW} {len(up)}, {sum(up):,} B  \N{DOWNWARDS ARROW} {len(down)}, {sum(down):,} B"
 
@@ -181,7 +181,7 @@ class WaterfallLoad:
 
     file: Path
     length_ms: float | None
-    """How long it took."""
+    """Duration of the load, ms."""
     conditions: Mapping[str, str | int | bool]
     """What it was measured under, by column of its table."""
 
@@ -219,7 +219,7 @@ class Scale:
     end: float
 
     def __call__(self, ms: float) -> float:
-        """Where a moment is, from the left."""
+        """Position of a time from the left, px."""
         share = (min(max(ms, self.begin), self.end) - self.begin) / (self.end - self.begin)
         return round(LABELS + share * (WIDTH - LABELS - 12), 2)
 

@@ -82,7 +82,7 @@ def browsers_verdict(frame: pl.DataFrame) -> str:
 
 
 def visits_data(inputs: Inputs) -> pl.DataFrame:
-    """How much later than by DoUDP and a full handshake a page is there, in each browser.
+    """Increase of the PLT over DoUDP with a full handshake, in each browser.
 
     Columns link, page, browser, combination, n, rounds, increase_percent, low, high; percent of the baseline's median
     in the browser and the cell. A combination is a DNS exchange and a page load of the same round, added.

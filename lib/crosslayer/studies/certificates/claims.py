@@ -81,12 +81,12 @@ def slowdown(moment: str) -> Measure:
 
 
 def step_distance(protocols: tuple[str, ...]) -> Measure:
-    """How far the steps are from where they are expected, the farther transport, datagrams."""
+    """Distance of the steps to their expected sizes, of the transport with the larger one, datagrams."""
     return maximum(median(f"{protocol} step distance") for protocol in protocols)
 
 
 def step_height(protocols: tuple[str, ...], link: str) -> Measure:
-    """How high they are on a link, RTT."""
+    """Height of the steps on a link, RTT."""
     return mean(median(f"{protocol} step").on(link) for protocol in protocols)
 
 

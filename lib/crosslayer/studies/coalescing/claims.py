@@ -139,7 +139,7 @@ def over_pages(more: str, less: str) -> Measure:
 
 
 def reduction(page: str) -> Measure:
-    """How much less the PLT of coalescing is than that of DoH, as a fraction."""
+    """Decrease of the PLT of coalescing compared with DoH, as a fraction."""
     return 1 - plt(COALESCING, page) / plt(DOH, page)
 
 
@@ -164,7 +164,7 @@ def left_tail(combination: str, page: str) -> Measure:
 
 
 def tail_excess(combination: str, page: str) -> Measure:
-    """How much longer P5 to P20 is than `TAIL_RATIO` times P20 to the median, percentage points."""
+    """Excess of P5 to P20 over `TAIL_RATIO` times P20 to the median, percentage points."""
     p5, p20, p50 = (increase(combination, page, q) for q in (0.05, 0.2, 0.5))
     return (p20 - p5) - TAIL_RATIO * (p50 - p20)
 
@@ -460,7 +460,7 @@ def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
 
 
 def fraction_of_what(fraction: str, link: str, links: Sequence[str]) -> Callable[[Observed], str]:
-    """In plain words, that the published fraction is none of the PLT."""
+    """A sentence: the published fraction is no fraction of the PLT."""
 
     def plain(o: Observed) -> str:
         ours = (100 * maximum(cells(reduction, links=links)))(o)
@@ -524,7 +524,7 @@ _SAVED_WIKIPEDIA, _SAVED_INSTAGRAM = (within(DOQ, COALESCING, page) for page in 
 
 
 def _over_baseline(q: float) -> Measure:
-    """How far a quantile of wikipedia.org on fiber is above the baseline's, percent."""
+    """Increase of a quantile of wikipedia.org on fiber over the baseline's, percent."""
     return plt(COALESCING, WIKIPEDIA).on("fiber").at(q).over(plt(BASELINE, WIKIPEDIA).on("fiber").at(q))
 
 

@@ -37,7 +37,7 @@ def cost(protocol: str, link: str, *, in_rtts: bool = False) -> Measure:
 
 
 def of_all(links: tuple[str, ...]) -> list[Measure]:
-    """The same of both transports on each of these links, RTT."""
+    """Costs of both transports on each of these links, RTT."""
     return [cost(protocol, link, in_rtts=True) for protocol, link in product(_PROTOCOLS, links)]
 
 

@@ -1,4 +1,4 @@
-"""Where 0-RTT stops paying, what head-of-line blocking costs, and whether coalescing holds when packets are lost."""
+"""Limits of the benefit of 0-RTT, cost of head-of-line blocking, and benefit of coalescing with packet loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the next answer takes when a connection has rested."""
+"""Duration of the next answer after a connection was idle."""
 
 from __future__ import annotations
 

@@ -110,10 +110,10 @@ class Forwarded(Keeping):
 
 
 class Library(Keeping):
-    """A program that has a client of ours: a query has 5 s on the connection there is, and the next one a new one.
+    """A program with one of our clients: after 5 s without an answer, the next query uses a new connection.
 
-    Between its queries it does not look at the connection. A new one is resumed, with early data where the transport
-    has that.
+    Between queries it does not check the connection. A new connection is resumed, with early data if the transport has
+    it.
     """
 
     def __init__(self, events: Callable[[], list[Event]], server: Resolver, protocol: Protocol, host: str) -> None:

@@ -29,7 +29,7 @@ from crosslayer.testbed.server import Event, Server
 from crosslayer.vocabulary import ClientKind, PathEvent
 
 _MACHINE = 0
-"""Of `network.far_host`: where the server is."""
+"""Number of the server's machine, see `network.far_host`."""
 _NEAR = "127.0.0.2"
 _STUBS = (ClientKind.STUB, ClientKind.PATIENT_STUB)
 _SPEAKS = {ClientKind.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
@@ -63,7 +63,7 @@ def conditions(plan: Plan) -> dict[str, IdleCondition]:
 
 
 class Rest(Measurer):
-    """Keepers that have neither connections nor tickets before each observation.
+    """Idle times of several clients, which have neither connections nor tickets before each observation.
 
     Raises
     ------
@@ -225,7 +225,7 @@ class Rest(Measurer):
         return dns.Resolver(self._address, server_name="localhost", ca_file=self._server.ca_file)
 
     def _events(self) -> list[Event]:
-        """Of the server as it is now."""
+        """Events of the present server process."""
         return self._server.events()
 
 

@@ -20,7 +20,7 @@ from crosslayer.vocabulary import Protocol
 BASELINE = "DoUDP"
 PROTOCOLS = ("DoTCP", "DoT", "DoH", "DoH3", "DoQ")
 ROUND_TRIPS = {str(protocol): protocol.transport.round_trips for protocol in Protocol}
-"""Of the first lookup on a new connection: the TLS session is resumed, without early data."""
+"""Round-trips of the first lookup on a new connection with a resumed TLS session, without early data."""
 AGREES_MS = 2.0
 """The browser's own lookup time may differ from the stub's by this much."""
 
@@ -349,7 +349,7 @@ def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def first_lookup(frame: pl.DataFrame) -> AnyChart:
-    """How long the first lookup takes, in round-trips."""
+    """Duration of the first lookup in round-trips."""
     if frame.is_empty():
         return marks.empty_plot("no loads of this study", TEXT_WIDTH - 60)
     order, links = (BASELINE, *PROTOCOLS), _titles(frame)

@@ -35,7 +35,7 @@ _LISTEN = "127.0.0.1"
 _OF_BROWSERS = (dns.Protocol.DOH, dns.Protocol.DOH3)
 """What browsers ask over by themselves."""
 _OF_PAPER: Mapping[dns.Protocol, Literal["pool", "query"]] = {dns.Protocol.DOTCP: "query", dns.Protocol.DOT: "pool"}
-"""How the paper's proxy used connections where it did not have one."""
+"""Use of connections by the paper's proxy for transports on which it did not keep one."""
 
 
 class Web(Measurer):
