@@ -480,7 +480,7 @@ def test_what_a_broken_record_costs_is_reported_and_what_ech_does() -> None:
     assert re.search(rf"on a first visit 0\.00 \[.*\] RTT \(over HTTP/3, {opened}\)", verdict)
     assert re.search(rf"second visit with early data 0\.00 \[.*\] RTT \(over HTTP/3, early data, {opened}\)", verdict)
     assert re.search(
-        rf"replaced its key 1\.00\d* \[.*; after the server disabled it 2\.00\d* \[.*0 of {ROUNDS} ClientHellos", verdict
+        rf"replaced its key 1\.00\d* \[.*; after the server disabled it 2\.00\d* \[.*0 of {ROUNDS} Client", verdict
     )
 
 
