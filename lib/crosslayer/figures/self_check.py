@@ -59,12 +59,12 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
     """A row a kind of load: every round, and the median with the interval that decides."""
     width = COLUMN_WIDTH - 118
     if frame.is_empty():
-        return marks.empty_plot("this campaign does not check itself", width, 80)
+        return marks.empty_plot("this campaign has no self-check", width, 80)
     series = list(frame["series"].unique(maintain_order=True))
     margin = metrics.EQUAL_PERCENT
     reach = max(1.5 * margin, float(frame.filter(pl.col("kind") == "pair")["x"].abs().quantile(0.95) or 0.0))
     scale = alt.Scale(domain=[-reach, reach], nice=False)
-    x = alt.X("x:Q", title="PLT, one minus the other (%)", scale=scale, axis=alt.Axis(tickCount=7))
+    x = alt.X("x:Q", title="PLT difference (%)", scale=scale, axis=alt.Axis(tickCount=7))
     y = marks.rows("series", series, labelExpr="split(datum.label, ': ')")
     tooltip = marks.tooltip("kind", "series", value="difference, %", of="x:Q", digits="+.2f", counted="pairs")
     base = alt.Chart(width=width, height=44 * len(series))
@@ -92,7 +92,7 @@ def self_check_verdict(frame: pl.DataFrame) -> str:
     """A/A self-check: loads that should be equal, and the negative control."""
     pooled = frame.filter(pl.col("kind") == "pooled")
     if pooled.is_empty():
-        return "Not answered: this campaign does not check itself."
+        return "Not answered: this campaign has no self-check."
     sentences = []
     for one in pooled.iter_rows(named=True):
         if one["low"] is None:
@@ -114,7 +114,7 @@ def _plain(value: float) -> str:
 SELF_CHECK = partial(
     Figure,
     name="aa-self-check",
-    title="A/A self-check: loads that should not differ",
+    title="Self-check (A/A) and negative control",
     caption="Two loads of the same condition in the same round (A/A), and control loads whose ticket the "
     "server refuses, minus H3 1-RTT loads of the round. All are the same condition, so any difference "
     "is an error of the procedure.",

@@ -194,9 +194,7 @@ class CampaignView:
         if figure.verdict is None:
             raise NotebookError("answers no question", where=name)
         virtual = self._drawer.verdict_virtual(figure.figure)
-        return AnswerText(
-            f"**Verdict.** {figure.verdict}" + (f"\n\n**By the virtual clock.** {virtual}" if virtual else "")
-        )
+        return AnswerText(f"**Verdict.** {figure.verdict}" + (f"\n\n**In virtual time.** {virtual}" if virtual else ""))
 
     def claims(self) -> AnswerText:
         """What became of the published results: those that this dataset measures, and how many of each verdict."""

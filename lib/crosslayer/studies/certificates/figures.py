@@ -147,7 +147,9 @@ def sizes_verdict(frame: pl.DataFrame) -> str:
             )
     if not sentences:
         return "Not answered: this dataset lacks exchanges with today's certificates or with ML-DSA-44."
-    return f"14,724 bytes of ML-DSA-44 take longer than today's 1,248 by these times. {'. '.join(sentences)}."
+    return (
+        f"With the 14,724 bytes of ML-DSA-44 an exchange takes longer than with today's 1,248. {'. '.join(sentences)}."
+    )
 
 
 def steps_data(inputs: Inputs) -> pl.DataFrame:
@@ -288,7 +290,7 @@ def visits_verdict(frame: pl.DataFrame) -> str:
             )
     if not sentences:
         return "Not answered: this dataset lacks first visits with certificates of 12 kB or of today."
-    return f"With 12 kB instead of today's 1,248 bytes, a first visit's document is later by: {'; '.join(sentences)}."
+    return f"With 12 kB instead of today's 1,248 bytes, the document of a first visit is later. {'; '.join(sentences)}."
 
 
 FIGURES = (

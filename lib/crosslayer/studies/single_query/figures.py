@@ -288,7 +288,7 @@ FIGURES = (
     ),
     Figure(
         name="further-transports",
-        title="The same for DoH3 and early data",
+        title="Handshake and resolve time with DoH3 and early data",
         notebook="single_query",
         caption="Median handshake and resolve time of transports that the paper could not measure: DoH3, and "
         "queries sent as early data (0-RTT), which no public resolver accepted then. Early data needs "

@@ -124,7 +124,7 @@ def fig4_data(inputs: Inputs) -> pl.DataFrame:
 def fig4(frame: pl.DataFrame) -> AnyChart:
     """IMC22 Fig. 4: a grid of links and pages, the pages by rising number of lookups."""
     if frame.is_empty():
-        return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
+        return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     lines = pl.col("page").str.replace_all("-", "|")
     plural = pl.when(pl.col("lookups") == 1).then(pl.lit("lookup")).otherwise(pl.lit("lookups"))
     named = frame.with_columns(page_title=pl.format("{}|{} {}", lines, "lookups", plural))
@@ -195,7 +195,7 @@ def amortisation_data(inputs: Inputs) -> pl.DataFrame:
 def amortisation(frame: pl.DataFrame) -> AnyChart:
     """PLT over DoUDP against the number of lookups, a column for each link."""
     if frame.is_empty():
-        return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
+        return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     encodings, links, most = _encodings(PROTOCOLS), _titles(frame), max(frame["x"].to_list())
     base = alt.Chart(width=(TEXT_WIDTH - 60) // len(links) - 12, height=150)
     lookups = alt.Axis(values=list(range(1, most + 1)), format="d", grid=False)
@@ -252,8 +252,8 @@ def amortisation_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset lacks DoUDP loads, or pages with different numbers of lookups."
     return (
-        f"PLT over DoUDP, from the pages with the fewest lookups to those with the most. {'; '.join(sentences)}. The "
-        "handshake is paid once, by the first lookup; the others find the connection open."
+        f"PLT over DoUDP, from the pages with the fewest lookups to those with the most. {'; '.join(sentences)}. Only "
+        "the first lookup waits for the handshake; the others use the open connection."
     )
 
 
@@ -290,7 +290,7 @@ def faster_data(inputs: Inputs) -> pl.DataFrame:
 def faster(frame: pl.DataFrame) -> AnyChart:
     """Percent of the rounds against the number of lookups, a column for each link."""
     if frame.is_empty():
-        return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
+        return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     links, most = _titles(frame), max(frame["lookups"].to_list())
     base = alt.Chart(width=(TEXT_WIDTH - 60) // len(links) - 12, height=150)
     lookups = alt.Axis(values=list(range(1, most + 1)), format="d", grid=False)
@@ -403,7 +403,7 @@ FIGURES = (
     ),
     Figure(
         name="amortisation",
-        title="What a transport costs, by the number of lookups",
+        title="Cost of a transport, by the number of lookups",
         notebook="web_performance",
         caption="PLT over DoUDP against the number of lookups of the page, on links without loss: in percent "
         "of the PLT, and as the difference within a round in multiples of the RTT.",
