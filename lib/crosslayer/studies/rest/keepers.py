@@ -53,7 +53,7 @@ class Keeping(ABC):
         self._events()
 
     def _queries(self, protocol: Protocol) -> list[QueryEvent]:
-        """By the server's word, those that came over a transport since the last call."""
+        """Queries that the server received over a transport since the last call."""
         listener = protocol.value.lower()
         return [event for event in self._events() if isinstance(event, QueryEvent) and event.listener == listener]
 

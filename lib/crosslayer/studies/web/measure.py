@@ -172,12 +172,12 @@ def unaccounted(queries: Sequence[QueryMetrics], page: PageSpec, protocol: dns.P
 
 
 def of_page(events: Iterable[Event], page: PageSpec) -> list[QueryEvent]:
-    """By the server's word, the queries for names of a page."""
+    """Queries for names of a page, by the server log."""
     return [event for event in events if isinstance(event, QueryEvent) and event.name.rstrip(".") in page.looked_up]
 
 
 def unproved(events: Iterable[Event], page: PageSpec, protocol: dns.Protocol) -> str | None:
-    """What is wrong with the queries of a browser that asks by itself, by the server's word; None where nothing is.
+    """What is wrong with the queries of a browser that asks by itself, by the server log; None if nothing is.
 
     Each host name that the page is fetched from must have been asked for, and none of them over another transport.
     Other names are the browser's own affair: Chromium tries its resolver with one of Google's.
