@@ -1,4 +1,4 @@
-"""What a campaign will measure, in which order, drawn from a seed. Pure: no clock and no file."""
+"""Plan of a campaign: conditions, and their order from a seed. Pure: no clock and no file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALIASES = 2
 """Alias host names a page needs: one primed for H3 1-RTT, the other by the A/A self-check."""
 
 CUBIC = "cubic"
-"""What TCP is told to use: Linux's own, and that of quic-go and Chromium over QUIC."""
+"""Congestion control of TCP: the default of Linux, and of quic-go and Chromium over QUIC."""
 
 RoundBatch = list[tuple[int, "Cell"]]
 """Rounds of a cell that are measured one after the other in one testbed."""
@@ -35,7 +35,7 @@ _OF_A_GUEST = 8
 """Rounds, at most: a minute or two, beside which its start is little, and guests end at about the same time."""
 
 Kind = Literal["pcap", "qlog", "netlog"]
-"""What can be kept of a load: packets with the keys that decrypt them, QUIC's own words, Chromium's."""
+"""Captures of a load: packets with their keys, qlog, Chromium's netlog."""
 
 _Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
@@ -50,7 +50,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class NoOptions:
-    """Of a study that can be told nothing but what every plan says."""
+    """Options of a study that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +69,15 @@ class Plan:
     clock: Literal["wall", "virtual"] = "wall"
     """`wall`: real time; `virtual`: a guest's clock, which stops while anything computes (docs/reference/clocks.md)."""
     browser: Literal["chromium", "firefox"] = "chromium"
-    """What pages are loaded in, where the study loads any."""
+    """Browser of the page loads."""
     congestion_control: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,15}$")] = CUBIC
-    """Of TCP at both ends of the link, as Linux names it."""
+    """Congestion control of TCP at both ends of the link, as named by Linux."""
     capture: tuple[Kind, ...] = ()
-    """What is kept of loads besides their rows (docs/howto/packets.md)."""
+    """Captures of loads that are kept besides their rows (docs/howto/packets.md)."""
     capture_rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] = 1
-    """Of how many rounds of each cell, from the first."""
+    """Number of rounds of each cell with captures, from the first."""
     options: Any = NoOptions()
-    """What only this study can be told: an instance of its `Study.options`."""
+    """Options of this study only: an instance of its `Study.options`."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
