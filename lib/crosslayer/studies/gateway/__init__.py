@@ -1,4 +1,4 @@
-"""What one connection for DNS and pages would give a browser, which cannot have it by itself."""
+"""What one connection for DNS and pages would save in a browser, measured with a gateway."""
 
 from crosslayer.studies.coalescing import LINKS, PAGES
 from crosslayer.study import question
