@@ -422,3 +422,11 @@ def test_jobs_are_for_the_virtual_clock() -> None:
     done = run("measure", "--jobs", "2")
     assert done.returncode == 2
     assert "would disturb each other" in done.stderr
+
+
+def test_a_guest_that_panics_reports_the_panic() -> None:
+    """The kernel panics when its init ends; its messages are longer than what an error shows."""
+    done = virtual("link", "fiber", "--", "true", env={**os.environ, "CROSSLAYER_GUEST": "/bin/true"})
+    assert done.returncode == 3
+    assert "Kernel panic - not syncing: Attempted to kill init" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -14,7 +14,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -96,5 +98,13 @@ func takeJob(name string) (*job, error) {
 		return nil, err
 	}
 	j := &job{file: file}
-	return j, json.Unmarshal(line, j)
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(j); err != nil {
+		return nil, fmt.Errorf("%w (is crosslayer-guest older than the library? `make setup`)", err)
+	}
+	if len(j.Command) == 0 {
+		return nil, errors.New("it names no command (is crosslayer-guest older than the library? `make setup`)")
+	}
+	return j, nil
 }

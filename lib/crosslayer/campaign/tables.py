@@ -35,7 +35,7 @@ SCHEMA_VERSION = 3
 """Raised when a column or a key of `campaign.json` changes its name or meaning. 3: rows have `condition` and `role`."""
 
 EXCHANGE = "Exchange"
-"""A `dns.Exchange`."""
+"""A `dns.ExchangeResult`."""
 STUB = "QueryMetrics"
 """The stub's metrics of a query (`stub.QueryMetrics`)."""
 LOAD = "PageLoad"
@@ -82,7 +82,7 @@ class Column:
     signed: bool = False
     """A difference, which may be below 0; no other number may."""
     present: bool | None = None
-    """A file must have the column; None: where it is required, of the key, or a success must have it."""
+    """Whether a file must have the column; None: if it is required, in the key, or has a value in each success."""
     name: str = field(default="", init=False)
 
     def __set_name__(self, owner: object, name: str) -> None:
@@ -113,9 +113,13 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """As its name says; of a whole number without one `count`, else empty."""
+        """Unit, by the ending of its name; `count` for whole numbers without such an ending, else empty."""
         known = (unit for ending, unit in _UNITS.items() if self.name.endswith(ending))
         return next(known, "count" if self.type is int else "")
+
+
+TABLES: dict[str, type[Table]] = {}
+"""Every table by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
 
 
 class Table:
@@ -131,6 +135,8 @@ class Table:
         cls.table = table
         cls.columns = tuple(c for base in reversed(cls.mro()) for c in vars(base).values() if isinstance(c, Column))
         cls.observed = any(column.success for column in cls.columns)
+        if table:
+            TABLES[table] = cls
 
     @classmethod
     def taken(cls, source: str, result: object) -> dict[str, Any]:
@@ -146,7 +152,7 @@ class Table:
         Raises
         ------
         AttributeError, KeyError
-            Where the result lacks one.
+            If the result lacks one.
         """
         return {
             name: result[key] if isinstance(result, Mapping) else getattr(result, key)
@@ -166,13 +172,13 @@ class Table:
 
     @classmethod
     def arrow_schema(cls) -> pyarrow.Schema:
-        """Arrow schema, as every Parquet file of a dataset has it.
+        """Arrow schema of every Parquet file of the table.
 
         Returns
         -------
         pyarrow.Schema
             One field per column, in order; a required column is not nullable, so writing a null there fails.
-            Field metadata: `description` and, where there is one, `unit`. Schema metadata: `table`, `schema_version`.
+            Field metadata: `description`, and `unit` if there is one. Schema metadata: `table`, `schema_version`.
         """
         import pyarrow as pa  # here, because the command line imports this module and pyarrow takes its time
 
@@ -629,26 +635,6 @@ class LinkChecks(Table, table="link_checks"):
     fault_probes = Column(int, "packets sent that the faults must block", CHECK)
     fault_probes_passed = Column(int, "of these, packets that crossed the link; 0 if the check passed", CHECK)
     verdict = Column(str, "pass, or the value out of tolerance", CHECK, required=True)
-
-
-TABLES: dict[str, type[Table]] = {
-    table.table: table
-    for table in (
-        DnsExchanges,
-        TcpRtts,
-        PageLoads,
-        Resources,
-        Lookups,
-        Attempts,
-        ResolvedLoads,
-        PacedQueries,
-        Rests,
-        HostLoads,
-        ForwardingDelays,
-        LinkChecks,
-    )
-}
-"""Every table by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
 
 
 _COMMON = ("campaign", "round", "link", "study", "clock", "host", "position", "started_s", "error")

@@ -48,7 +48,7 @@ class Panel:
     series: tuple[str, ...]
 
 
-class Group(NamedTuple):
+class CurveGroup(NamedTuple):
     """Observations of one series in one panel."""
 
     panel: str
@@ -71,12 +71,13 @@ def measured(observations: metrics.Frames, value: str, *, points: int = metrics.
     """
     gathered_rows = metrics.gathered(observations, ["panel", "series"], [value, *metrics.CLUSTER])
     groups = (
-        Group(panel, series, rows[value].to_numpy(), metrics.rounds_of(rows)) for (panel, series), rows in gathered_rows
+        CurveGroup(panel, series, rows[value].to_numpy(), metrics.rounds_of(rows))
+        for (panel, series), rows in gathered_rows
     )
     return measured_groups(groups, points=points)
 
 
-def measured_groups(groups: Iterable[Group], *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
+def measured_groups(groups: Iterable[CurveGroup], *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
     """Curves and medians of groups of observations, `points` points per curve at most."""
     parts = [pl.DataFrame(schema=SCHEMA)]
     for panel, series, values, rounds in groups:
@@ -230,7 +231,7 @@ def x_domain(frame: pl.DataFrame, top: float = TOP) -> tuple[float, float]:
 
 
 def tail_note(frame: pl.DataFrame) -> str:
-    """Says so where a plot leaves out the tail of a curve."""
+    """A note on plots that leave out the tail of a curve; empty if none does."""
     cut = any(
         group.filter(pl.col("kind") == "curve", pl.col("x") > x_domain(group)[1]).height
         for _, group in frame.group_by("page" if "page" in frame.columns else "panel")
@@ -239,12 +240,12 @@ def tail_note(frame: pl.DataFrame) -> str:
 
 
 def table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Medians of a CDF figure beside the published ones.
+    """Medians of a CDF figure and the published ones.
 
     Returns
     -------
     polars.DataFrame
-        panel, series, n, median, low, high (95 % interval), published (null where nothing was), in the unit of the
+        panel, series, n, median, low, high (95 % interval), published (null if nothing was), in the unit of the
         figure; in the order of the panels.
     """
     key = ["panel", "series"]

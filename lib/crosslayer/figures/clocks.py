@@ -1,7 +1,7 @@
-"""Two campaigns of one study side by side, one by each clock: of any study that has page loads, exchanges or queries.
+"""Comparison of a campaign in real time with one in virtual time, of any study with page loads, exchanges or queries.
 
-What is measured by the virtual clock is the network's and the timers' share of a time; what the wall's has beyond it is
-computing (docs/reference/clocks.md).
+A duration in virtual time is the part of network and timers; in real time computing is added
+(docs/reference/clocks.md).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from crosslayer.figures.style import (
     link_title,
 )
 from crosslayer.metrics import clocks
-from crosslayer.metrics.clocks import Condition, Step
+from crosslayer.metrics.clocks import ComparedCondition, Step
 from crosslayer.metrics.links import without_loss
 
 NOTEBOOK = "clocks"
@@ -83,12 +83,11 @@ def both_clocks_data(of: BothClocks) -> pl.DataFrame:
 
 
 def differences_data(of: BothClocks) -> pl.DataFrame:
-    """What each step from one condition to another adds within a round, by both clocks.
+    """What each step from one condition to another adds within a round, in real and in virtual time.
 
-    Columns panel, link, page, series, condition, reference, those of `metrics.clocks.compared` (ms), agrees, and what
-    may be why they are apart: before_ms (of a load: how far apart they are when the response starts), cpu_ms (of an
-    exchange: CPU time of the client that the step adds by the wall clock) and packets (that it sends more by the wall
-    clock than by the virtual one).
+    Columns panel, link, page, series, condition, reference, those of `metrics.clocks.compared` (ms), agrees, and
+    possible reasons of a difference: before_ms (of a load: the difference at the start of the response), cpu_ms (of an
+    exchange: the client's CPU time that the step adds in real time) and packets (that it sends more in real time).
     """
     wall, virtual, known = _both(of)
     varying = _varying(known)
@@ -104,10 +103,10 @@ def differences_data(of: BothClocks) -> pl.DataFrame:
     return _ordered(of, parts).with_columns(agrees=within[0] & within[1])
 
 
-def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[Condition]]:
-    """Durations by the wall clock and by the virtual one, and the conditions that both have on all their links.
+def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[ComparedCondition]]:
+    """Durations in real and in virtual time, and the conditions that both campaigns have on all their links.
 
-    Without the links that lose packets at random: each campaign loses others there, so a difference is not the clock's.
+    Links with random loss are excluded: the campaigns lose different packets there.
     """
     rows = [
         clocks.durations(*(without_loss(table, one.link_checks) for table in tables))
@@ -123,22 +122,22 @@ def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[Condition]]:
     return wall, virtual, [condition for condition in known if condition.measure not in clocks.EXPLAINS]
 
 
-def _links(frame: pl.DataFrame, condition: Condition | None = None) -> set[str]:
+def _links(frame: pl.DataFrame, condition: ComparedCondition | None = None) -> set[str]:
     return set((frame if condition is None else clocks.values(frame, condition))["link"])
 
 
-def _varying(known: list[Condition]) -> list[str]:
-    """Words that tell some of the conditions apart."""
+def _varying(known: list[ComparedCondition]) -> list[str]:
+    """Fields in which the conditions differ."""
     labels = ("transport", "h3", "kind", "condition")
     return [word for word in labels if len({(one.measure, getattr(one, word)) for one in known}) > _measures(known)]
 
 
-def _measures(known: list[Condition]) -> int:
+def _measures(known: list[ComparedCondition]) -> int:
     return len({one.measure for one in known})
 
 
-def _described(condition: Condition, varying: list[str]) -> tuple[str, str]:
-    """The series of a condition, and what else tells it apart."""
+def _described(condition: ComparedCondition, varying: list[str]) -> tuple[str, str]:
+    """The series of a condition, and the other fields in which it differs."""
     if "transport" in varying and condition.transport:
         return condition.transport, condition.named(*(word for word in varying if word != "transport"))
     return condition.named(*varying) or condition.name, ""
@@ -196,7 +195,7 @@ def both_clocks(frame: pl.DataFrame) -> AnyChart:
 
 
 def differences(frame: pl.DataFrame) -> AnyChart:
-    """Dots with intervals by the wall clock, ticks by the virtual one; hollow where they are known not to agree."""
+    """Dots with intervals in real time, ticks in virtual time; dots are hollow if the two do not agree."""
     if frame.is_empty():
         return marks.empty_plot("no two conditions were measured in both real and virtual time", TEXT_WIDTH - 60, 80)
     title = pl.col("link").map_elements(link_title, return_dtype=pl.String)
@@ -280,7 +279,7 @@ def both_clocks_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """What does not agree: panel, link, page, condition, virtual, wall, apart, low, high, and what may be why; ms."""
+    """Differences that do not agree: panel, link, page, condition, virtual, wall, apart, low, high, reasons; ms."""
     reasons = [name for name in ("before_ms", "cpu_ms", "packets") if name in frame.columns]
     apart = frame.filter(~pl.col("agrees")) if frame.height else frame.with_columns(agrees=pl.lit(True))
     names = ("panel", "link", "page", "condition", "virtual", "wall", "apart", "low", "high")

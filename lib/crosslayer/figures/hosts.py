@@ -59,4 +59,4 @@ HOSTS = Figure(
     chart=chart,
     table=lambda frame: frame.select("panel", "host", "n", "rounds", "median", "low", "high"),
 )
-"""Of a campaign that several machines measured; it belongs to no study."""
+"""The figure of a campaign that several machines measured; it belongs to no study."""

@@ -19,7 +19,7 @@ _KEY = ("series", *metrics.CELL)
 
 
 def _loads(inputs: Inputs) -> metrics.Cells:
-    """The loads that are held against each other, link by link: more would not fit in memory at any size."""
+    """The loads that are compared with each other, link by link, so that campaigns of any size fit in memory."""
     others = inputs.page_loads.filter(~pl.col("link").is_in(inputs.links))
     loads = [*(one.page_loads for one in inputs.of_links), others]
     return metrics.Cells(map(metrics.loads_by_kind, loads))
@@ -34,8 +34,8 @@ def self_check_data(
     """Loads of a round that should be equal, in percent of their PLT.
 
     Columns kind (`pair`: one round; `cell`, `pooled`: medians, all cells of a series together where pooled), series,
-    link, page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`). A study that has
-    the loads among its observations says so, and what it calls them (`metrics.self_checked`).
+    link, page, source, x, low, high (90 % interval), n, equal, p, ks, ks_p (`metrics.equivalence`).
+    `metrics.self_checked` has the loads of a study that are checked.
     """
     loads = observations(inputs)
     pairs = metrics.self_checked(loads, named)
@@ -89,7 +89,7 @@ def self_check_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def self_check_verdict(frame: pl.DataFrame) -> str:
-    """Does the procedure report no difference between equal conditions?"""
+    """A/A self-check: loads that should be equal, and the negative control."""
     pooled = frame.filter(pl.col("kind") == "pooled")
     if pooled.is_empty():
         return "Not answered: this campaign has no self-check."

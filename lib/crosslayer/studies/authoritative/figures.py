@@ -59,7 +59,7 @@ def with_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
 
 
 def means_data(inputs: Inputs) -> pl.DataFrame:
-    """As `with_published`; `beyond`, `beyond_low` and `beyond_high` are the same minus the RTT."""
+    """Means with the columns of `with_published`; `beyond`, `beyond_low`, `beyond_high` are the same minus the RTT."""
     ends = {"beyond": "value", "beyond_low": "low", "beyond_high": "high"}
     rows = with_published(inputs, "mean", "Table 1")
     return rows.with_columns(**{name: pl.col(of) - _RTT for name, of in ends.items()})

@@ -24,8 +24,9 @@ from crosslayer.figures.style import (
     link_title,
     with_titles,
 )
+from crosslayer.vocabulary import BROWSERS, Browser
 
-_BROWSERS = {"chromium": "Chromium", "firefox": "Firefox"}
+_BROWSERS = {name: BROWSERS[name].title for name in (Browser.CHROMIUM, Browser.FIREFOX)}
 _HANDSHAKES = {"1-rtt": "H3 1-RTT", "0-rtt": "H3 0-RTT"}
 _STYLES = {
     "Chromium, H3 1-RTT": Style(GREY, "square", SOLID),
@@ -81,7 +82,7 @@ def browsers_verdict(frame: pl.DataFrame) -> str:
 
 
 def visits_data(inputs: Inputs) -> pl.DataFrame:
-    """How much later than by DoUDP and a full handshake a page is there, in each browser.
+    """Increase of the PLT over DoUDP with a full handshake, in each browser.
 
     Columns link, page, browser, combination, n, rounds, increase_percent, low, high; percent of the baseline's median
     in the browser and the cell. A combination is a DNS exchange and a page load of the same round, added.

@@ -7,11 +7,12 @@ from msgspec import Meta
 
 from crosslayer.campaign.plan import Plan
 from crosslayer.study import Paper, Section, Study
+from crosslayer.vocabulary import Browser
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of this study only."""
+    """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
     """Period of the self-checks in rounds: each load repeated (A/A), and the negative control, primed as for 0-RTT
@@ -28,7 +29,7 @@ _WHOLE = Plan(study="coalescing", links=LINKS, pages=PAGES, options=Options())
 
 STUDY = Study(
     name="coalescing",
-    room=__name__,
+    package=__name__,
     paper=TNSM24,
     lead="DNS over UDP, HTTPS and QUIC, and HTTP/3 with a full handshake (1-RTT) or early data (0-RTT), on five access "
     "links and three pages.",
@@ -69,5 +70,5 @@ STUDY = Study(
         "T198": "PLT over DoUDP + H3 1-RTT: DoH + H3 1-RTT",
         "T203": "PLT that H3 0-RTT saves",
     },
-    browsers=("chromium", "firefox"),
+    browsers=(Browser.CHROMIUM, Browser.FIREFOX),
 )

@@ -11,7 +11,7 @@ from crosslayer.study import question
 
 @dataclass(frozen=True)
 class Options:
-    """Options of this study only."""
+    """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
     """Period of the self-checks in rounds: each load repeated (A/A), and the negative control, primed as for 0-RTT

@@ -108,7 +108,7 @@ def _by_link(frame: pl.DataFrame, *, styles: Mapping[str, Style], title: str) ->
 
 
 def _pooled_values(frame: pl.DataFrame, series: str) -> str:
-    """The pooled values of a series, page by page; empty where there are none."""
+    """The pooled values of a series, page by page; empty if there are none."""
     pages = sorted(frame["page"].drop_nulls().unique())
     by_page = {page: row(frame, source="pooled", series=series, page=page) for page in pages}
     return ", ".join(f"{with_interval(of, '%', 1)} on {page}" for page, of in by_page.items() if of)
@@ -164,8 +164,8 @@ def factorial(frame: pl.DataFrame) -> AnyChart:
         base,
         shade,
         tooltip,
-        marks.Text("number:N", ink, dy=-4, size=TEXT_PX - 1),
-        marks.Text("interval:N", ink, dy=6, size=6.5),
+        marks.CellText("number:N", ink, dy=-4, size=TEXT_PX - 1),
+        marks.CellText("interval:N", ink, dy=6, size=6.5),
     )
     chart: AnyChart = marks.multiples(cells, column=marks.facet_columns("page", pages, labelPadding=2), spacing=10)
     chart.data = rows

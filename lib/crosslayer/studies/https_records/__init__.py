@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from crosslayer.studies.coalescing import LINKS
 from crosslayer.studies.https_records.records import KINDS
 from crosslayer.study import question
+from crosslayer.vocabulary import Browser
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of this study only."""
+    """Options of this study."""
 
     kinds: tuple[str, ...] = ()
-    """Kinds of records, by name (`records.KINDS`); all if empty."""
+    """Kinds of records by name (`records.KINDS`); empty for all."""
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.kinds) - set(KINDS)):
@@ -32,6 +33,6 @@ STUDY = question(
     rounds=(1, 8, 100),
     smoke={"links": ("4g",)},
     paper={"links": LINKS},
-    browsers=("chromium", "firefox"),
+    browsers=(Browser.CHROMIUM, Browser.FIREFOX),
     one_host="it varies the HTTPS record of the page's own host only",
 )

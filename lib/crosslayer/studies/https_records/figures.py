@@ -1,4 +1,4 @@
-"""What a page costs whose HTTPS record is broken, and what Encrypted Client Hello costs."""
+"""Cost of a broken HTTPS record, and of Encrypted Client Hello."""
 
 from __future__ import annotations
 

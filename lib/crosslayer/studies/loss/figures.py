@@ -41,7 +41,7 @@ _AGAINST_UDP = (_KEPT, _EARLY, "DoQ")
 
 
 def _lookups(inputs: Inputs) -> pl.LazyFrame:
-    """Those on links that lose packets, with `loss_percent`."""
+    """Lookups on links that lose packets, with `loss_percent`."""
     losses = {link: known[1] for link in inputs.links if (known := lossy(link))}
     return (
         metrics.lookup_series(inputs.dns_exchanges, inputs.rtts, _KINDS)
@@ -77,7 +77,7 @@ def loss_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def _plot(frame: pl.DataFrame, styles: dict[str, Style], y_title: str, value: str, scale: alt.Scale) -> AnyChart:
-    """Series against the loss, a plot a quantile; dots stand beside each other, for their bars."""
+    """Series against the loss, a plot a quantile; dots are shifted, so that their bars do not overlap."""
     shifts = {name: (at - (len(styles) - 1) / 2) * _SPREAD for at, name in enumerate(styles)}
     shown = frame.with_columns(
         x=pl.col("loss_percent") + pl.col("series").replace_strict(shifts, return_dtype=pl.Float64)

@@ -240,7 +240,7 @@ def size(frame: pl.DataFrame) -> AnyChart:
 
 
 def size_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Where each mode falls silent: mode, link, n, kb, median (RTT), received and allowed (bytes)."""
+    """Sizes at which each mode has to wait: mode, link, n, kb, median (RTT), received and allowed (bytes)."""
     return frame.filter(pl.col("source") == "step").select("mode", "link", "n", "kb", "median", "received", "allowed")
 
 

@@ -1,4 +1,4 @@
-"""Where 0-RTT stops paying, what head-of-line blocking costs, and whether coalescing holds when packets are lost."""
+"""Limits of the benefit of 0-RTT, cost of head-of-line blocking, and benefit of coalescing with packet loss."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CLEAR = 0.05
 
 
 def _written(link: str) -> str:
-    """What is varied of a link, as a row of a figure has it."""
+    """Name of a link's varied parameter in a row of a figure."""
     varied = sweep(link)
     if varied is None:
         return link

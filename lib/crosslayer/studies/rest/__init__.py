@@ -13,10 +13,10 @@ from crosslayer.vocabulary import ClientKind
 
 @dataclass(frozen=True)
 class Options:
-    """Options of this study only."""
+    """Options of this study."""
 
     rests_s: Annotated[tuple[Annotated[float, Meta(ge=1.5, le=7200)], ...], Meta(min_length=1)] = (2, 24, 1800)
-    """Idle times, seconds. In real time the campaign waits for them.
+    """Idle times, seconds; in real time a campaign waits for them.
 
     The path event is in the middle. The server closes idle connections after 10 or 30 s, so with these values the
     order of the two events would be random.

@@ -6,11 +6,12 @@ from typing import Literal
 from crosslayer.campaign.plan import Plan
 from crosslayer.studies.single_query import IMC22
 from crosslayer.study import Section, Study
+from crosslayer.vocabulary import Browser
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of this study only."""
+    """Options of this study."""
 
     https_records: bool = False
     """Announce HTTP/3 by HTTPS records (RFC 9460) instead of a command-line switch of the browser."""
@@ -34,7 +35,7 @@ _WHOLE = Plan(study="web", links=(*_LINKS, *_FURTHER_LINKS), pages=_PAGES, optio
 
 STUDY = Study(
     name="web",
-    room=__name__,
+    package=__name__,
     paper=IMC22,
     lead="A browser that resolves by itself over each transport, on pages with one lookup and with many.",
     sections=(
@@ -56,5 +57,5 @@ STUDY = Study(
         "I130": "PLT of pages with many lookups, loss of DoQ over DoUDP",
     },
     primes_alias=False,
-    browsers=("chromium", "firefox"),
+    browsers=(Browser.CHROMIUM, Browser.FIREFOX),
 )

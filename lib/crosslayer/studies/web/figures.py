@@ -20,7 +20,7 @@ from crosslayer.vocabulary import Protocol
 BASELINE = "DoUDP"
 PROTOCOLS = ("DoTCP", "DoT", "DoH", "DoH3", "DoQ")
 ROUND_TRIPS = {str(protocol): protocol.transport.round_trips for protocol in Protocol}
-"""Of the first lookup on a new connection: the TLS session is resumed, without early data."""
+"""Round-trips of the first lookup on a new connection with a resumed TLS session, without early data."""
 AGREES_MS = 2.0
 """The browser's own lookup time may differ from the stub's by this much."""
 
@@ -30,7 +30,7 @@ _ESTIMATE = ("n", "rounds", "median", "low", "high")
 def _loads(inputs: Inputs, *, lossy: bool = False) -> pl.LazyFrame:
     """Successful coupled loads; `combination` is the transport of their lookups.
 
-    Where a packet is lost a load takes several times as long, whatever transport it has: links that lose packets are
+    If a packet is lost a load takes several times as long, whatever transport it has: links that lose packets are
     pooled and drawn with no others, as in the claims.
     """
     loads = metrics.page_loads(inputs.page_loads).filter(pl.col("coupling") == "coupled")
@@ -49,7 +49,7 @@ def _order(frame: pl.DataFrame, name: str) -> list[str]:
 
 
 def _sorted(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
-    """By RTT of the link, then number of lookups, then page; protocols as they are."""
+    """Sort by the RTT of the link, then number of lookups, then page; the order of protocols is kept."""
     return inputs.by_rtt(frame, *(name for name in ("lookups", "page") if name in frame.columns))
 
 
@@ -100,7 +100,7 @@ def fig3(frame: pl.DataFrame) -> AnyChart:
 
 _OVER = "PLT over DoUDP (%)"
 _WIDE_PAGES = 6
-"""Of so many pages, each has room for that below it."""
+"""Maximum number of pages whose plots have room for titles below them."""
 
 
 def fig4_data(inputs: Inputs) -> pl.DataFrame:
@@ -349,7 +349,7 @@ def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def first_lookup(frame: pl.DataFrame) -> AnyChart:
-    """How long the first lookup takes, in round-trips."""
+    """Duration of the first lookup in round-trips."""
     if frame.is_empty():
         return marks.empty_plot("no loads of this study", TEXT_WIDTH - 60)
     order, links = (BASELINE, *PROTOCOLS), _titles(frame)
