@@ -1,4 +1,4 @@
-"""What a campaign will measure, in which order, drawn from a seed. Pure: no clock and no file."""
+"""Plan of a campaign: conditions, and their order from a seed. Pure: no clock and no file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OF_A_GUEST = 8
 """Maximum rounds per guest: enough to amortise its start, few enough that guests finish together."""
 
 Kind = Literal["pcap", "qlog", "netlog"]
-"""What can be kept of a load: packets with the keys that decrypt them, QUIC's own words, Chromium's."""
+"""Captures of a load: packets with their keys, qlog, Chromium's netlog."""
 
 _Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
@@ -74,7 +74,7 @@ class Plan:
     congestion_control: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,15}$")] = CUBIC
     """Congestion control of TCP at both ends of the link, by its name in Linux."""
     capture: tuple[Kind, ...] = ()
-    """What is kept of loads besides their rows (docs/howto/packets.md)."""
+    """Captures of loads that are kept besides their rows (docs/howto/packets.md)."""
     capture_rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] = 1
     """Number of first rounds of each cell whose captures are kept."""
     options: Any = NoOptions()

@@ -16,13 +16,13 @@ class Options:
     """Options of this study."""
 
     clients: _Count = 4
-    """Clients that ask at a steady pace on each kept connection."""
+    """Clients that send queries at a constant rate on each kept connection."""
     interval_ms: _Count = 2000
     """Time from one query of a client to its next, ms."""
     queries: _Count = 4
     """Queries of each client in a round."""
     proxy: Literal["crosslayer", "dnsproxy"] = "crosslayer"
-    """What stands at both ends of the link: our server and stub, or AdGuard's dnsproxy as in the paper."""
+    """Programs at both ends of the link: our server and stub, or AdGuard's dnsproxy as in the paper."""
 
 
 _LINKS = ("twente-local", "twente-eu", "twente-us", "twente-au", "twente-us-jitter", "twente-us-loss")
@@ -37,7 +37,7 @@ STUDY = Study(
         Section(
             "authoritative",
             "Resolver to authoritative server",
-            "What every query takes on a connection that is kept (Batenburg, Twente 2022).",
+            "Duration of queries on a kept connection (Batenburg, Twente 2022).",
         ),
     ),
     options=Options,

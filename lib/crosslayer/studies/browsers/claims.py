@@ -46,20 +46,25 @@ CLAIMS = Claims(
     checks=by_id(
         claim(
             "BROWSER1",
-            "In Chromium early data brings the response forward by one round-trip",
+            "In Chromium the response starts one round-trip earlier with early data",
             spared("chromium"),
             one_round_trip,
         ),
-        claim("BROWSER2", "In Firefox early data does the same", spared("firefox"), one_round_trip),
+        claim(
+            "BROWSER2",
+            "In Firefox the response starts one round-trip earlier with early data",
+            spared("firefox"),
+            one_round_trip,
+        ),
         claim(
             "BROWSER3",
-            "With a full handshake Chromium has each of the three pages sooner than Firefox",
+            "With a full handshake Chromium loads each of the three pages faster than Firefox",
             {page: later("1-rtt", page) for page in _PAGES},
             Ordering(unit="ms", resolution=LOAD_RESOLUTION_MS),
         ),
         claim(
             "BROWSER4",
-            "With early data Chromium has each of the three pages sooner than Firefox",
+            "With early data Chromium loads each of the three pages faster than Firefox",
             {page: later("0-rtt", page) for page in _PAGES},
             Ordering(unit="ms", resolution=LOAD_RESOLUTION_MS),
         ),

@@ -43,7 +43,7 @@ CLAIMS = Claims(
     checks=by_id(
         claim(
             "EARLY1",
-            "Early data that is answered as it arrives saves one round-trip",
+            "Early data that is answered on arrival saves one round-trip",
             spared("early data"),
             Number(published=1.0, tolerance=IN_RTTS, unit="RTT"),
         ),

@@ -1,4 +1,4 @@
-"""What a browser makes of HTTPS records (RFC 9460), broken ones too, and of Encrypted Client Hello (RFC 9849)."""
+"""How a browser uses HTTPS records (RFC 9460), also malformed ones, and Encrypted Client Hello (RFC 9849)."""
 
 from dataclasses import dataclass
 

@@ -38,7 +38,7 @@ CLAIMS = Claims(
     checks=by_id(
         claim(
             "HTTPS1",
-            "A valid HTTPS record saves a first visit one round-trip: HTTP/3 at once",
+            "A valid HTTPS record saves a first visit one round-trip, because it starts with HTTP/3",
             later("none", "whole"),
             one_round_trip,
         ),

@@ -60,13 +60,13 @@ CLAIMS = Claims(
         ),
         claim(
             "SERIAL2",
-            "What a DoQ query takes longer than one over DoUDP falls with every step to a faster uplink",
+            "The time of a DoQ query minus that of a DoUDP query falls with every faster uplink",
             descending({link: longer("DoQ", "DoUDP", link) for link in _UPLINKS}),
             Ordering(unit="ms", resolution=EXCHANGE_RESOLUTION_MS),
         ),
         claim(
             "SERIAL3",
-            "On DSL the bytes before and in a DoQ query account for what it takes longer than one over DoUDP",
+            "On DSL the bytes of second flight and query explain the time of a DoQ query minus that of a DoUDP query",
             longer("DoQ", "DoUDP", "dsl"),
             Number(published=sending_ms(_DOQ_BYTES - _DOUDP_BYTES), tolerance=ABSOLUTE, unit="ms"),
             remark="A padded datagram of 1,200 bytes and the padded query, with headers, less the query over DoUDP.",

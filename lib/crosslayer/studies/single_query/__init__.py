@@ -21,7 +21,7 @@ STUDY = Study(
         Section(
             "single_query",
             "Single queries",
-            "What one query costs on each transport, its handshake included, from vantage points near and far "
+            "Cost of one query with its handshake on each transport, from near and far vantage points "
             "(Kosek et al., IMC 2022, section 3.1).",
         ),
     ),
