@@ -192,7 +192,7 @@ def connections_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def disturbed_data(inputs: Inputs) -> pl.DataFrame:
-    """Response times beyond the RTT on the US link as it is, with jitter and with loss, ms.
+    """Response times minus the RTT on the US link without changes, with jitter and with loss, ms.
 
     Columns link, protocol, source, nominal_rtt_ms, n, rounds, value (mean), low, high, p99, variance, failed.
     """

@@ -54,7 +54,7 @@ _GAP_RTT = 0.5
 
 
 def ladder_data(inputs: Inputs) -> pl.DataFrame:
-    """When what was there, by mode, link and page; multiples of the RTT.
+    """Times of the events of a load, by mode, link and page; multiples of the RTT.
 
     Columns mode, link, page, measure (name, first byte, document, page), round_trips (theoretical; null but for name
     and first byte), n, rounds, median, low, high.
