@@ -24,7 +24,7 @@ from crosslayer.errors import CrosslayerError
 OPPORTUNITY_BYTES: Final = 1504
 """What Mahimahi delivers at an opportunity: an IP packet of 1500 bytes and the 4 in front of it in a TUN device."""
 LONGEST_MS: Final = 7 * 86_400_000
-"""A week: of a trace, and of a step of one."""
+"""Maximum length of a trace, and of a step, a week."""
 MOST_RTT_MS: Final = 60_000.0
 """Maximum RTT of a link, a minute; clients give up earlier."""
 MOST_MBIT: Final = 1e5
@@ -89,7 +89,7 @@ class Trace:
     errant: str | None = None
     """CSV of speed tests with ERRANT's columns."""
     of: str = ""
-    """Whose tests: operator, country, technology, signal quality, separated by commas."""
+    """Origin of the speed tests: operator, country, technology, signal quality, separated by commas."""
     every_s: Annotated[float, Meta(gt=0)] = 10.0
     """Duration of a draw, seconds."""
 

@@ -71,7 +71,7 @@ class Column:
     """int, float, str, bool, list[float], or the enum whose words it holds."""
     meaning: str
     source: str = ""
-    """Result it is taken from as it is, see `Table.taken`: `Exchange` for the field of the column's name, else as
+    """Result that has the value, see `Table.taken`: `Exchange` for the field of the column's name, else as
     `PerformanceNavigationTiming.connectEnd`."""
     required: bool = False
     """Every row has a value, failed observations included."""

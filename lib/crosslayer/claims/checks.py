@@ -456,7 +456,7 @@ class _Margin:
 
 
 def _jointly(margins: Sequence[_Margin], needed: int) -> bool:
-    """Whether at least so many margins are beyond the floor, with 97.5 %."""
+    """Whether at least a given number of margins are beyond the floor, with 97.5 %."""
     weakest = sorted(margins, key=lambda margin: -margin.strength)[needed - 1 :]
     return weakest[0].sure if len(weakest) == 1 else weakest[0].strength > _critical(weakest)
 

@@ -202,7 +202,7 @@ class Capture:
             recording.complete = not self._dropped()
 
     def _attach(self, *, accept_bytes: int) -> None:
-        """Replace the filter by one that keeps so many bytes of every frame; 0 keeps none."""
+        """Replace the filter by one that keeps the given number of bytes of every frame; 0 keeps none."""
         program = ctypes.create_string_buffer(struct.pack("=HBBI", _BPF_RETURN, 0, 0, accept_bytes), 8)
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", 1, ctypes.addressof(program)))
 

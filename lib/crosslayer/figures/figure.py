@@ -59,8 +59,8 @@ class Figure:
     """Makes the rows that are drawn: from `Inputs`, or from the results of a benchmark."""
     chart: Callable[[pl.DataFrame], AnyChart]
     """Draws them."""
-    table: Callable[[pl.DataFrame], pl.DataFrame] | None = None
-    """Its numbers for a reader, from its rows."""
+    table: tuple[str, ...] | Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    """Its numbers for a reader: columns of its rows, or a function of its rows."""
     verdict: Callable[[pl.DataFrame], str] | None = None
     """Answers the question that its study asks, in a sentence made from its rows."""
     lacks: Callable[[Any], str] | None = None
@@ -221,7 +221,7 @@ def draw(figure: Figure, source: Any, provenance: str) -> Drawing:
             figure,
             rows,
             caption=" ".join(part for part in (figure.caption, figure.note, lacks, provenance) if part),
-            table=figure.table(rows) if figure.table else None,
+            table=rows.select(figure.table) if isinstance(figure.table, tuple) else figure.table and figure.table(rows),
             verdict=figure.verdict(rows) if figure.verdict else None,
             _spec=framed(figure.chart(rows), figure.heading, notes, figure.width),
         )

@@ -281,12 +281,12 @@ def multiples(
 
 
 def facet_columns(field: str, order: Sequence[str], **header: Any) -> alt.Column:
-    """A plot for each name, side by side."""
+    """Columns of plots, one for each name."""
     return alt.Column(f"{field}:N", sort=list(order), title=None, header=alt.Header(**header))
 
 
 def facet_rows(field: str, order: Sequence[str], *, title: str | None = None, **header: Any) -> alt.Row:
-    """A plot for each name, below each other."""
+    """Rows of plots, one for each name."""
     return alt.Row(f"{field}:N", sort=list(order), title=title, header=alt.Header(**header))
 
 

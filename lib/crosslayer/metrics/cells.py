@@ -35,7 +35,7 @@ Cell = tuple[str, str, str]
 
 
 class Numbers(NamedTuple):
-    """Observations, and the number of the round each is of."""
+    """Observations, and the round of each."""
 
     values: Reals
     rounds: Clusters
@@ -43,7 +43,7 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a table, and which series they are of."""
+    """Rows of a table, and their series."""
 
     rows: pl.LazyFrame
     """Columns campaign, round, host, link, page, the one of the condition, and those of the values."""
@@ -159,7 +159,7 @@ class Cells:
         return values, rounds
 
     def rounds_of(self, numbers: Clusters) -> Rounds:
-        """The rounds that observations are of, from their numbers, and no other round."""
+        """The rounds of observations, from their numbers."""
         there = np.zeros(self.rounds.count, np.bool_)
         there[numbers] = True
         if there.all():

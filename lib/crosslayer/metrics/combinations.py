@@ -59,7 +59,7 @@ def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """How many rounds of each combination count, and why the others do not; from whole tables, failures included.
+    """Number of valid rounds of each combination, and reasons of the others; from whole tables with failures.
 
     Returns
     -------

@@ -11,7 +11,7 @@ AGREED_PERCENT = 0.5
 
 
 def spread(loads: pl.LazyFrame) -> pl.DataFrame:
-    """How far each host's page loads are from those of all hosts in the same condition.
+    """Difference of each host's page loads to those of all hosts in the same condition.
 
     Returns
     -------

@@ -62,7 +62,7 @@ def weighted_sums(weights: Reals, values: NDArray[Any]) -> Reals:
 
 
 def drawn(rounds: int, resamples: int = RESAMPLES, seed: int = 0, hosts: Clusters | None = None) -> Iterator[Counts]:
-    """How often each round is drawn, some resamples at a time, shape (resamples, rounds); none for too few rounds.
+    """Number of times that each round is drawn, in batches of shape (resamples, rounds); none for too few rounds.
 
     As many rounds are drawn, with replacement, as there are. `hosts` is the number of the host of each round, shape
     (rounds,); None if there is one.

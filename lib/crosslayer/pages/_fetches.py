@@ -61,7 +61,7 @@ class Fetch:
         return f"https://{self.host}{self.path}"
 
     def reference(self, base_host: str | None) -> str:
-        """How a file refers to it: by its path where the base URL of the file has its host, else by its URL.
+        """Reference to it in a file: its path if the base URL of the file has its host, else its URL.
 
         A path that begins with two slashes would be the name of a host.
         """

@@ -157,13 +157,6 @@ def pace_data(inputs: Inputs) -> pl.DataFrame:
     return _sorted(rows.drop("processing"), _PAPER_LINKS)
 
 
-def pace_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, protocol, n, deviation with its interval, tolerance, lateness, new connections, failures."""
-    return frame.select(
-        "link", "protocol", "n", "value", "low", "high", "tolerance_ms", "send_delay_ms", "new_connections", "failed"
-    )
-
-
 def pace_verdict(frame: pl.DataFrame) -> str:
     """Does a response on a kept connection take one round-trip and processing, at a pace that is kept?"""
     if frame.is_empty():
@@ -198,13 +191,8 @@ def connections_data(inputs: Inputs) -> pl.DataFrame:
     return _sorted(means.with_columns(pl.col("value", "low", "high") / _RTT), _PAPER_LINKS, "connection")
 
 
-def connections_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, protocol, connection, n, mean with its interval; multiples of the RTT."""
-    return frame.select("link", "protocol", "connection", "n", "value", "low", "high")
-
-
 def disturbed_data(inputs: Inputs) -> pl.DataFrame:
-    """Response times beyond the RTT on the US link as it is, with jitter and with loss, ms.
+    """Response times minus the RTT on the US link without changes, with jitter and with loss, ms.
 
     Columns link, protocol, source, nominal_rtt_ms, n, rounds, value (mean), low, high, p99, variance, failed.
     """
@@ -217,11 +205,6 @@ def disturbed_data(inputs: Inputs) -> pl.DataFrame:
     means = metrics.moments(beyond, "beyond", key, "mean").with_columns(source=pl.lit("measured"))
     means = means.join(further.collect(), on=key).join(failed.collect(), on=key).join(_rtts(inputs), on="link")
     return _sorted(means, _VARIED)
-
-
-def disturbed_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, protocol, n, mean beyond the RTT with its interval, 99th percentile, variance, failures."""
-    return frame.select("link", "protocol", "n", "value", "low", "high", "p99", "variance", "failed")
 
 
 # --- common ----------------------------------------------------------------------------------------------------------
@@ -316,7 +299,18 @@ FIGURES = (
         note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance, 2 % of the RTT or 0.5 ms.",
         data=pace_data,
         chart=partial(dots, title="Mean minus RTT and processing (ms)", band="tolerance_ms"),
-        table=pace_table,
+        table=(
+            "link",
+            "protocol",
+            "n",
+            "value",
+            "low",
+            "high",
+            "tolerance_ms",
+            "send_delay_ms",
+            "new_connections",
+            "failed",
+        ),
         width=TEXT_WIDTH,
         verdict=pace_verdict,
     ),
@@ -368,7 +362,7 @@ FIGURES = (
         note="Marks: means; bars: 95 % intervals. 0-RTT includes only queries that the server received as early data.",
         data=connections_data,
         chart=partial(dots, title="Mean response (multiples of the RTT)"),
-        table=connections_table,
+        table=("link", "protocol", "connection", "n", "value", "low", "high"),
         width=TEXT_WIDTH,
     ),
     Figure(
@@ -380,7 +374,7 @@ FIGURES = (
         note="Dots: means, 95 % intervals. Ticks: 99th percentiles.",
         data=disturbed_data,
         chart=partial(dots, title="Response beyond the RTT (ms)", tick="p99", scale="symlog", width=176),
-        table=disturbed_table,
+        table=("link", "protocol", "n", "value", "low", "high", "p99", "variance", "failed"),
         width=TEXT_WIDTH,
     ),
 )

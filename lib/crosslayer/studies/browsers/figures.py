@@ -124,11 +124,6 @@ def visits(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def visits_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """page, link, browser, combination, n, increase_percent, low, high."""
-    return frame.select("page", "link", "browser", "combination", "n", "increase_percent", "low", "high")
-
-
 def visits_verdict(frame: pl.DataFrame) -> str:
     """What would DoQ and early data give a site, in each browser?"""
     combination = list(_VISITS)[-1]
@@ -177,7 +172,7 @@ FIGURES = (
         note="Marks: differences of medians, percent; bars: 95 % intervals, both resampled together.",
         data=visits_data,
         chart=visits,
-        table=visits_table,
+        table=("page", "link", "browser", "combination", "n", "increase_percent", "low", "high"),
         width=TEXT_WIDTH,
         verdict=visits_verdict,
     ),

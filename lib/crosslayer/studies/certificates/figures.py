@@ -202,11 +202,6 @@ def steps_chart(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def steps_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """measure, source, link, protocol, n, median, low, high; kB, RTT, datagrams."""
-    return frame.select("measure", "source", "link", "protocol", "n", "median", "low", "high")
-
-
 def visits_data(inputs: Inputs) -> pl.DataFrame:
     """When a visit's document is complete by the size of the certificate, multiples of the RTT.
 
@@ -273,11 +268,6 @@ def visits_chart(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def visits_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """source, link, brought, connections, kb, n, median, low, high; multiples of the RTT."""
-    return frame.select("source", "link", "brought", "connections", "kb", "n", "median", "low", "high")
-
-
 def visits_verdict(frame: pl.DataFrame) -> str:
     """What does one connection save of a large certificate?"""
     sentences = []
@@ -320,7 +310,7 @@ FIGURES = (
         "received (QUIC) or ten segments (TCP). Bars: 95 % intervals.",
         data=steps_data,
         chart=steps_chart,
-        table=steps_table,
+        table=("measure", "source", "link", "protocol", "n", "median", "low", "high"),
     ),
     Figure(
         name="certificate-one-connection",
@@ -333,7 +323,7 @@ FIGURES = (
         note="Bars: 95 % intervals. The server log confirms ticket, token and number of connections.",
         data=visits_data,
         chart=visits_chart,
-        table=visits_table,
+        table=("source", "link", "brought", "connections", "kb", "n", "median", "low", "high"),
         width=TEXT_WIDTH,
         verdict=visits_verdict,
     ),

@@ -81,9 +81,7 @@ def _costs(inputs: Inputs, pairs: Mapping[str, Pair]) -> pl.DataFrame:
     return inputs.by_rtt(pl.concat(parts, how="diagonal"), "page")
 
 
-def _table(frame: pl.DataFrame) -> pl.DataFrame:
-    """source, page, link, series, n, median, low, high; percent."""
-    return frame.select("source", "page", "link", "series", "n", "median", "low", "high")
+_TABLE = ("source", "page", "link", "series", "n", "median", "low", "high")
 
 
 def _by_link(frame: pl.DataFrame, *, styles: Mapping[str, Style], title: str) -> AnyChart:
@@ -175,11 +173,6 @@ def factorial(frame: pl.DataFrame) -> AnyChart:
 def _signed(value: float) -> str:
     rounded = round(value, 2) + 0.0
     return "0.00" if rounded == 0 else f"{rounded:+.2f}".replace("-", "−")
-
-
-def factorial_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """page, exchange, load, n, median, low, high; multiples of the RTT over DoUDP + H3 1-RTT."""
-    return frame.select("page", "exchange", "load", "n", "median", "low", "high")
 
 
 def factorial_verdict(frame: pl.DataFrame) -> str:
@@ -316,11 +309,6 @@ def visits(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def visits_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """visit, source, page, link, series, n, median, low, high; percent."""
-    return frame.select("visit", "source", "page", "link", "series", "n", "median", "low", "high")
-
-
 def visits_verdict(frame: pl.DataFrame) -> str:
     """What does encrypted DNS cost on a first visit, and on a returning one?"""
     sentences = []
@@ -381,11 +369,6 @@ def implementations(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def implementations_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """client, measure, source, link, n, median, low, high; ms."""
-    return frame.select("client", "measure", "source", "link", "n", "median", "low", "high")
-
-
 def implementations_verdict(frame: pl.DataFrame) -> str:
     """What does our DNS client add to a DoQ exchange that another implementation does not?"""
     sentences = []
@@ -421,7 +404,7 @@ FIGURES = (
         note=f"Numbers: medians of all links together; small: 95 % intervals. {_SUM}",
         data=factorial_data,
         chart=factorial,
-        table=factorial_table,
+        table=("page", "exchange", "load", "n", "median", "low", "high"),
         verdict=factorial_verdict,
     ),
     _figure(
@@ -433,7 +416,7 @@ FIGURES = (
         note=_NOTE,
         data=_pairs(AS_COMPARED),
         chart=partial(_by_link, styles=_COMPARED_STYLES, title="Over DoUDP + H3 1-RTT (% of its PLT)"),
-        table=_table,
+        table=_TABLE,
         verdict=as_compared_verdict,
     ),
     _figure(
@@ -445,7 +428,7 @@ FIGURES = (
         note=f"{_NOTE} With the same load on both sides, only the exchange differs.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),
-        table=_table,
+        table=_TABLE,
         verdict=like_with_like_verdict,
     ),
     _figure(
@@ -457,7 +440,7 @@ FIGURES = (
         note=f"{_NOTE} All links of a page together.",
         data=visits_data,
         chart=visits,
-        table=visits_table,
+        table=("visit", "source", "page", "link", "series", "n", "median", "low", "high"),
         verdict=visits_verdict,
     ),
     _figure(
@@ -470,7 +453,7 @@ FIGURES = (
         "only packets and timers differ.",
         data=implementations_data,
         chart=implementations,
-        table=implementations_table,
+        table=("client", "measure", "source", "link", "n", "median", "low", "high"),
         verdict=implementations_verdict,
     ),
     SELF_CHECK(notebook="question_combinations", name="self-check"),

@@ -110,11 +110,6 @@ def records(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def records_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """source, link, condition, about, series, loads, n, ech, median, low, high; multiples of the RTT."""
-    return frame.select("source", "link", "condition", "about", "series", "loads", "n", "ech", "median", "low", "high")
-
-
 def records_verdict(frame: pl.DataFrame) -> str:
     """What do a malformed record and ECH cost?"""
     shown = frame.filter(pl.col("source") == _MEASURED)
@@ -161,7 +156,7 @@ FIGURES = (
         "document; the server log has early data and decrypted ClientHellos.",
         data=records_data,
         chart=records,
-        table=records_table,
+        table=("source", "link", "condition", "about", "series", "loads", "n", "ech", "median", "low", "high"),
         width=TEXT_WIDTH,
         verdict=records_verdict,
     ),

@@ -130,9 +130,7 @@ def saved(frame: pl.DataFrame) -> AnyChart:
     )
 
 
-def loss_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """measure, source, series, loss_percent, n, median, low, high; multiples of the RTT."""
-    return frame.select("measure", "source", "series", "loss_percent", "n", "median", "low", "high")
+_LOSS_TABLE = ("measure", "source", "series", "loss_percent", "n", "median", "low", "high")
 
 
 def _from(frame: pl.DataFrame, *, source: str, series: str, measure: str) -> list[tuple[float, dict[str, float]]]:
@@ -208,7 +206,7 @@ FIGURES = (
         note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,
         chart=lookups,
-        table=loss_table,
+        table=_LOSS_TABLE,
         width=TEXT_WIDTH,
         verdict=doq_verdict,
     ),
@@ -221,7 +219,7 @@ FIGURES = (
         note="Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=loss_data,
         chart=saved,
-        table=loss_table,
+        table=_LOSS_TABLE,
         width=TEXT_WIDTH,
         verdict=saved_verdict,
     ),

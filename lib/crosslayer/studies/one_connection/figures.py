@@ -54,7 +54,7 @@ _GAP_RTT = 0.5
 
 
 def ladder_data(inputs: Inputs) -> pl.DataFrame:
-    """When what was there, by mode, link and page; multiples of the RTT.
+    """Times of the events of a load, by mode, link and page; multiples of the RTT.
 
     Columns mode, link, page, measure (name, first byte, document, page), round_trips (theoretical; null but for name
     and first byte), n, rounds, median, low, high.
@@ -97,11 +97,6 @@ def ladder(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def ladder_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, page, mode, measure, round_trips, n, median, low, high; multiples of the RTT."""
-    return frame.select("link", "page", "mode", "measure", "round_trips", "n", "median", "low", "high")
-
-
 def worth_data(inputs: Inputs) -> pl.DataFrame:
     """What one connection and its parts spare until the document is complete, within a round; multiples of the RTT.
 
@@ -135,11 +130,6 @@ def worth(frame: pl.DataFrame) -> AnyChart:
     chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=10)
     chart.data = with_titles(shown)
     return chart
-
-
-def worth_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """visit, what, link, page, n, median, low, high; multiples of the RTT."""
-    return frame.select("visit", "what", "link", "page", "n", "median", "low", "high")
 
 
 def worth_verdict(frame: pl.DataFrame) -> str:
@@ -255,7 +245,7 @@ FIGURES = (
         "intervals. The server log confirms each condition.",
         data=ladder_data,
         chart=ladder,
-        table=ladder_table,
+        table=("link", "page", "mode", "measure", "round_trips", "n", "median", "low", "high"),
         width=TEXT_WIDTH,
     ),
     Figure(
@@ -268,7 +258,7 @@ FIGURES = (
         note="Differences within a round; bars: 95 % intervals.",
         data=worth_data,
         chart=worth,
-        table=worth_table,
+        table=("visit", "what", "link", "page", "n", "median", "low", "high"),
         width=TEXT_WIDTH,
         verdict=worth_verdict,
     ),

@@ -78,7 +78,7 @@ class OneConnection(Measurer):
 
 
 def _uncovered(client: PageClient, page: PageSpec) -> str | None:
-    """What is wrong where the certificate that the client was shown is not the page's too (RFC 9114, section 3.3)."""
+    """Error if the certificate of the connection does not cover the page's host (RFC 9114, section 3.3)."""
     if client.certificate is None:  # a resumed session's was checked when its ticket was issued
         return None
     names = client.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

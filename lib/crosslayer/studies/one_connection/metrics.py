@@ -55,7 +55,7 @@ WORTH = (
 
 NAME, FIRST_BYTE, DOCUMENT, PAGE = "name", "first byte", "document", "page"
 TIMES = {NAME: "resolved_ms", FIRST_BYTE: "response_start_ms", DOCUMENT: "document_ms", PAGE: "load_complete_ms"}
-"""Columns of `resolved_loads` by what was there then."""
+"""Columns of `resolved_loads` by the event that they are the time of."""
 
 
 def by_mode(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:

@@ -102,7 +102,7 @@ class Shared(Measurer):
 
 
 class PathQuality(Measurer):
-    """Lookups as of the study of loss, loads as of that of one connection, and queries that share one."""
+    """Lookups of the study `loss`, loads of the study `one-connection`, and queries that share a connection."""
 
     def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)

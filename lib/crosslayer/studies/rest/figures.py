@@ -137,11 +137,6 @@ def rests(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def rest_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """measure, link, protocol, path_event, rest, keeper, n, median, low, high; ms, or multiples of the RTT."""
-    return frame.select("measure", "link", "protocol", "path_event", "rest", "keeper", "n", "median", "low", "high")
-
-
 def _ms(value: float) -> str:
     return f"{value / 1000:.1f} s" if value >= 1000 else f"{value:.0f} ms"
 
@@ -199,7 +194,7 @@ FIGURES = (
         "DoH and DoH3 only.",
         data=rest_data,
         chart=rests,
-        table=rest_table,
+        table=("measure", "link", "protocol", "path_event", "rest", "keeper", "n", "median", "low", "high"),
         width=TEXT_WIDTH,
         verdict=rest_verdict,
     ),

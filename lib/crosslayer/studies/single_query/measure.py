@@ -83,7 +83,7 @@ FIRST_ONLY = (
     ),
     *(QueryCondition(name, Protocol.DOQ, r) for name in ("retry", "large-certificate") for r in (_NONE, _TICKET)),
 )
-"""What is measured from the first vantage point of the plan only: in round-trips it is the same from all of them."""
+"""Conditions of the first vantage point only, since their round-trips do not depend on the vantage point."""
 
 CONDITIONS = {str(condition): condition for condition in (*EVERYWHERE, *FIRST_ONLY)}
 

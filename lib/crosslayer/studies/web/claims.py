@@ -193,7 +193,7 @@ def long_tail(o: Observed) -> Mapping[str, Measure]:
 
 
 def over_cells(series: str, q: float) -> Measure:
-    """A quantile over the cells of their medians, as the paper's distributions are of medians."""
+    """A quantile of the medians of all cells, since the paper's distributions are those of medians."""
 
     def quantile(cells: list[Measure]) -> Measure:
         return Derived(lambda *xs: np.quantile(xs, q, axis=0, method="median_unbiased"), tuple(cells))
@@ -202,7 +202,7 @@ def over_cells(series: str, q: float) -> Measure:
 
 
 def share_of_cells(series: str, holds: Callable[[Any], Any]) -> Measure:
-    """Percent of the cells whose median a condition holds for: the paper's distributions are of medians."""
+    """Percent of the cells whose median fulfils a condition, since the paper's distributions are those of medians."""
     return in_cells(partial(_share, holds), every_page, lambda page: median(series, page))
 
 

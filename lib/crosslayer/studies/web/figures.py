@@ -151,11 +151,6 @@ def fig4(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def fig4_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, page, lookups, series, n, median, low, high; percent."""
-    return frame.select("link", "page", "lookups", "series", "n", "median", "low", "high")
-
-
 def _reach(frame: pl.DataFrame) -> list[float]:
     """From the least to the greatest end, with 0 and a margin."""
     ends = frame.select(
@@ -310,11 +305,6 @@ def faster(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def faster_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, page, lookups, series, n, percent."""
-    return frame.select("link", "page", "lookups", "series", "n", "percent")
-
-
 # --- the first lookup ------------------------------------------------------------------------------------------------
 
 
@@ -369,11 +359,6 @@ def first_lookup(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def first_lookup_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, series, n, median, low, high, expected (RTT), differs ms, agrees percent."""
-    return frame.select("link", "series", "n", "median", "low", "high", "expected", "differs_ms", "agrees_percent")
-
-
 FIGURES = (
     Figure(
         name="fig3-fcp-and-plt",
@@ -398,7 +383,7 @@ FIGURES = (
         note="Marks: medians; bars: 95 % intervals (rounds resampled). Upright: DoUDP.",
         data=fig4_data,
         chart=fig4,
-        table=fig4_table,
+        table=("link", "page", "lookups", "series", "n", "median", "low", "high"),
         width=TEXT_WIDTH,
     ),
     Figure(
@@ -424,7 +409,7 @@ FIGURES = (
         "neither is faster.",
         data=faster_data,
         chart=faster,
-        table=faster_table,
+        table=("link", "page", "lookups", "series", "n", "percent"),
         width=TEXT_WIDTH,
     ),
     Figure(
@@ -438,7 +423,7 @@ FIGURES = (
         "data.",
         data=first_lookup_data,
         chart=first_lookup,
-        table=first_lookup_table,
+        table=("link", "series", "n", "median", "low", "high", "expected", "differs_ms", "agrees_percent"),
         width=TEXT_WIDTH,
     ),
 )

@@ -118,11 +118,6 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def early_data_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Request, handshake and response as numbers: link, h3, event, n, median, low, high; multiples of the RTT."""
-    return frame.select("link", "h3", "event", "n", "median", "low", "high")
-
-
 def saving_data(inputs: Inputs) -> pl.DataFrame:
     """What early data saves within a round: H3 1-RTT minus H3 0-RTT.
 
@@ -223,7 +218,7 @@ FIGURES = (
         note="Marks: medians of all pages; lines: 5th to 95th percentile.",
         data=early_data_data,
         chart=early_data,
-        table=early_data_table,
+        table=("link", "h3", "event", "n", "median", "low", "high"),
     ),
     _figure(
         name="early-data-saving",
