@@ -115,11 +115,11 @@ SELF_CHECK = partial(
     Figure,
     name="aa-self-check",
     title="Self-check (A/A) and negative control",
-    caption="Two loads of the same condition in the same round (A/A), and control loads whose ticket the "
-    "server refuses, minus H3 1-RTT loads of the round. All are the same condition, so any difference "
-    "is an error of the procedure.",
-    note="Ticks: rounds. Orange: median and 90 % interval; within the grey, -3 % to +3 %, the two are equal (two "
-    "one-sided tests at 5 %).",
+    caption="Differences of the PLT within a round. A/A: a load minus its repetition. Negative control: a load "
+    "whose ticket the server refuses, minus the H3 1-RTT load. Both loads have the same condition, so "
+    "any difference is an error of the procedure.",
+    note="Ticks: rounds. Orange: median and 90 % interval. Loads are equal if the interval lies within the grey band, "
+    "-3 % to +3 % (two one-sided tests at 5 %).",
     data=self_check_data,
     chart=self_check,
     table=self_check_table,

@@ -158,7 +158,7 @@ def _evidence(parts: Sequence[CampaignAnswer]) -> str:
     machines = ", ".join(dict.fromkeys(part.machine for part in parts))
     return (
         "Visits open a new resolver connection and add a DNS exchange to a page load. Percentages: medians of all "
-        "rounds; ranges: links and pages, emulated. In virtual time, computing takes no time. "
+        "rounds. Ranges: emulated links and pages. In virtual time, computing takes no time. "
         f"{machines}: {', '.join(part.evidence for part in parts)}.{missing}"
     )
 

@@ -166,9 +166,9 @@ FIGURES = (
         name="browsers-visits",
         title="PLT saved by DoQ and early data in each browser",
         notebook="question_browsers",
-        caption="PLT of a visit (lookup plus page load of the same round) compared with DoUDP and a full "
-        "handshake in the same browser: a first visit over DoQ, and a returning visit with H3 0-RTT, "
-        "over DoUDP and over DoQ with early data.",
+        caption="PLT of a visit over the baseline in the same browser (DoUDP and a full handshake). A visit is a "
+        "lookup plus a page load of the same round: a first visit over DoQ, and returning visits with H3 "
+        "0-RTT over DoUDP and over DoQ with early data.",
         note="Marks: differences of medians, percent; bars: 95 % intervals, both resampled together.",
         data=visits_data,
         chart=visits,

@@ -422,9 +422,9 @@ FIGURES = (
     _figure(
         name="like-with-like",
         title="DoQ over DoUDP, both with the same ticket and token",
-        caption="PLT of DoQ with a full handshake over DoUDP in the same round. First row: only DoQ has a web "
-        "ticket, as in the paper. Then: neither side has a ticket, both have a ticket without a token, "
-        "both have a ticket and a token.",
+        caption="PLT with DoQ (full handshake) minus PLT with DoUDP in the same round. First row: only DoQ has a web "
+        "ticket, as in the paper. Other rows: no side has a ticket, both have a ticket, both have a ticket "
+        "and a token.",
         note=f"{_NOTE} With the same load on both sides, only the exchange differs.",
         data=_pairs(LIKE_WITH_LIKE),
         chart=partial(_by_link, styles=_LIKE_STYLES, title="DoQ over DoUDP (% of its PLT)"),

@@ -252,9 +252,9 @@ FIGURES = (
         name="one-connection-worth",
         title="What one connection for name and page saves, by cause",
         notebook="question_one_connection",
-        caption="Time by which the document is complete earlier, in multiples of the link's RTT: one "
-        "connection for DoH3 and the page instead of two; on it, sending the request together with the "
-        "query, not waiting for SETTINGS, and the token.",
+        caption="Time saved until the document is complete, in multiples of the link's RTT: by one connection for "
+        "DoH3 and the page instead of two. On one connection also by a request together with the query, by "
+        "not waiting for SETTINGS, and by the token.",
         note="Differences within a round; bars: 95 % intervals.",
         data=worth_data,
         chart=worth,

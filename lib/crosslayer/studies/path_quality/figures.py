@@ -277,7 +277,7 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
 FIGURES = (
     Figure(
         name="path-early-data",
-        title="What early data saves on paths with another RTT, jitter and queue",
+        title="Time saved by early data, by RTT, jitter and queue of the path",
         notebook="question_path_quality",
         caption="Quantile with a full handshake minus the same quantile with early data, of a lookup over DoQ "
         "and of a small GET over HTTP/3 (DoH3), on 4G with one property varied. Loaded: a TCP download "
