@@ -16,7 +16,12 @@ LIBRARY = Path(crosslayer.__file__).parent
 
 
 ALSO_A_WORD = {
-    "early-data": {"vocabulary.py", "commands/stub.py", "testbed/server.py"},  # of resumption
+    "early-data": {
+        "vocabulary.py",
+        "commands/stub.py",
+        "testbed/server.py",
+        "testbed/aioquic_server/__main__.py",
+    },  # of resumption
     "gateway": {"testbed/network.py"},  # of a route
     "loss": {"links.py"},  # of tc
 }
