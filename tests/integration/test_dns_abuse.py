@@ -348,13 +348,13 @@ def test_a_certificate_of_version_9_is_refused(weird: Path, protocol: Protocol) 
 def test_a_malformed_certificate_costs_no_other_row_of_discovery(weird: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tcp_server(answer_messages, tls_context(weird)) as port:
         monkeypatch.setattr("crosslayer.discover.support.ENDPOINTS", ((Protocol.DOT, port),))
-        found = list(
+        result = list(
             discover(
                 [ProbedHost("weird", LOOPBACK), ProbedHost("nobody", "127.0.0.2")],
                 question=QUESTION, packets_per_s=1000, timeout_s=0.3, progress=lambda _done: None,
             )
         )  # fmt: skip
-    rows: dict[str, Support] = {row.target: row for (row,) in found}
+    rows: dict[str, Support] = {row.target: row for (row,) in result}
     assert rows["weird"].supported
     assert rows["weird"].certificate_subject == "unreadable: 8 is not a valid X509 version"
     assert rows["nobody"].error is not None

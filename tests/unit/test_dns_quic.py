@@ -320,7 +320,7 @@ def test_early_data_takes_one_round_trip(kind: type[QuicCore], server: Resolver,
 
 
 @pytest.mark.parametrize("kind", CORES)
-def test_refused_early_data_is_asked_again_and_said_to_be_refused(
+def test_refused_early_data_is_asked_again_and_reported_as_refused(
     kind: type[QuicCore], server: Resolver, folder: Path
 ) -> None:
     far = FarEnd(folder)

@@ -138,11 +138,11 @@ def test_the_figure_says_what_was_put_in() -> None:
     assert drawing.table is not None
     # Two times in RTT and in ms, three kinds and three differences, in four cells.
     assert drawing.table.height == 4 * (3 + 3) * 4
-    said = str(drawing.verdict)
+    verdict = str(drawing.verdict)
     assert re.search(
-        r"of the same gateway: example.org on Fiber 14\.\d \[14\.\d, 1\d\.\d\] ms \((1\.0|0\.9)\d+ \[", said
+        r"of the same gateway: example.org on Fiber 14\.\d \[14\.\d, 1\d\.\d\] ms \((1\.0|0\.9)\d+ \[", verdict
     )
-    assert re.search(r"with two \(A/A\): example.org on Fiber -0\.\d+ \[", said)
+    assert re.search(r"with two \(A/A\): example.org on Fiber -0\.\d+ \[", verdict)
 
 
 def test_without_the_gateway_there_is_no_answer() -> None:

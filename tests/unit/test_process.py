@@ -63,7 +63,7 @@ def test_a_stopped_program_has_ended(tmp_path: Path, body: str, status: int, mon
         program.raise_if_dead()  # it was asked to end
 
 
-def test_one_that_ends_before_it_is_ready_says_its_last_words(tmp_path: Path) -> None:
+def test_one_that_ends_before_it_is_ready_reports_its_last_output(tmp_path: Path) -> None:
     program = start(tmp_path, "print('first'); print(); print('no luck today'); raise SystemExit(3)")
     with pytest.raises(ProgramError, match="the program ended with status 3") as caught:
         program.wait_until(lambda: False)

@@ -30,12 +30,12 @@ ALSO_A_WORD = {
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_is_named_in_the_studies_rooms_only(name: str) -> None:
     quoted = re.compile(rf"""["'`]{re.escape(name)}["'`]""")
-    found = {
+    results = {
         str(path.relative_to(LIBRARY))
         for path in LIBRARY.rglob("*.py")
         if quoted.search(path.read_text(encoding="utf-8")) and path.relative_to(LIBRARY).parts[0] != "studies"
     }
-    assert found <= ALSO_A_WORD.get(name, set())
+    assert results <= ALSO_A_WORD.get(name, set())
 
 
 def _imported(statement: str) -> set[str]:

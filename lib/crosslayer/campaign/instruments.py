@@ -364,5 +364,5 @@ def resource_rows(row: Mapping[str, Any], load: PageLoad, events: Iterable[Event
     for entry in load.resources:
         taken = Resources.taken(tables.RESOURCE, entry)
         url = urlsplit(taken["url"])
-        rows.append(Resources.place(row) | taken | {"server_ms": served.get((url.netloc, normal_path(url.path)))})
+        rows.append(Resources.identity(row) | taken | {"server_ms": served.get((url.netloc, normal_path(url.path)))})
     return rows

@@ -97,8 +97,8 @@ class Plan:
         """The conditions of one round of one cell in the order drawn for it, the same after a resume."""
         return self._draw(round_number, cell.link, cell.page).sample(conditions, len(conditions))
 
-    def place_in_trace(self, round_number: int, cell: Cell) -> float:
-        """Where a round of a cell begins in the trace of its link, as a share of its length."""
+    def trace_position(self, round_number: int, cell: Cell) -> float:
+        """Position in the trace of a link at which a round of a cell begins, as a share of the trace's length."""
         return self._draw("trace", round_number, cell.link, cell.page).random()
 
     def tasks(self) -> list[RoundBatch]:
@@ -120,8 +120,8 @@ class Plan:
         number, cell = task[0]
         return self._draw("guest", number, cell.link, cell.page).getrandbits(64)
 
-    def _draw(self, *place: object) -> random.Random:
-        return random.Random("/".join(map(str, (self.seed, *place))))
+    def _draw(self, *key: object) -> random.Random:
+        return random.Random("/".join(map(str, (self.seed, *key))))
 
     def resized(self, **values: Any) -> Self:
         """The same with other rounds, links, pages or options."""
@@ -157,11 +157,11 @@ def changed(
         names = getattr(new, key)
         if len(set(names)) != len(names):
             raise CampaignError("names something twice", where=f"{where}, key '{key}'", next_step="Name each once.")
-    told = values.get("options", {})
-    if isinstance(told, Mapping):
-        told = {**known["options"], **told}
+    options_given = values.get("options", {})
+    if isinstance(options_given, Mapping):
+        options_given = {**known["options"], **options_given}
     options = checked(
-        told,
+        options_given,
         type(plan.options),
         where=f"{where}, [options] of {plan.study}",
         error=CampaignError,

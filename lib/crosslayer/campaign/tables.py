@@ -92,19 +92,19 @@ class Column:
 
     @property
     def description(self) -> str:
-        """Meaning, the words it may hold, and where a part of a result gives it, that part."""
-        words = f" ({', '.join(self.words)})" if self.words else ""
-        return f"{self.meaning}{words}" + (f": {self.source}" if "." in self.source else "")
+        """Meaning, allowed values, and the part of a result that the column is taken from, if any."""
+        values = f" ({', '.join(self.values)})" if self.values else ""
+        return f"{self.meaning}{values}" + (f": {self.source}" if "." in self.source else "")
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The words it may hold; none where it may hold anything."""
+    def values(self) -> tuple[str, ...]:
+        """Allowed values; empty if any value of the type is allowed."""
         return tuple(map(str, self.type)) if isinstance(self.type, EnumType) else ()
 
     @property
     def stored(self) -> Any:
         """The type of its values: int, float, str, bool or list[float]."""
-        return str if self.words else self.type
+        return str if self.values else self.type
 
     @property
     def sql(self) -> str:
@@ -160,8 +160,8 @@ class Table:
         return {name: key or name for name, of, _, key in parts if of == source}
 
     @classmethod
-    def place(cls, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The required columns of this table, with their values in `row`: a row of the same observation elsewhere."""
+    def identity(cls, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The required columns of this table with their values in `row`, which is a row of the same observation."""
         return {c.name: row[c.name] for c in cls.columns if c.required and c.name in row}
 
     @classmethod
@@ -531,7 +531,7 @@ class Rests(_OfStudy, table="rests"):
     page = Column(str, "name of the page whose host is queried", required=True, key=True)
     protocol = Column(Protocol, "DNS transport", required=True, key=True)
     keeper = Column(ClientKind, "client that keeps the connection", required=True, key=True)
-    mishap = Column(PathEvent, "event in the middle of the idle time", required=True, key=True)
+    path_event = Column(PathEvent, "event in the middle of the idle time", required=True, key=True)
     rest_s = Column(float, "idle time: seconds without a query", required=True, key=True)
     position = _POSITION
     started_s = _STARTED
@@ -658,7 +658,7 @@ _COMMON = ("campaign", "round", "link", "study", "clock", "host", "position", "s
 def to_markdown() -> str:
     """`docs/reference/columns.md`."""
     common = {name: getattr(DnsExchanges, name) for name in _COMMON}
-    enums = {c.type.__name__: c.type for table in TABLES.values() for c in table.columns if c.words}
+    enums = {c.type.__name__: c.type for table in TABLES.values() for c in table.columns if c.values}
     lines = [
         "# Columns",
         "",
@@ -711,7 +711,7 @@ def _markdown_columns(columns: list[Column], *, sources: bool = True) -> list[st
     if sources:
         lines = ["| column | type | value | meaning | taken from |", "|---|---|---|---|---|"]
     for column in columns:
-        kind = column.type.__name__ if column.words else _TYPES[column.stored][0]
+        kind = column.type.__name__ if column.values else _TYPES[column.stored][0]
         marks = (("always", column.required), ("key", column.key), ("success", column.success))
         value = ", ".join(mark for mark, on in marks if on)
         cells = [f"`{column.name}`", kind, value, column.meaning]

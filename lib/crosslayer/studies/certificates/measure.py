@@ -110,7 +110,7 @@ class Certificates(Measurer):
         """Every kind of exchange and of visit with its sizes, and the searches."""
         return [*_EXCHANGES, *_SEARCHES, *_VISITS]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         if condition in _SEARCHES:
             return "dns_exchanges", _SEARCHES[condition].columns(None)

@@ -48,7 +48,7 @@ class Gateways(Measurer):
         """Every kind."""
         return list(KINDS)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         return "page_loads", KINDS[condition].columns
 

@@ -49,7 +49,7 @@ class HttpsRecords(Measurer):
         """The plan's kinds of records, or every one."""
         return list(self.bench.plan.options.kinds or KINDS)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         of_load = {"h3": KINDS[condition].h3, "coupling": "coupled", "dns_protocol": "DoUDP", "condition": condition}
         return "page_loads", of_load

@@ -58,7 +58,7 @@ class Loss(Measurer):
         """Every kind."""
         return list(CONDITIONS)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         chosen = CONDITIONS[condition]
         return "dns_exchanges", {

@@ -107,7 +107,7 @@ class Rest(Measurer):
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every keeper, transport, mishap and rest, but those of a browser."""
+        """Every keeper, transport, path event and rest, but those of a browser."""
         return [name for name, chosen in self._conditions.items() if chosen.keeper is not ClientKind.CHROMIUM]
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
@@ -116,13 +116,13 @@ class Rest(Measurer):
             return []
         return [name for name, chosen in self._conditions.items() if chosen.keeper is ClientKind.CHROMIUM]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         chosen = self._conditions[condition]
         return "rests", {
             "protocol": chosen.protocol.value,
             "keeper": chosen.keeper.value,
-            "mishap": chosen.event.value,
+            "path_event": chosen.event.value,
             "rest_s": float(chosen.rest_s),
         }
 

@@ -125,7 +125,7 @@ class SingleQuery(Measurer):
         first = vantage_point(cell.link) == vantage_point(self.bench.plan.links[0])
         return [str(condition) for condition in (*EVERYWHERE, *(FIRST_ONLY if first else ()))]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         chosen = CONDITIONS[condition]
         return "dns_exchanges", {
