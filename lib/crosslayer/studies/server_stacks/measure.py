@@ -61,10 +61,10 @@ class ServerStacks(Measurer):
         """Every condition with each server."""
         return list(self._parts)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         stack, part, name = self._parts[condition]
-        table, columns = part.place(name)
+        table, columns = part.table_and_columns(name)
         return table, columns | {"condition": labelled(stack, columns["condition"])}
 
     def warm_up(self) -> None:
