@@ -32,9 +32,11 @@ from crosslayer.studies.server_stacks.conditions import (
     LOADS,
     NAME,
     VISITS,
+    Visit,
 )
-from crosslayer.studies.server_stacks.metrics import costs, differences, times
+from crosslayer.studies.server_stacks.metrics import costs, differences, times, visits
 from crosslayer.studies.server_stacks.stacks import FIRST, SECOND, STACKS, WIDE
+from crosslayer.vocabulary import Http3, Protocol
 
 _LIMIT_RTT = 0.02
 _NOTHING = "no visits with two servers in this dataset"
@@ -140,6 +142,68 @@ def document_verdict(frame: pl.DataFrame) -> str:
     return f"Document later than from quic-go. {'; '.join(sentences)}."
 
 
+_FOLLOWED = Visit(Protocol.DOUDP, h3=Http3.ZERO_RTT).name
+"""The visit whose datagrams are shown: what arrives is the document, without a handshake before it."""
+
+
+def arrivals_data(inputs: Inputs) -> pl.DataFrame:
+    """Datagrams of the largest document in the first round of one visit with each server.
+
+    Columns stack, link, page, rtt (time of arrival, multiples of the RTT), kb (UDP payload received on the page's
+    connection until then).
+    """
+    columns = ["stack", "link", "page", "round", "arrived_ms", "arrived_bytes", "received_bytes", "nominal_rtt_ms"]
+    rows = visits(inputs.resolved_loads).filter(what=_FOLLOWED).join(inputs.rtts, on="link").select(columns).collect()
+    rows = rows.drop_nulls()
+    largest, first = rows["arrived_bytes"].list.max().max(), rows["round"].min()
+    shown = rows.filter(pl.col("arrived_bytes").list.max() == largest, round=first)
+    arrivals = shown.explode("arrived_ms", "arrived_bytes", "received_bytes")
+    return inputs.by_rtt(
+        arrivals.select(
+            "stack",
+            "link",
+            "page",
+            rtt=pl.col("arrived_ms") / pl.col("nominal_rtt_ms"),
+            kb=pl.col("received_bytes") / 1000,
+        )
+    )
+
+
+def arrivals(frame: pl.DataFrame) -> AnyChart:
+    """Received bytes over time, link by link, a line a server."""
+    if frame.is_empty():
+        return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
+    links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
+    x = alt.X("rtt:Q", title="After the first packet (RTT)", scale=alt.Scale(zero=False, nice=False, padding=10))
+    y = alt.Y("kb:Q", title="Received (kB)")
+    encodings = marks.encode_series("stack", _STACKS, "color", "shape")
+    tooltip = [alt.Tooltip(f"{name}:{kind}") for name, kind in (("stack", "N"), ("rtt", "Q"), ("kb", "Q"))]
+    base = alt.Chart(width=(TEXT_WIDTH - 110) // max(len(links), 2), height=200)
+    points = base.mark_point(filled=True, size=34, opacity=1).encode(x=x, y=y, **encodings, tooltip=tooltip)
+    chart: AnyChart = marks.multiples([points], column=marks.facet_columns("link_title", links), spacing=14)
+    chart.data = with_titles(frame)
+    return chart
+
+
+def arrivals_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """stack, link, page, rtt, kb: each datagram."""
+    return frame.select("stack", "link", "page", "rtt", "kb")
+
+
+def arrivals_verdict(frame: pl.DataFrame) -> str:
+    """How much comes before the first silence of half a round-trip?"""
+    sentences = []
+    for (stack, link), of_one in frame.group_by("stack", "link", maintain_order=True):
+        times = of_one["rtt"]
+        silent = of_one.filter((times.shift(-1) - times).fill_null(0.0) > 0.5)
+        last = silent if not silent.is_empty() else of_one.tail(1)
+        ending = "before it waits" if not silent.is_empty() else "without a wait"
+        sentences.append(f"{stack} sends {last['kb'][0]:.1f} kB {ending} ({link_title(str(link))})")
+    if not sentences:
+        return "Not answered: this dataset has one server."
+    return f"In the first flight, {', '.join(sentences)}."
+
+
 def answer_data(inputs: Inputs) -> pl.DataFrame:
     """How much later the document of one visit is complete than of another, with each server.
 
@@ -222,6 +286,17 @@ FIGURES = (
         chart=document,
         table=differences_table,
         verdict=document_verdict,
+    ),
+    _figure(
+        name="server-arrivals",
+        title="Datagrams of a document from each server",
+        caption="A returning visit over plain DNS to the page with the largest document, in the first round: UDP "
+        "payload that the page's connection had received, at the arrival of each datagram.",
+        note="A window of 10 datagrams of 1,200 bytes is 12 kB. Then the server waits for acknowledgements.",
+        data=arrivals_data,
+        chart=arrivals,
+        table=arrivals_table,
+        verdict=arrivals_verdict,
     ),
     _figure(
         name="server-answer",

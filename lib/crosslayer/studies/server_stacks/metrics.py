@@ -51,7 +51,7 @@ def times(resolved_loads: pl.LazyFrame, dns_exchanges: pl.LazyFrame, page_loads:
     measured = dns_exchanges.filter(pl.col("role") == Role.MEASURED, pl.col("error").is_null())
     loads = metrics.page_loads(page_loads, condition=None)
     parts = [
-        *((_named(metrics.resolved_loads(resolved_loads), VISITS), name, column) for name, column in TIMES.items()),
+        *((visits(resolved_loads), name, column) for name, column in TIMES.items()),
         (_named(measured, EXCHANGES), NAME, "total_ms"),
         (_named(loads, LOADS), FIRST_BYTE, "response_start_ms"),
     ]
@@ -59,6 +59,11 @@ def times(resolved_loads: pl.LazyFrame, dns_exchanges: pl.LazyFrame, page_loads:
         rows.select(*metrics.ROUND, "what", "stack", measure=pl.lit(measure), value=column)
         for rows, measure, column in parts
     )
+
+
+def visits(resolved_loads: pl.LazyFrame) -> pl.LazyFrame:
+    """Successful visits with their name as `what` and the server as `stack`."""
+    return _named(metrics.resolved_loads(resolved_loads), VISITS)
 
 
 def _named(rows: pl.LazyFrame, conditions: Mapping[str, Any]) -> pl.LazyFrame:
