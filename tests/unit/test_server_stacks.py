@@ -67,7 +67,10 @@ def measured(*, first_byte: float = 0.0, document: float = 1.1, wide: float = 0.
                         extra = {FIRST: 0.0, SECOND: document, WIDE: wide}[stack] * large
                         no_token = large and what == "DoUDP, then H3 0-RTT, no token"
                         extra += (token if stack == SECOND else 1.0) * no_token
-                        taken = {"resolved_ms": rtt, "response_start_ms": start, "document_ms": start + extra * rtt}
+                        end = start + extra * rtt
+                        taken: dict[str, Any] = {"resolved_ms": rtt, "response_start_ms": start, "document_ms": end}
+                        taken |= {"arrived_ms": [start, end], "arrived_bytes": [11e3, 18e3 + large]}
+                        taken |= {"received_bytes": [12e3, 20e3]}
                         rows["resolved_loads"].append(at | columns_of(what, stack) | taken)
                     if stack == WIDE:
                         continue
@@ -172,3 +175,9 @@ def test_figures_of_one_server_say_so() -> None:
     )
     for figure in FIGURES[:2]:
         assert "Not answered" in draw(figure, alone, "measured").verdict
+
+
+def test_a_silence_is_what_was_sent_before_it(inputs: Inputs) -> None:
+    sentence = draw(NAMES["server-arrivals"], inputs, "measured").verdict
+    assert "aioquic sends 12.0 kB before it waits (Fiber)" in sentence
+    assert "quic-go sends 20.0 kB without a wait (Fiber)" in sentence

@@ -154,9 +154,8 @@ def arrivals_data(inputs: Inputs) -> pl.DataFrame:
     """
     columns = ["stack", "link", "page", "round", "arrived_ms", "arrived_bytes", "received_bytes", "nominal_rtt_ms"]
     rows = visits(inputs.resolved_loads).filter(what=_FOLLOWED).join(inputs.rtts, on="link").select(columns).collect()
-    rows = rows.drop_nulls()
-    largest, first = rows["arrived_bytes"].list.max().max(), rows["round"].min()
-    shown = rows.filter(pl.col("arrived_bytes").list.max() == largest, round=first)
+    largest = pl.col("arrived_bytes").list.max()
+    shown = rows.drop_nulls().filter(largest == largest.max(), pl.col("round") == pl.col("round").min())
     arrivals = shown.explode("arrived_ms", "arrived_bytes", "received_bytes")
     return inputs.by_rtt(
         arrivals.select(
