@@ -46,7 +46,7 @@ def main() -> None:
                 link = profiles[name]
                 check = testbed.set_link(link)
                 sessions = dns.SessionStore()
-                rows: dict[str, list[dns.Exchange]] = {}
+                rows: dict[str, list[dns.ExchangeResult]] = {}
                 for number in range(rounds + 1):
                     for protocol, resumption in conditions:
                         if resumption is not dns.Resumption.NONE:

@@ -25,7 +25,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from crosslayer.discover.support import ProbedHost, Support, discover
-from crosslayer.dns import ClientSettings, Exchange, Protocol, exchange
+from crosslayer.dns import ClientSettings, ExchangeResult, Protocol, exchange
 from crosslayer.dns.message import framed, unframed
 from tests.integration.test_dns_local_servers import (
     LOOPBACK,
@@ -58,7 +58,7 @@ EVIL = "\x1b]0;owned\x07\nDoQ  853  v1"
 """A title for the terminal, and a row of its own."""
 
 
-def ask(port: int, protocol: Protocol, folder: Path | None = None) -> Exchange:
+def ask(port: int, protocol: Protocol, folder: Path | None = None) -> ExchangeResult:
     """One exchange, in time."""
     begin = time.monotonic()
     row = exchange(at(port, folder), QUESTION, protocol, settings=QUICK)

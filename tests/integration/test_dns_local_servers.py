@@ -30,7 +30,7 @@ from crosslayer.dns import (
     DEFAULT_PORTS,
     ClientSettings,
     DnsError,
-    Exchange,
+    ExchangeResult,
     Protocol,
     Question,
     Resolver,
@@ -175,7 +175,7 @@ def answer_messages(connection: Connection) -> None:
         connection.sendall(framed(answer_to(read_message(connection))))
 
 
-def assert_good(row: Exchange) -> None:
+def assert_good(row: ExchangeResult) -> None:
     assert row.error is None, row.error
     assert (row.rcode, row.answers) == ("NOERROR", ("10.53.1.1",))
     assert row.handshake_ms is not None

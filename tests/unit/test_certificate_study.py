@@ -14,7 +14,7 @@ from crosslayer.dns import Protocol
 from crosslayer.figures import Inputs, draw
 from crosslayer.studies import STUDIES
 from crosslayer.studies.certificates.conditions import CERTIFICATE, CERTIFICATE_AND_TOKEN, SEARCH
-from crosslayer.studies.certificates.measure import SIZES, Brought, Certificates, Kind
+from crosslayer.studies.certificates.measure import SIZES, Brought, CertificateKind, CertificateSizes
 from crosslayer.studies.certificates.metrics import steps
 from crosslayer.studies.certificates.visits import Visit
 from crosslayer.vocabulary import Sharing
@@ -22,17 +22,17 @@ from crosslayer.vocabulary import Sharing
 STUDY = STUDIES["certificates"]
 RTT_MS = {"fiber": 14.77, "dsl": 42.36, "4g": 91.85}
 ROUNDS = 6
-DOQ = Kind(Protocol.DOQ, Brought.NEITHER)
+DOQ = CertificateKind(Protocol.DOQ, Brought.NEITHER)
 STEP_AT = {"DoQ": 3300, "DoH3": 3300, "DoT": 14100, "DoH": 14100}
 
 
-class Searching(Certificates):
+class Searching(CertificateSizes):
     """Its exchanges take a round-trip more from a size on, and grow a little before."""
 
     def __init__(self, step_at: int, failing: int = 0) -> None:
         self.step_at, self.failing = step_at, failing
 
-    def _exchange(self, kind: Kind, size: int, name: str) -> dict[str, Any]:
+    def _exchange(self, kind: CertificateKind, size: int, name: str) -> dict[str, Any]:
         error = "timeout" if size == self.failing else None
         return {"total_ms": 200 + size / 1000 + 100 * (size >= self.step_at), "error": error}
 

@@ -19,7 +19,7 @@ from crosslayer.cli import cli
 from crosslayer.figures import clocks as figures
 from crosslayer.figures.sentences import with_interval
 from crosslayer.metrics import clocks
-from crosslayer.metrics.clocks import Condition, Step
+from crosslayer.metrics.clocks import ComparedCondition, Step
 from crosslayer.notebooks import open_campaign
 
 ROUNDS = 30
@@ -69,7 +69,7 @@ def test_steps_change_one_word_and_begin_at_the_first_that_is_listed() -> None:
 
 def test_computing_is_what_the_wall_clock_has_beyond_the_virtual_one_and_cancels_in_differences() -> None:
     wall, virtual = durations(exchanges(COMPUTING_MS)), durations(exchanges(0))
-    doq, doudp = Condition(clocks.EXCHANGE, "DoQ"), Condition(clocks.EXCHANGE, "DoUDP")
+    doq, doudp = ComparedCondition(clocks.EXCHANGE, "DoQ"), ComparedCondition(clocks.EXCHANGE, "DoUDP")
     cells = clocks.compared(clocks.values(wall, doq), clocks.values(virtual, doq)).sort("link")
     # Its page is not asked for: a lookup takes as long for any.
     assert cells.select("link", "page", "n").rows() == [("4g", "", 2 * ROUNDS), ("fiber", "", 2 * ROUNDS)]

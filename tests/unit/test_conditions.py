@@ -209,8 +209,8 @@ def test_a_resource_has_the_time_that_the_server_took_for_it() -> None:
     assert [row["server_ms"] for row in rows] == [2.5, 0.25, None]
 
 
-def exchanged(protocol: dns.Protocol, resumption: dns.Resumption, error: str | None = None) -> dns.Exchange:
-    return dns.Exchange(
+def exchanged(protocol: dns.Protocol, resumption: dns.Resumption, error: str | None = None) -> dns.ExchangeResult:
+    return dns.ExchangeResult(
         protocol=protocol, resumption=resumption, priming=False, started_s=1.0, handshake_ms=0.0, query_ms=15.0,
         total_ms=15.0, cpu_ms=1.0, error=error, rcode="NOERROR", answers=(), local_port=4000,
         early_data_accepted=True if protocol is dns.Protocol.DOQ else None,

@@ -89,7 +89,7 @@ def test_hosts_have_names_and_a_mixed_campaign_says_so(tmp_path: Any) -> None:
     plan = Plan(study="coalescing", links=("fiber",), pages=("p",), rounds=2)
 
     def part(mark: str, version: str, name: str = "") -> FinishedRound:
-        host = provenance.Host(mark, name, {"cpu": "x"})
+        host = provenance.MeasuringHost(mark, name, {"cpu": "x"})
         return FinishedRound(Cell("fiber", "p"), 0, {}, 0, "netem", {"chromium": version, "server": "1"}, host)
 
     with Store(tmp_path, plan) as store:

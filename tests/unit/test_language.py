@@ -32,24 +32,8 @@ FORBIDDEN = frozenset(
 OF_OTHERS = frozenset({"StatusNotFound"})
 """Names of other libraries that Go code mentions."""
 
-SHARED_NAMES = {
-    "Answer": 2,  # of a message, of a client of a study
-    "Browser": 2,
-    "Certificates": 2,
-    "Condition": 5,
-    "Exchange": 2,
-    "Group": 2,
-    "Host": 2,
-    "Kind": 3,
-    "Load": 2,
-    "Recording": 2,
-    "Tables": 2,
-    "Text": 2,
-}
-"""Names of several classes that have nothing to do with each other, with their number.
-
-The numbers may only fall. Rename a class, then reduce its number, or remove its name, here.
-"""
+SHARED_NAMES = {"Browser": 2}  # of a program, and of a value in the column `browser`
+"""Names of several classes that have nothing to do with each other, with their number, which may only fall."""
 
 STUDY_CLASSES = frozenset({"Options"})
 """Classes that each study has under the same name, because they have the same function in each."""

@@ -21,7 +21,7 @@ from crosslayer.campaign.guest_main import from_json, to_json
 from crosslayer.campaign.plan import Plan
 from crosslayer.campaign.rounds import FinishedRound
 from crosslayer.packets import About, Frame, PacketsError, kept_files, read_kept, read_pcapng, write_pcapng
-from crosslayer.report.waterfall import Load, captured, quic_packets, waterfall
+from crosslayer.report.waterfall import WaterfallLoad, captured, quic_packets, waterfall
 from crosslayer.studies.one_connection.modes import MODES
 
 START_NS = 1_790_000_000_123_456_789
@@ -203,7 +203,7 @@ def test_a_capture_alone_is_drawn(tmp_path: Path) -> None:
     file = kept(tmp_path, *a_load())
     file.with_suffix(".json").unlink()
     assert "Packets at the client" in waterfall(file)
-    assert captured(tmp_path) == [Load(file, None, {})]
+    assert captured(tmp_path) == [WaterfallLoad(file, None, {})]
     file.write_bytes(write_pcapng([]))
     assert "<svg" in waterfall(file)
 

@@ -49,7 +49,7 @@ def test_a_transport_is_a_word_of_every_table_once_it_is_one() -> None:
 @pytest.mark.parametrize(
     ("table", "source", "result"),
     [
-        (DnsExchanges, tables.EXCHANGE, dns.Exchange),
+        (DnsExchanges, tables.EXCHANGE, dns.ExchangeResult),
         (Lookups, tables.STUB, QueryMetrics),
         (PacedQueries, tables.STUB, QueryMetrics),
         (PacedQueries, tables.ASKED, dns.Asked),

@@ -42,7 +42,7 @@ RESOURCE: Final = "testbed"
 class WorkerReport:
     """Machine of a worker, and whether it can measure."""
 
-    host: provenance.Host
+    host: provenance.MeasuringHost
     identity: dict[str, str]
     """Values that all workers must share: commit, code, versions, and in real time the kernel."""
     unable: str
@@ -76,7 +76,7 @@ class Request:
 class WorkerAnswer:
     """Finished rounds of a task, and the reason if some are missing."""
 
-    host: provenance.Host
+    host: provenance.MeasuringHost
     parts: list[FinishedRound]
     refused: str = ""
     """Reason why the rest of the batch was not measured; the worker then receives no other task."""
@@ -168,7 +168,7 @@ def _localised(request: Request) -> Job:
     return localise(request.job, request.worker_files)
 
 
-def _refusal(host: provenance.Host, why: str) -> tuple[str, str]:
+def _refusal(host: provenance.MeasuringHost, why: str) -> tuple[str, str]:
     """The fields `refused`, with the worker's name, and `worker`."""
     from distributed import get_worker
 

@@ -63,7 +63,7 @@ class FinishedRound:
     backend: str
     versions: dict[str, str]
     """Of everything that took part in it, by name."""
-    host: provenance.Host | None = None
+    host: provenance.MeasuringHost | None = None
     """The machine it was measured on; None for this one."""
     captured: tuple[CaptureFiles, ...] = ()
     """Files of its loads, where the plan asks for them."""

@@ -154,7 +154,7 @@ class _Hosts:
             self._note(host, name, part.backend, versions)
         return name
 
-    def _note(self, host: provenance.Host, name: str, backend: str, versions: dict[str, str]) -> None:
+    def _note(self, host: provenance.MeasuringHost, name: str, backend: str, versions: dict[str, str]) -> None:
         campaign = self._store.fact("versions") or {}
         before = campaign | self._hosts.get(name, {}).get("other_versions", {})
         alone = not campaign or set(self._hosts) <= {name}

@@ -35,7 +35,7 @@ SCHEMA_VERSION = 3
 """Raised when a column or a key of `campaign.json` changes its name or meaning. 3: rows have `condition` and `role`."""
 
 EXCHANGE = "Exchange"
-"""A `dns.Exchange`."""
+"""A `dns.ExchangeResult`."""
 STUB = "QueryMetrics"
 """The stub's metrics of a query (`stub.QueryMetrics`)."""
 LOAD = "PageLoad"
@@ -118,6 +118,10 @@ class Column:
         return next(known, "count" if self.type is int else "")
 
 
+TABLES: dict[str, type[Table]] = {}
+"""Every table by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
+
+
 class Table:
     """A table of a dataset; its subclasses are never instantiated."""
 
@@ -131,6 +135,8 @@ class Table:
         cls.table = table
         cls.columns = tuple(c for base in reversed(cls.mro()) for c in vars(base).values() if isinstance(c, Column))
         cls.observed = any(column.success for column in cls.columns)
+        if table:
+            TABLES[table] = cls
 
     @classmethod
     def taken(cls, source: str, result: object) -> dict[str, Any]:
@@ -630,26 +636,6 @@ class LinkChecks(Table, table="link_checks"):
     fault_probes = Column(int, "packets sent that the faults must block", CHECK)
     fault_probes_passed = Column(int, "of these, packets that crossed the link; 0 if the check passed", CHECK)
     verdict = Column(str, "pass, or the value out of tolerance", CHECK, required=True)
-
-
-TABLES: dict[str, type[Table]] = {
-    table.table: table
-    for table in (
-        DnsExchanges,
-        TcpRtts,
-        PageLoads,
-        Resources,
-        Lookups,
-        Attempts,
-        ResolvedLoads,
-        PacedQueries,
-        Rests,
-        HostLoads,
-        ForwardingDelays,
-        LinkChecks,
-    )
-}
-"""Every table by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
 
 
 _COMMON = ("campaign", "round", "link", "study", "clock", "host", "position", "started_s", "error")

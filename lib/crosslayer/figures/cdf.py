@@ -48,7 +48,7 @@ class Panel:
     series: tuple[str, ...]
 
 
-class Group(NamedTuple):
+class CurveGroup(NamedTuple):
     """Observations of one series in one panel."""
 
     panel: str
@@ -71,12 +71,13 @@ def measured(observations: metrics.Frames, value: str, *, points: int = metrics.
     """
     gathered_rows = metrics.gathered(observations, ["panel", "series"], [value, *metrics.CLUSTER])
     groups = (
-        Group(panel, series, rows[value].to_numpy(), metrics.rounds_of(rows)) for (panel, series), rows in gathered_rows
+        CurveGroup(panel, series, rows[value].to_numpy(), metrics.rounds_of(rows))
+        for (panel, series), rows in gathered_rows
     )
     return measured_groups(groups, points=points)
 
 
-def measured_groups(groups: Iterable[Group], *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
+def measured_groups(groups: Iterable[CurveGroup], *, points: int = metrics.MAX_POINTS) -> pl.DataFrame:
     """Curves and medians of groups of observations, `points` points per curve at most."""
     parts = [pl.DataFrame(schema=SCHEMA)]
     for panel, series, values, rounds in groups:

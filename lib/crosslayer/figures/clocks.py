@@ -37,7 +37,7 @@ from crosslayer.figures.style import (
     link_title,
 )
 from crosslayer.metrics import clocks
-from crosslayer.metrics.clocks import Condition, Step
+from crosslayer.metrics.clocks import ComparedCondition, Step
 from crosslayer.metrics.links import without_loss
 
 NOTEBOOK = "clocks"
@@ -104,7 +104,7 @@ def differences_data(of: BothClocks) -> pl.DataFrame:
     return _ordered(of, parts).with_columns(agrees=within[0] & within[1])
 
 
-def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[Condition]]:
+def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[ComparedCondition]]:
     """Durations by the wall clock and by the virtual one, and the conditions that both have on all their links.
 
     Without the links that lose packets at random: each campaign loses others there, so a difference is not the clock's.
@@ -123,21 +123,21 @@ def _both(of: BothClocks) -> tuple[pl.DataFrame, pl.DataFrame, list[Condition]]:
     return wall, virtual, [condition for condition in known if condition.measure not in clocks.EXPLAINS]
 
 
-def _links(frame: pl.DataFrame, condition: Condition | None = None) -> set[str]:
+def _links(frame: pl.DataFrame, condition: ComparedCondition | None = None) -> set[str]:
     return set((frame if condition is None else clocks.values(frame, condition))["link"])
 
 
-def _varying(known: list[Condition]) -> list[str]:
+def _varying(known: list[ComparedCondition]) -> list[str]:
     """Words that tell some of the conditions apart."""
     labels = ("transport", "h3", "kind", "condition")
     return [word for word in labels if len({(one.measure, getattr(one, word)) for one in known}) > _measures(known)]
 
 
-def _measures(known: list[Condition]) -> int:
+def _measures(known: list[ComparedCondition]) -> int:
     return len({one.measure for one in known})
 
 
-def _described(condition: Condition, varying: list[str]) -> tuple[str, str]:
+def _described(condition: ComparedCondition, varying: list[str]) -> tuple[str, str]:
     """The series of a condition, and what else tells it apart."""
     if "transport" in varying and condition.transport:
         return condition.transport, condition.named(*(word for word in varying if word != "transport"))

@@ -224,7 +224,7 @@ def histogram(base: alt.Chart, x: alt.X, end: str, y: alt.Y, tooltip: Sequence[A
     return bars.encode(x=x, x2=f"{end}:Q", y=y, y2=alt.datum(0), **encodings, tooltip=tooltip)
 
 
-class Text(NamedTuple):
+class CellText(NamedTuple):
     """A text in each cell of a heat map."""
 
     text: str | alt.Text
@@ -234,7 +234,7 @@ class Text(NamedTuple):
     weight: Literal["normal", "bold"] = "normal"
 
 
-def heatmap(base: alt.Chart, shade: Any, tooltip: Sequence[Any], *texts: Text, stroke: str = "white") -> AnyChart:
+def heatmap(base: alt.Chart, shade: Any, tooltip: Sequence[Any], *texts: CellText, stroke: str = "white") -> AnyChart:
     """Shaded cells with their numbers; `base` has the axes, from `columns` and `rows`."""
     written = [
         base.mark_text(fontSize=text.size, dy=text.dy, fontWeight=text.weight).encode(text=text.text, color=text.ink)

@@ -8,7 +8,7 @@ import polars as pl
 
 from crosslayer.metrics.links import in_rtts
 from crosslayer.metrics.rows import exchanges
-from crosslayer.vocabulary import Role
+from crosslayer.vocabulary import Resumption, Role
 
 
 def lookup_series(
@@ -32,8 +32,8 @@ def lookup_series(
     for (condition, resumption), ending in kinds.items():
         of_kind = (pl.col("condition") == condition, pl.col("resumption") == resumption)
         series = pl.when(*of_kind).then(pl.concat_str(pl.col("protocol"), pl.lit(ending))).otherwise(series)
-    early = dns_exchanges.filter(resumption="early-data", role=Role.MEASURED)
+    early = dns_exchanges.filter(resumption=Resumption.EARLY_DATA, role=Role.MEASURED)
     late = early.filter(pl.col("session_resumed"), ~pl.col("early_data_accepted"), pl.col("total_ms").is_not_null())
-    whole = [exchanges(dns_exchanges, resumption=resumption) for resumption in ("none", "early-data")]
+    whole = [exchanges(dns_exchanges, resumption=resumption) for resumption in (Resumption.NONE, Resumption.EARLY_DATA)]
     rows = pl.concat([*whole, late.filter(pl.col("error").is_not_null())])
     return in_rtts(rows.with_columns(series=series), rtts, ["total_ms"])

@@ -24,8 +24,9 @@ from crosslayer.figures.style import (
     link_title,
     with_titles,
 )
+from crosslayer.vocabulary import BROWSERS, Browser
 
-_BROWSERS = {"chromium": "Chromium", "firefox": "Firefox"}
+_BROWSERS = {name: BROWSERS[name].title for name in (Browser.CHROMIUM, Browser.FIREFOX)}
 _HANDSHAKES = {"1-rtt": "H3 1-RTT", "0-rtt": "H3 0-RTT"}
 _STYLES = {
     "Chromium, H3 1-RTT": Style(GREY, "square", SOLID),

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from crosslayer.campaign.plan import Plan
 from crosslayer.study import Paper, Section, Study
+from crosslayer.vocabulary import Browser
 
 
 @dataclass(frozen=True)
@@ -69,5 +70,5 @@ STUDY = Study(
         "T198": "PLT over DoUDP + H3 1-RTT: DoH + H3 1-RTT",
         "T203": "PLT that H3 0-RTT saves",
     },
-    browsers=("chromium", "firefox"),
+    browsers=(Browser.CHROMIUM, Browser.FIREFOX),
 )

@@ -164,8 +164,8 @@ def factorial(frame: pl.DataFrame) -> AnyChart:
         base,
         shade,
         tooltip,
-        marks.Text("number:N", ink, dy=-4, size=TEXT_PX - 1),
-        marks.Text("interval:N", ink, dy=6, size=6.5),
+        marks.CellText("number:N", ink, dy=-4, size=TEXT_PX - 1),
+        marks.CellText("interval:N", ink, dy=6, size=6.5),
     )
     chart: AnyChart = marks.multiples(cells, column=marks.facet_columns("page", pages, labelPadding=2), spacing=10)
     chart.data = rows

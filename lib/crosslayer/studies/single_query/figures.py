@@ -71,8 +71,8 @@ def table1(frame: pl.DataFrame) -> AnyChart:
         base,
         alt.condition("isValid(datum.percent)", shade, alt.value("white")),
         tooltip,
-        marks.Text("ours:N", alt.value(INK), dy=-6, size=TEXT_PX + 1, weight="bold"),
-        marks.Text("theirs:N", alt.value(INK), dy=8, size=TEXT_PX - 1),
+        marks.CellText("ours:N", alt.value(INK), dy=-6, size=TEXT_PX + 1, weight="bold"),
+        marks.CellText("theirs:N", alt.value(INK), dy=8, size=TEXT_PX - 1),
         stroke=RULE,
     )
     chart.data = rows
@@ -153,7 +153,7 @@ def _heatmaps(frame: pl.DataFrame, series: Sequence[str]) -> AnyChart:
         return marks.empty_plot("no single queries", TEXT_WIDTH - 60)
     row_names, top = _row_names(frame), float(frame["median"].max())  # type: ignore[arg-type]
     shade = alt.Color("median:Q", scale=alt.Scale(domain=[0, top], scheme="blues"), legend=None)
-    number = marks.Text(alt.Text("median:Q", format=".0f"), marks.light_where(alt.datum.median > 0.58 * top))
+    number = marks.CellText(alt.Text("median:Q", format=".0f"), marks.light_where(alt.datum.median > 0.58 * top))
     tooltip = marks.tooltip("place", "series", "source", value="median, ms", digits=".1f", counted="exchanges")
     plots = []
     for measure in _TIMES:

@@ -63,14 +63,14 @@ def pooled(inputs: Inputs, parts: Sequence[metrics.Numbers]) -> tuple[Reals, met
     return values, observations(inputs).rounds_of(rounds)
 
 
-def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str, str]) -> Iterator[cdf.Group]:
+def in_rtts(inputs: Inputs, panel: str, links: Iterable[str], named: Mapping[str, str]) -> Iterator[cdf.CurveGroup]:
     """Series of a panel in multiples of the RTT, links together; `named` has the name of each in the legend."""
     known = rtts_ms(inputs)
     for shown, name in named.items():
         cells = cells_of(inputs, name, [link for link in links if link in inputs.links])
         parts = [metrics.Numbers(times / known[link], rounds) for link, _, (times, rounds) in cells]
         if values := pooled(inputs, parts):
-            yield cdf.Group(panel, shown, *values)
+            yield cdf.CurveGroup(panel, shown, *values)
 
 
 def measured(keys: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:

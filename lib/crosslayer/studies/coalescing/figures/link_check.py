@@ -157,7 +157,7 @@ def failures(frame: pl.DataFrame) -> AnyChart:
     more = [alt.Tooltip("attempted:Q"), alt.Tooltip("reason:N", title="most frequent reason")]
     tooltip = marks.tooltip("condition", "link_title", value="failed", of="failed:Q", digits="d", more=more)
     scale = alt.Scale(domain=[0, 10], range=["#f0f0f0", "#b2182b"], clamp=True)
-    number = marks.Text("text:N", marks.light_where("datum.percent > 6"), size=TEXT_PX - 1)
+    number = marks.CellText("text:N", marks.light_where("datum.percent > 6"), size=TEXT_PX - 1)
     chart: AnyChart = marks.heatmap(base, alt.Color("percent:Q", scale=scale, legend=None), tooltip, number)
     chart.data = rows
     return chart

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from itertools import pairwise, product
 from typing import Any
@@ -148,8 +148,8 @@ def _heatmap(frame: pl.DataFrame, source: str, title: str, scale: alt.Scale, *, 
     x = marks.columns("link_title", links, labelFontSize=8, labelExpr="split(datum.label, ' ')")
     base = alt.Chart(width=_HEATMAP_WIDTH, height=30 * len(pages)).encode(x, y)
     with_intervals = of_source["low"].drop_nulls().len() > 0
-    texts = [marks.Text("number:N", ink, dy=-4 if with_intervals else 0)]
-    texts += [marks.Text("interval:N", ink, dy=7, size=6.5)] if with_intervals else []
+    texts = [marks.CellText("number:N", ink, dy=-4 if with_intervals else 0)]
+    texts += [marks.CellText("interval:N", ink, dy=7, size=6.5)] if with_intervals else []
     cells = marks.heatmap(base, alt.Color("percent:Q", scale=scale, legend=None), tooltip, *texts)
     row = marks.facet_rows("series", SERIES, labelAngle=-90, labelOrient="left", labelPadding=2, labels=leftmost)
     chart: AnyChart = marks.multiples(cells, row=row, spacing=8).transform_filter(alt.datum.source == source)
@@ -176,7 +176,7 @@ def fig9_data(inputs: Inputs) -> pl.DataFrame:
     cells = [
         cdf.measured_groups(
             (
-                cdf.Group(f"{page} | {link}", name, (plt / _median(plts) - 1) * 100, observed.rounds_of(rounds))
+                cdf.CurveGroup(f"{page} | {link}", name, (plt / _median(plts) - 1) * 100, observed.rounds_of(rounds))
                 for name, (plt, rounds) in plts.items()
                 if name in SERIES
             ),
@@ -227,10 +227,6 @@ def _absolute_panels(page: str) -> dict[tuple[str, str], cdf.Panel]:
     }
 
 
-def _absolute(page: str) -> Callable[[pl.DataFrame], AnyChart]:
-    return partial(cdf.chart, panels=tuple(_absolute_panels(page).values()), height=120, legend_columns=2)
-
-
 def absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
     panels = _absolute_panels(page)
     known = inputs.published.absolute_plt.filter(page=page)
@@ -239,7 +235,9 @@ def absolute_data(inputs: Inputs, page: str) -> pl.DataFrame:
     for (link, kind), panel in panels.items():
         shift = pl.col("baseline_ms") if kind == "delta" else pl.lit(0.0)
         groups = (
-            cdf.Group(panel.name, name, plt - (_median(plts) if kind == "delta" else 0), observed.rounds_of(rounds))
+            cdf.CurveGroup(
+                panel.name, name, plt - (_median(plts) if kind == "delta" else 0), observed.rounds_of(rounds)
+            )
             for one, other, plts in _cells(inputs)
             if (one, other) == (link, page)
             for name, (plt, rounds) in plts.items()
