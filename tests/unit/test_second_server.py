@@ -16,7 +16,7 @@ import dns.update
 import pytest
 from aioquic.tls import CipherSuite, SessionTicket
 
-from crosslayer.testbed.aioquic_server.answers import MalformedError, Zone, doh_query, doq_query
+from crosslayer.testbed.aioquic_server.answers import DnsZone, MalformedError, doh_query, doq_query
 from crosslayer.testbed.aioquic_server.configuration import Configuration, read
 from crosslayer.testbed.aioquic_server.connection import Tickets, Tokens
 from crosslayer.testbed.aioquic_server.site import load_site
@@ -27,17 +27,17 @@ NAME, ADDRESS = "www.example.org.", "10.53.2.1"
 
 
 @pytest.fixture
-def zone(tmp_path: Path) -> Zone:
+def zone(tmp_path: Path) -> DnsZone:
     file = tmp_path / "zone"
     file.write_text(zone_text({NAME.removesuffix("."): ADDRESS}), encoding="utf-8")
-    return Zone(file)
+    return DnsZone(file)
 
 
 def query(name: str = NAME, rdtype: str = "A", *, pad: int = 128) -> dns.message.QueryMessage:
     return dns.message.make_query(name, rdtype, use_edns=0, payload=1232, id=0, pad=pad)
 
 
-def test_a_name_is_answered_and_padded_only_where_it_is_encrypted(zone: Zone) -> None:
+def test_a_name_is_answered_and_padded_only_where_it_is_encrypted(zone: DnsZone) -> None:
     answer = zone.answer(query().to_wire(), encrypted=True)
     message = dns.message.from_wire(answer.wire)
     assert [rdata.to_text() for rrset in message.answer for rdata in rrset] == [ADDRESS]
@@ -51,13 +51,13 @@ def test_a_name_is_answered_and_padded_only_where_it_is_encrypted(zone: Zone) ->
 @pytest.mark.parametrize(
     ("name", "rdtype", "rcode"), [("www.nowhere.example.", "A", "NXDOMAIN"), (NAME, "AAAA", "NOERROR")]
 )
-def test_what_the_zone_lacks_has_no_answer(zone: Zone, name: str, rdtype: str, rcode: str) -> None:
+def test_what_the_zone_lacks_has_no_answer(zone: DnsZone, name: str, rdtype: str, rcode: str) -> None:
     answer = zone.answer(query(name, rdtype).to_wire(), encrypted=True)
     assert answer.rcode == rcode
     assert not dns.message.from_wire(answer.wire).answer
 
 
-def test_an_update_is_never_executed_and_refused_as_early_data(zone: Zone) -> None:
+def test_an_update_is_never_executed_and_refused_as_early_data(zone: DnsZone) -> None:
     update = dns.update.UpdateMessage(".", id=0)
     update.add(NAME, 300, "TXT", "replayed")
     assert zone.answer(update.to_wire(), encrypted=True, early=True).rcode == "REFUSED"
@@ -72,7 +72,7 @@ def response() -> bytes:
 
 
 @pytest.mark.parametrize("wire", [b"", b"\0" * 11, b"\xff" * 40, b"\0" * 12, response()])
-def test_what_is_no_query_is_malformed(zone: Zone, wire: bytes) -> None:
+def test_what_is_no_query_is_malformed(zone: DnsZone, wire: bytes) -> None:
     with pytest.raises(MalformedError):
         zone.answer(wire, encrypted=True)
 

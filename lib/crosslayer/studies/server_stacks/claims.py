@@ -21,8 +21,8 @@ from crosslayer.studies.server_stacks.conditions import (
     LOADS,
     NAME,
     VISITS,
-    Comparison,
-    Visit,
+    ServerVisit,
+    VisitComparison,
 )
 from crosslayer.studies.server_stacks.metrics import TIMES, columns_of, times
 from crosslayer.studies.server_stacks.stacks import FIRST, SECOND, STACKS, WIDE
@@ -60,7 +60,7 @@ def later(what: str, measure: str, *pages: str, stack: str = SECOND) -> Measure:
     return median(terms, *pages, in_rtts=True)
 
 
-def cost(comparison: Comparison, *pages: str, stack: str = SECOND, less: bool = False) -> Measure:
+def cost(comparison: VisitComparison, *pages: str, stack: str = SECOND, less: bool = False) -> Measure:
     """What a comparison of the answer costs with a server, RTT; `less`: minus what it costs with the first."""
     terms: dict[str, float] = {}
     for one, sign in ((stack, 1.0), *([(FIRST, -1.0)] if less else [])):
@@ -110,7 +110,7 @@ def _saved_more(page: str) -> Measure:
     return SAME_RTT - cost(_OVER_DOQ, page, less=True)
 
 
-def _not_slower(comparison: Comparison, page: str) -> Measure:
+def _not_slower(comparison: VisitComparison, page: str) -> Measure:
     """What is left of what counts as not slower, RTT."""
     return _SAME_COST_RTT - cost(comparison, page)
 
@@ -125,7 +125,7 @@ _COSTS = [one for name, one in _BY_NAME.items() if " over plain DNS" in name and
 _SHARED = [_BY_NAME[f"{visit}: one connection over plain DNS"] for visit in ("first visit", "returning")]
 _OVER_DOQ = _BY_NAME["first visit: one connection over DoQ"]
 _TOKEN = _BY_NAME["returning: no token over a token"]
-_PLAIN = Visit(Protocol.DOUDP).name
+_PLAIN = ServerVisit(Protocol.DOUDP).name
 
 
 # How it is judged

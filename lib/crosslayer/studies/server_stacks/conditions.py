@@ -24,7 +24,7 @@ _EXTRAS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class ServerVisit:
     """A visit of `resolved_loads`; its fields are columns."""
 
     protocol: Protocol
@@ -42,22 +42,22 @@ class Visit:
         return f"{lookup}, then H3 {self.h3.upper()}{_EXTRAS[self.condition]}"
 
 
-def _visits() -> Iterator[Visit]:
+def _visits() -> Iterator[ServerVisit]:
     lookups = [(Protocol.DOUDP, _FULL), *product((Protocol.DOQ, Protocol.DOH3), (_FULL, _EARLY))]
     for protocol, resumption in lookups:
         for h3, condition in ((_ONE, "main"), (_ZERO, "main"), (_ZERO, "no-token")):
-            yield Visit(protocol, resumption, h3=h3, condition=condition)
+            yield ServerVisit(protocol, resumption, h3=h3, condition=condition)
     for h3 in Http3:
-        yield Visit(Protocol.DOUDP, h3=h3, condition="settings")
+        yield ServerVisit(Protocol.DOUDP, h3=h3, condition="settings")
     for condition in ("main", "at-once", "settings"):
         yield shared(_FULL, condition)
     for condition in _EXTRAS:
         yield shared(_EARLY, condition)
 
 
-def shared(resumption: Resumption, condition: str = "main") -> Visit:
+def shared(resumption: Resumption, condition: str = "main") -> ServerVisit:
     """Name and page on one connection."""
-    return Visit(Protocol.DOH3, resumption, Sharing.SHARED, _ZERO if resumption is _EARLY else _ONE, condition)
+    return ServerVisit(Protocol.DOH3, resumption, Sharing.SHARED, _ZERO if resumption is _EARLY else _ONE, condition)
 
 
 VISITS = {visit.name: visit for visit in _visits()}
@@ -79,23 +79,25 @@ LOADS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class VisitComparison:
     """A part of the answer: how much later the document of one visit is complete than that of another."""
 
     name: str
-    visit: Visit
-    other: Visit
+    visit: ServerVisit
+    other: ServerVisit
 
 
-_PLAIN, _PLAIN_BACK = Visit(Protocol.DOUDP), Visit(Protocol.DOUDP, h3=_ZERO)
+_PLAIN, _PLAIN_BACK = ServerVisit(Protocol.DOUDP), ServerVisit(Protocol.DOUDP, h3=_ZERO)
 ANSWER = (
-    Comparison("first visit: DoQ over plain DNS", Visit(Protocol.DOQ), _PLAIN),
-    Comparison("first visit: DoH3 over plain DNS", Visit(Protocol.DOH3), _PLAIN),
-    Comparison("first visit: one connection over plain DNS", shared(_FULL), _PLAIN),
-    Comparison("first visit: one connection over DoQ", shared(_FULL), Visit(Protocol.DOQ)),
-    Comparison("returning: DoQ 0-RTT over plain DNS", Visit(Protocol.DOQ, _EARLY, h3=_ZERO), _PLAIN_BACK),
-    Comparison("returning: DoH3 0-RTT over plain DNS", Visit(Protocol.DOH3, _EARLY, h3=_ZERO), _PLAIN_BACK),
-    Comparison("returning: one connection over plain DNS", shared(_EARLY), _PLAIN_BACK),
-    Comparison("returning: no token over a token", Visit(Protocol.DOUDP, h3=_ZERO, condition="no-token"), _PLAIN_BACK),
+    VisitComparison("first visit: DoQ over plain DNS", ServerVisit(Protocol.DOQ), _PLAIN),
+    VisitComparison("first visit: DoH3 over plain DNS", ServerVisit(Protocol.DOH3), _PLAIN),
+    VisitComparison("first visit: one connection over plain DNS", shared(_FULL), _PLAIN),
+    VisitComparison("first visit: one connection over DoQ", shared(_FULL), ServerVisit(Protocol.DOQ)),
+    VisitComparison("returning: DoQ 0-RTT over plain DNS", ServerVisit(Protocol.DOQ, _EARLY, h3=_ZERO), _PLAIN_BACK),
+    VisitComparison("returning: DoH3 0-RTT over plain DNS", ServerVisit(Protocol.DOH3, _EARLY, h3=_ZERO), _PLAIN_BACK),
+    VisitComparison("returning: one connection over plain DNS", shared(_EARLY), _PLAIN_BACK),
+    VisitComparison(
+        "returning: no token over a token", ServerVisit(Protocol.DOUDP, h3=_ZERO, condition="no-token"), _PLAIN_BACK
+    ),
 )
 """What a transport costs, what one connection saves, and what the token saves."""

@@ -32,7 +32,7 @@ from crosslayer.studies.server_stacks.conditions import (
     LOADS,
     NAME,
     VISITS,
-    Visit,
+    ServerVisit,
 )
 from crosslayer.studies.server_stacks.metrics import costs, differences, times, visits
 from crosslayer.studies.server_stacks.stacks import FIRST, SECOND, STACKS, WIDE
@@ -142,7 +142,7 @@ def document_verdict(frame: pl.DataFrame) -> str:
     return f"Document later than from quic-go. {'; '.join(sentences)}."
 
 
-_FOLLOWED = Visit(Protocol.DOUDP, h3=Http3.ZERO_RTT).name
+_FOLLOWED = ServerVisit(Protocol.DOUDP, h3=Http3.ZERO_RTT).name
 """The visit whose datagrams are shown: what arrives is the document, without a handshake before it."""
 
 
@@ -247,13 +247,13 @@ def answer_verdict(frame: pl.DataFrame) -> str:
     sentences = []
     for comparison in (ANSWER[0], ANSWER[3], ANSWER[-1]):
         for page in pages:
-            found = {s: row(frame, what=comparison.name, stack=s, link=links[-1], page=page) for s in (FIRST, SECOND)}
+            values = {s: row(frame, what=comparison.name, stack=s, link=links[-1], page=page) for s in (FIRST, SECOND)}
             parts = [
                 f"{with_interval(value, 'RTT', 2)} ({percent(value['percent'], 0)}) from {stack}"
-                for stack, value in found.items()
+                for stack, value in values.items()
                 if value
             ]
-            if len(parts) == len(found):
+            if len(parts) == len(values):
                 sentences.append(f"{comparison.name}, {page_title(page)}: {' and '.join(parts)}")
     if not sentences:
         return "Not answered: this dataset has one server."

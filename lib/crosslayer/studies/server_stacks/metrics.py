@@ -15,7 +15,7 @@ from crosslayer.studies.server_stacks.conditions import (
     LOADS,
     NAME,
     VISITS,
-    Comparison,
+    VisitComparison,
 )
 from crosslayer.studies.server_stacks.stacks import FIRST, STACKS, labelled
 from crosslayer.vocabulary import Role
@@ -86,7 +86,7 @@ def differences(of: pl.LazyFrame, rtts: pl.LazyFrame) -> pl.LazyFrame:
     return metrics.in_rtts(rows, rtts, ["difference_ms"])
 
 
-def costs(of: pl.LazyFrame, comparison: Comparison) -> pl.LazyFrame:
+def costs(of: pl.LazyFrame, comparison: VisitComparison) -> pl.LazyFrame:
     """How much later the document of one visit is complete than of another, with each server; of rows of `times`.
 
     Returns

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from crosslayer.errors import CrosslayerError
-from crosslayer.testbed.aioquic_server.answers import Zone
+from crosslayer.testbed.aioquic_server.answers import DnsZone
 from crosslayer.testbed.aioquic_server.configuration import Configuration, read
 from crosslayer.testbed.aioquic_server.events import EventLog
 from crosslayer.testbed.aioquic_server.listeners import (
     DoqProtocol,
     Http3Protocol,
     QuicListener,
-    Shared,
+    ServerState,
     UdpListener,
     configuration,
 )
@@ -32,10 +32,10 @@ _PATIENCE_S = 3.0
 _MOST_LINE_BYTES = 1 << 17
 
 
-class Commands:
+class ControlCommands:
     """What the control socket takes: one JSON object a line, each answered by one."""
 
-    def __init__(self, shared: Shared, listening: list[str]) -> None:
+    def __init__(self, shared: ServerState, listening: list[str]) -> None:
         self._shared, self._listening = shared, listening
         self._known: dict[str, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = {
             "ready": self._ready,
@@ -102,7 +102,7 @@ async def serve(given: Configuration) -> None:
     loop.add_signal_handler(signal.SIGTERM, ended.set)
     with Path(given.events).open("a", encoding="utf-8") as events:
         site = load_site(Path(given.pages)) if given.pages else {}
-        shared = Shared(Zone(Path(given.zone)), site, EventLog(events), given.initial_window)
+        shared = ServerState(DnsZone(Path(given.zone)), site, EventLog(events), given.initial_window)
         settings = {
             protocol: configuration(given.certificate, given.key, protocol.listener, given.idle_timeout_s)
             for protocol in (DoqProtocol, Http3Protocol)
@@ -120,7 +120,7 @@ async def serve(given: Configuration) -> None:
         for address, port, made in wanted:
             transport, _ = await loop.create_datagram_endpoint(made, local_addr=(address, port))
             transports.append(transport)
-        commands = Commands(shared, [f"{address}:{port}" for address, port, _ in wanted])
+        commands = ControlCommands(shared, [f"{address}:{port}" for address, port, _ in wanted])
         control = await _control(given.control, commands)
         await ended.wait()
         control.close()
@@ -130,7 +130,7 @@ async def serve(given: Configuration) -> None:
             transport.close()
 
 
-async def _control(path: str, commands: Commands) -> asyncio.Server:
+async def _control(path: str, commands: ControlCommands) -> asyncio.Server:
     """Bind the control socket for this user alone; a socket that another process left there is replaced."""
     before = os.umask(0o177)
     try:

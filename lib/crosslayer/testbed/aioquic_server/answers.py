@@ -30,7 +30,7 @@ class MalformedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ZoneAnswer:
     """The answer to a query."""
 
     wire: bytes
@@ -42,14 +42,14 @@ class Answer:
     """Smallest TTL of its records; 0 without one."""
 
 
-class Zone:
+class DnsZone:
     """The zone that queries are answered from: the root zone of a file."""
 
     def __init__(self, file: Path) -> None:
         self._zone = dns.zone.from_file(str(file), origin=".", relativize=False)
 
-    def answer(self, wire: bytes, *, encrypted: bool, early: bool = False) -> Answer:
-        """Answer a query; `MalformedError` if it is none. An encrypted answer is padded if its query was (RFC 7830).
+    def answer(self, wire: bytes, *, encrypted: bool, early: bool = False) -> ZoneAnswer:
+        """ZoneAnswer a query; `MalformedError` if it is none. An encrypted answer is padded if its query was (RFC 7830).
 
         `early` is for a query that came as early data: what must not be replayed is refused (RFC 9250, section 4.5).
         """
@@ -77,7 +77,7 @@ class Zone:
             sent = response.to_wire(max_size=limit)
         rcode = dns.rcode.to_text(response.rcode())
         ttl_s = min((rrset.ttl for rrset in response.answer), default=0)
-        return Answer(sent, name.to_text(), dns.rdatatype.to_text(rdtype), rcode, ttl_s)
+        return ZoneAnswer(sent, name.to_text(), dns.rdatatype.to_text(rdtype), rcode, ttl_s)
 
 
 def _parsed(wire: bytes) -> dns.message.Message:

@@ -28,10 +28,10 @@ from aioquic.quic.packet import QuicPacketType, encode_quic_version_negotiation,
 from aioquic.tls import CipherSuite
 
 from crosslayer.pages import normal_path
-from crosslayer.testbed.aioquic_server.answers import MESSAGE_TYPE, MalformedError, Zone, doh_query, doq_query
+from crosslayer.testbed.aioquic_server.answers import MESSAGE_TYPE, DnsZone, MalformedError, doh_query, doq_query
 from crosslayer.testbed.aioquic_server.connection import ServerConnection, Tickets, Tokens
 from crosslayer.testbed.aioquic_server.events import EventLog
-from crosslayer.testbed.aioquic_server.site import PageResponse, Site, headers_for
+from crosslayer.testbed.aioquic_server.site import Site, SiteResponse, headers_for
 
 DNS_PATH = "/dns-query"
 _MOST_CONNECTIONS = 200
@@ -44,10 +44,10 @@ _HTTP_TOO_EARLY = 425
 
 
 @dataclass(slots=True)
-class Shared:
+class ServerState:
     """What all listeners have in common."""
 
-    zone: Zone
+    zone: DnsZone
     site: Site
     events: EventLog
     initial_window: int = 0
@@ -79,7 +79,7 @@ class ClientProtocol(QuicConnectionProtocol):
     """Code that closes a connection without fault."""
     _quic: ServerConnection
 
-    def __init__(self, quic: ServerConnection, shared: Shared, local: str, remote: str) -> None:
+    def __init__(self, quic: ServerConnection, shared: ServerState, local: str, remote: str) -> None:
         super().__init__(quic)
         self._shared, self._local, self.remote = shared, local, remote
         self.handshake_over = asyncio.Event()
@@ -163,7 +163,7 @@ class DoqProtocol(ClientProtocol):
     listener = "doq"
     no_error = 0x0
 
-    def __init__(self, quic: ServerConnection, shared: Shared, local: str, remote: str) -> None:
+    def __init__(self, quic: ServerConnection, shared: ServerState, local: str, remote: str) -> None:
         super().__init__(quic, shared, local, remote)
         quic._local_max_streams_uni.value = 0  # DoQ has no unidirectional streams
         self._streams: dict[int, bytearray] = {}
@@ -213,7 +213,7 @@ class Http3Protocol(ClientProtocol):
     listener = "h3"
     no_error = int(ErrorCode.H3_NO_ERROR)
 
-    def __init__(self, quic: ServerConnection, shared: Shared, local: str, remote: str) -> None:
+    def __init__(self, quic: ServerConnection, shared: ServerState, local: str, remote: str) -> None:
         super().__init__(quic, shared, local, remote)
         self._http: H3Connection | None = None
         self._requests: dict[int, _Request] = {}
@@ -275,7 +275,7 @@ class Http3Protocol(ClientProtocol):
 
     def _decide(
         self, stream: int, request: _Request, method: str, authority: str, path: str, query: str
-    ) -> tuple[int, PageResponse]:
+    ) -> tuple[int, SiteResponse]:
         if request.refused:
             return _failure(request.refused)
         if request.early and method not in ("GET", "HEAD"):  # must not be replayed (RFC 8470, section 3)
@@ -292,7 +292,7 @@ class Http3Protocol(ClientProtocol):
             return _failure(HTTPStatus.METHOD_NOT_ALLOWED)
         return HTTPStatus.OK, paths[path]
 
-    def _resolve(self, stream: int, request: _Request, method: str, query: str) -> tuple[int, PageResponse]:
+    def _resolve(self, stream: int, request: _Request, method: str, query: str) -> tuple[int, SiteResponse]:
         wire = doh_query(method, query, request.headers, bytes(request.body))
         if isinstance(wire, int):
             return _failure(wire)
@@ -306,19 +306,19 @@ class Http3Protocol(ClientProtocol):
             ("content-length", str(len(answer.wire))),
             ("cache-control", f"max-age={answer.ttl_s}"),
         )
-        return HTTPStatus.OK, PageResponse(headers, answer.wire)
+        return HTTPStatus.OK, SiteResponse(headers, answer.wire)
 
 
-def _failure(status: int) -> tuple[int, PageResponse]:
+def _failure(status: int) -> tuple[int, SiteResponse]:
     phrase = "too early" if status == _HTTP_TOO_EARLY else HTTPStatus(status).phrase.lower()
     body = f"{phrase}\n".encode()
-    return status, PageResponse(headers_for("text/plain; charset=utf-8", len(body)), body)
+    return status, SiteResponse(headers_for("text/plain; charset=utf-8", len(body)), body)
 
 
 class QuicListener(asyncio.DatagramProtocol):
     """A UDP socket of an address and a port: packets to connections, by connection ID."""
 
-    def __init__(self, configuration: QuicConfiguration, protocol: type[ClientProtocol], shared: Shared) -> None:
+    def __init__(self, configuration: QuicConfiguration, protocol: type[ClientProtocol], shared: ServerState) -> None:
         self._configuration, self._protocol, self._shared = configuration, protocol, shared
         self._by_id: dict[bytes, ClientProtocol] = {}
 
@@ -396,7 +396,7 @@ class QuicListener(asyncio.DatagramProtocol):
 class UdpListener(asyncio.DatagramProtocol):
     """DNS over UDP."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: ServerState) -> None:
         self._shared = shared
 
     def connection_made(self, transport: Any) -> None:

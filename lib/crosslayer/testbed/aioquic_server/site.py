@@ -13,7 +13,7 @@ _BUILD = "Build the pages again: remove build/sites."
 
 
 @dataclass(frozen=True, slots=True)
-class _Resource:
+class _PageResource:
     path: str
     file: str
     content_type: str
@@ -25,19 +25,19 @@ class _Resource:
 @dataclass(frozen=True, slots=True)
 class _Manifest:
     host: str
-    resources: tuple[_Resource, ...]
+    resources: tuple[_PageResource, ...]
     aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class PageResponse:
+class SiteResponse:
     """A response, ready to send."""
 
     headers: tuple[tuple[str, str], ...]
     body: bytes
 
 
-Site = dict[str, dict[str, PageResponse]]
+Site = dict[str, dict[str, SiteResponse]]
 """Responses by host name in lower case, and by path in normal form."""
 
 
@@ -68,7 +68,7 @@ def load_site(folder: Path) -> Site:
             if resource.host:
                 headers = (*headers, ("access-control-allow-origin", "*"))
             for host in [resource.host] if resource.host else [page.host, *page.aliases]:
-                site.setdefault(host.lower(), {})[normal_path(resource.path)] = PageResponse(headers, body)
+                site.setdefault(host.lower(), {})[normal_path(resource.path)] = SiteResponse(headers, body)
     return site
 
 
