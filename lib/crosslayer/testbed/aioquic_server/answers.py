@@ -49,7 +49,7 @@ class DnsZone:
         self._zone = dns.zone.from_file(str(file), origin=".", relativize=False)
 
     def answer(self, wire: bytes, *, encrypted: bool, early: bool = False) -> ZoneAnswer:
-        """ZoneAnswer a query; `MalformedError` if it is none. An encrypted answer is padded if its query was (RFC 7830).
+        """Answer a query; `MalformedError` if it is none. An encrypted answer is padded if its query was (RFC 7830).
 
         `early` is for a query that came as early data: what must not be replayed is refused (RFC 9250, section 4.5).
         """
