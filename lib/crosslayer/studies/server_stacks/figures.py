@@ -79,7 +79,7 @@ def _by_condition(
     tooltip = marks.tooltip(
         "what", "page", "link_title", "measure", "stack", value="median, RTT", digits="+.4f", counted="rounds"
     )
-    base = alt.Chart(width=(TEXT_WIDTH - 290) // max(len(links), 2), height=alt.Step(13))
+    base = alt.Chart(width=(TEXT_WIDTH - 290) // max(len(links), 2), height=alt.Step(6))
     lines = [marks.line_at(base, x=0)]
     if field == "measure":
         lines += [marks.line_at(base, dashed=True, x=side * _LIMIT_RTT) for side in (-1, 1)]
@@ -156,7 +156,7 @@ def arrivals_data(inputs: Inputs) -> pl.DataFrame:
     rows = visits(inputs.resolved_loads).filter(what=_FOLLOWED).join(inputs.rtts, on="link").select(columns).collect()
     largest = pl.col("arrived_bytes").list.max()
     shown = rows.drop_nulls().filter(largest == largest.max(), pl.col("round") == pl.col("round").min())
-    arrivals = shown.explode("arrived_ms", "arrived_bytes", "received_bytes")
+    arrivals = shown.sort(pl.col("stack") == SECOND).explode("arrived_ms", "arrived_bytes", "received_bytes")
     return inputs.by_rtt(
         arrivals.select(
             "stack",
