@@ -156,7 +156,8 @@ def arrivals_data(inputs: Inputs) -> pl.DataFrame:
     rows = visits(inputs.resolved_loads).filter(what=_FOLLOWED).join(inputs.rtts, on="link").select(columns).collect()
     largest = pl.col("arrived_bytes").list.max()
     shown = rows.drop_nulls().filter(largest == largest.max(), pl.col("round") == pl.col("round").min())
-    arrivals = shown.sort(pl.col("stack") == SECOND).explode("arrived_ms", "arrived_bytes", "received_bytes")
+    arrivals = shown.explode("arrived_ms", "arrived_bytes", "received_bytes")
+    arrivals = arrivals.sort(pl.col("stack") == SECOND, "stack", "page", "arrived_ms")  # the second is drawn last
     return inputs.by_rtt(
         arrivals.select(
             "stack",
