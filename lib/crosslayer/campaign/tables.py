@@ -466,7 +466,8 @@ class ResolvedLoads(_OfStudy, table="resolved_loads"):
         str,
         "main; no-token: without address-validation token; at-once: query and request are sent together, in "
         "at-once-no-token without that token; settings: no request before the server's SETTINGS arrived; certificate, "
-        "certificate-token, certificate-no-token: with a certificate of a configured size",
+        "certificate-token, certificate-no-token: with a certificate of a configured size; aioquic, aioquic-window "
+        "(before a colon): with the second server, in the latter with the initial window of the first",
         required=True,
         key=True,
     )

@@ -20,6 +20,7 @@ _PACKAGES = (
     "key_share",
     "address_token",
     "one_connection",
+    "server_stacks",
     "gateway",
     "certificates",
     "combinations",
