@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,8 +18,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.resolvers.journal import read_campaign
 from tests.integration.conftest import CROSSLAYER, Run
 
 Row = dict[str, Any]
@@ -65,28 +69,29 @@ def compare(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
 
 def killed(folder: Path) -> None:
     """Kill a comparison with SIGKILL after some visits, then continue it."""
-    out = folder / "killed.jsonl"
-    arguments = [
-        "--name",
-        "a.box.example",
-        "--transport",
-        "doudp",
-        "--transport",
-        "dot",
-        "--rate",
-        "50",
-        "--visits",
-        str(out),
-    ]
-    with subprocess.Popen(
-        [*CROSSLAYER, "compare", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        while not out.exists() or out.read_bytes().count(b"\n") < 20:
+    from crosslayer.campaign.store import Store
+
+    out, shown = folder / "killed", folder / "killed.log"
+    arguments = ["--name", "a.box.example", "--transport", "doudp", "--transport", "dot", "--rate", "50"]
+    arguments += ["--dataset", str(out)]
+    with (
+        shown.open("wb") as log,
+        subprocess.Popen([*CROSSLAYER, "compare", *arguments], stdout=subprocess.DEVNULL, stderr=log) as process,
+    ):
+        while (reported := counted(shown)) < 20:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
-    at_kill = out.read_text(encoding="utf-8").splitlines()
+    reported = counted(shown)
+    with Store(out) as store:
+        at_kill = [(row["round"], row["target"], row["state"]) for row in store.rows("resolver_queries", "host-1")]
     done = compare(*arguments, "--resume")
-    print(json.dumps({"at_kill": at_kill, "status": done.returncode, "error": done.stderr[-500:]}))
+    result = {"reported": reported, "at_kill": at_kill, "status": done.returncode, "error": done.stderr[-500:]}
+    print(json.dumps(result))
+
+
+def counted(log: Path) -> int:
+    """Visits that a progress bar has shown."""
+    return max((int(count) for count in re.findall(r"(\d+)/\d+ ", log.read_text(encoding="utf-8"))), default=0)
 
 
 # Outside
@@ -108,7 +113,7 @@ def in_box(
     """
     truth, result = folder / "truth.jsonl", folder / "result.json"
     command = [*(program or [*CROSSLAYER, "compare"]), "--name", "a.box.example", "--json", str(result)]
-    command += ["--seed", "1", "--visits", str(folder / "compare.jsonl"), *arguments]
+    command += ["--seed", "1", "--dataset", str(folder / "compare"), *arguments]
     options = ["--clock", "virtual", "--truth", str(truth), "--writable", str(folder)]
     done = run("box", str(box), *options, "--", *command, env=environment() | variables)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -307,11 +312,15 @@ def test_killed_and_resumed_loses_nothing(crosslayer: Run, virtual_clock: list[s
     assert done.returncode == 0, done.stderr[-2000:]
     result = json.loads(done.stdout)
     assert result["status"] == 0, result["error"]
-    lines = (tmp_path / "killed.jsonl").read_text(encoding="utf-8").splitlines()
-    kept = result["at_kill"][:20]
-    assert lines[:20] == kept
-    visits = [(row["round"], row["target"]) for row in map(json.loads, lines[1:]) if "target" in row]
+    at_kill = {(round_, target) for round_, target, _state in result["at_kill"]}
+    assert 20 <= result["reported"] <= len(at_kill) < 60
+    kept = read_campaign(tmp_path / "killed")
+    visits = [(visit.round, visit.target) for visit in kept.visits]
     assert sorted(visits) == [(round_, target) for round_ in range(6) for target in range(10)]
+    rows = Dataset.open(tmp_path / "killed").table("resolver_queries").collect()
+    first = rows.filter(pl.struct("round", "target").is_in([{"round": r, "target": t} for r, t in at_kill]))
+    assert sorted(first.select("round", "target", "state").iter_rows()) == sorted(map(tuple, result["at_kill"]))
+    assert rows.filter(pl.col("state") == "kept").height == 30
 
 
 if __name__ == "__main__":

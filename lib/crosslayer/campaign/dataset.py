@@ -318,7 +318,9 @@ class Dataset:
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
         options = "".join(
-            f"{name.replace('_', ' ')} {_told(value)}, " for name, value in self.campaign.options_changed.items()
+            f"{name.replace('_', ' ')} {_told(value)}, "
+            for name, value in self.campaign.options_changed.items()
+            if not (isinstance(value, list) and any(isinstance(part, dict) for part in value))
         )
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         if len(self.campaign.hosts) > 1:

@@ -30,6 +30,11 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     is_flag=True,
     help="Also measure further addresses, DoTCP and resumed connections: two to three times as many queries.",
 )
+@click.option(
+    "--self-check",
+    is_flag=True,
+    help="Measure the first resolver twice, as if it were two: their difference is that of equals (A/A).",
+)
 @click.option("--rounds", type=click.IntRange(1, 1000), default=6, show_default=True, help="6 or more give intervals.")
 @click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
 @click.option(
@@ -55,9 +60,13 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order in each round.  [default: random]")
 @click.option(
-    "--visits", type=PATH, default=Path("compare.jsonl"), show_default=True, help="Write each visit to this file."
+    "--dataset",
+    type=PATH,
+    default=Path("compare"),
+    show_default=True,
+    help="Folder of the dataset; a row is a query.",
 )
-@click.option("--resume", is_flag=True, help="Continue the file of --visits.")
+@click.option("--resume", is_flag=True, help="Continue the dataset.")
 @click.option("--out", "report_file", type=PATH, metavar="FILE.html", help="Write the result to this file, HTML.")
 @click.option("--json", "json_file", type=PATH, metavar="FILE", help="Write the result to this file, JSON.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
@@ -66,6 +75,7 @@ def command(
     resolvers: tuple[str, ...],
     transports: tuple[str, ...],
     everything: bool,
+    self_check: bool,
     rounds: int,
     name: str,
     zone: str,
@@ -74,7 +84,7 @@ def command(
     per_day: int,
     ca: Path | None,
     seed: int | None,
-    visits: Path,
+    dataset: Path,
     resume: bool,
     report_file: Path | None,
     json_file: Path | None,
@@ -105,6 +115,7 @@ def command(
         resolvers,
         protocols=[_TRANSPORTS[transport] for transport in transports],
         everything=everything,
+        self_check=self_check,
         name=name,
         zone=zone,
         rounds=rounds,
@@ -113,7 +124,7 @@ def command(
         queries_per_s=rate,
         per_day=per_day,
         ca_file=ca or (Path(os.environ["CROSSLAYER_CA"]) if os.environ.get("CROSSLAYER_CA") else None),
-        visits_file=visits,
+        dataset=dataset,
         resume=resume,
         json_file=json_file,
         report_file=report_file,

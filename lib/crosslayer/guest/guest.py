@@ -239,7 +239,9 @@ class Guest:
             while self.read_log():
                 pass
         lines = self._log.decode(errors="replace").splitlines()
-        panics = [line for line in lines[:-5] if "panic" in line.lower()]  # a backtrace follows, longer than what is shown
+        panics = [
+            line for line in lines[:-5] if "panic" in line.lower()
+        ]  # a backtrace follows, longer than what is shown
         last_output = " | ".join(line for line in map(str.strip, panics + lines[-5:]) if line)
         return GuestDied(
             f"the guest ended with status {status}",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.resolvers.errors import ResolversError
-from crosslayer.resolvers.listed import ResolverTarget
 from crosslayer.resolvers.plan import ComparePlan
+from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.testbed import outside, stop_list
 
 QUERIES_PER_S = 1.0

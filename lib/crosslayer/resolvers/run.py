@@ -6,19 +6,23 @@ import contextlib
 import json
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
 from tqdm import tqdm
 
+from crosslayer.campaign import provenance
 from crosslayer.dns import ClientSettings, Protocol, Question, build_query
 from crosslayer.resolvers import analysis, ledger, manners
 from crosslayer.resolvers.errors import ResolversError
-from crosslayer.resolvers.listed import Listed, ResolverTarget, read
-from crosslayer.resolvers.plan import ComparePlan, Journal, stopped_targets
-from crosslayer.resolvers.visits import needs_check, visits
+from crosslayer.resolvers.journal import Journal
+from crosslayer.resolvers.listed import Listed, read
+from crosslayer.resolvers.plan import HERE, ComparePlan
+from crosslayer.resolvers.target import ResolverTarget
+from crosslayer.resolvers.visits import Visitor, needs_check
 from crosslayer.testbed import outside
+from crosslayer.vocabulary import Role
 
 Say = Callable[[str], None]
 _SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
@@ -45,7 +49,7 @@ class CompareRequest:
     queries_per_s: float
     per_day: int
     ca_file: Path | None
-    visits_file: Path
+    dataset: Path
     resume: bool
     json_file: Path | None
     report_file: Path | None
@@ -56,6 +60,7 @@ def request(
     *,
     protocols: Sequence[Protocol] = (),
     everything: bool = False,
+    self_check: bool = False,
     name: str,
     zone: str = "",
     rounds: int,
@@ -64,7 +69,7 @@ def request(
     queries_per_s: float = manners.QUERIES_PER_S,
     per_day: int = manners.QUERIES_PER_DAY,
     ca_file: Path | None = None,
-    visits_file: Path,
+    dataset: Path,
     resume: bool = False,
     json_file: Path | None = None,
     report_file: Path | None = None,
@@ -72,29 +77,38 @@ def request(
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
 
     Without `everything`, the first address of each resolver is measured, DoTCP only where `protocols` has it, and no
-    resumed connection. With a `zone`, misses are measured by queries for new names below it.
+    resumed connection. With a `zone`, misses are measured by queries for new names below it. With `self_check`, the
+    first resolver is measured twice, as if it were two (A/A).
     """
     listed: Listed = read(arguments, protocols)
     targets = listed.targets if everything else _usual(listed.targets, protocols)
+    if self_check:
+        first = targets[0].name
+        targets = [*targets, *(replace(one, role=Role.SELF_CHECK) for one in targets if one.name == first)]
     for asked in (name, *([f"{seed:x}.{zone}"] if zone else [])):
         build_query(Question(asked), Protocol.DOUDP, ClientSettings())
     manners.check_limits(queries_per_s, per_day, targets)
-    for file in (visits_file, json_file, report_file):
+    for file in (dataset, json_file, report_file):
         if file is not None and not file.absolute().parent.is_dir():
             raise ResolversError("is in a folder that does not exist", where=str(file), next_step="Create it first.")
     encrypted = any(target.protocol.transport.encrypted for target in targets)
     return CompareRequest(
-        ComparePlan(name, rounds, seed, timeout_s, targets, everything, zone),
+        ComparePlan(name, rounds, seed, timeout_s, targets, everything, zone, (vantage(),)),
         listed.left_out,
         manners.stopped(targets),
         queries_per_s,
         per_day,
         (ca_file or _system_ca()) if encrypted else None,
-        visits_file,
+        dataset,
         resume,
         json_file,
         report_file,
     )
+
+
+def vantage() -> str:
+    """Name of this vantage point: that of the machine in campaigns."""
+    return provenance.this_host("").name or HERE
 
 
 def _usual(targets: Sequence[ResolverTarget], protocols: Sequence[Protocol]) -> list[ResolverTarget]:
@@ -117,9 +131,10 @@ def announce(request: CompareRequest, say: Say) -> None:
     visited: set[tuple[int, int]] = set()
     check = needs_check(request.plan, request.not_asked)
     if request.resume:
-        journal = Journal.resume(request.visits_file, request.plan)
-        visited, check = journal.visited(), check and journal.check is None
-        journal.close()
+        with Journal.resume(request.dataset, request.plan) as journal:
+            (progress,) = journal.progress.values()
+            visited = {(visit.round, visit.target) for visit in journal.measured.visits}
+            check = check and progress.check is None
     shares = manners.budget(request.plan, not_asked=request.not_asked, visited=visited, network_check=check)
     say(manners.budget_text(shares, request.plan.name, request.queries_per_s, request.per_day))
 
@@ -151,33 +166,38 @@ def _outside(request: CompareRequest) -> list[str]:
 
 
 def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
-    """Measure, print the result and write it.
+    """Measure, write the dataset, print the result and write it.
 
     `CrosslayerError` if a file cannot be written.
     """
     path = ledger.user_file() if _outside(request) else None
     paced = ledger.QueryLedger(request.queries_per_s, request.per_day, path)
     make = Journal.resume if request.resume else Journal.create
-    journal = make(request.visits_file, request.plan)
-    plan, status, ending = journal.plan, CompareStatus.INTERRUPTED, "Stopped. Give the same command with --resume."
-    try:
+    status, ending = CompareStatus.INTERRUPTED, "Stopped. Give the same command with --resume."
+    with make(request.dataset, request.plan) as journal:
+        plan = journal.plan
+        (progress,) = journal.progress.values()
+        journal.describe(progress.vantage, provenance.this_host(progress.vantage), provenance.packages())
+        visitor = Visitor(progress, paced, ca_file=request.ca_file, not_asked=request.not_asked)
         total = (len(plan.targets) - len(request.not_asked)) * plan.rounds
+        done = len(journal.measured.visits)
         with (
             contextlib.suppress(KeyboardInterrupt),
-            tqdm(total=total, initial=len(journal.visits), unit="visit", smoothing=0.05, dynamic_ncols=True) as bar,
+            tqdm(total=total, initial=done, unit="visit", smoothing=0.05, dynamic_ncols=True) as bar,
         ):
-            try:
-                for visit in visits(journal, paced, ca_file=request.ca_file, not_asked=request.not_asked):
+            limited: dict[str, str] = {}
+            for round_ in range(plan.rounds):
+                for visit in visitor.round(round_):
                     bar.set_postfix_str(plan.targets[visit.target].label)
                     bar.update()
-                status = CompareStatus.COMPLETE
-            except ledger.DayLimitError as limit:
-                status, ending = CompareStatus.DAY_LIMIT, f"Stopped: {limit}"
-    finally:
-        journal.close()
-    comparison = analysis.compare(
-        plan, journal.visits, {**stopped_targets(plan, journal.stops), **request.not_asked}, journal.check
-    )
+                limited |= visitor.limited
+                if not visitor.limited:
+                    journal.finish(progress.vantage, round_)
+            status = CompareStatus.COMPLETE
+            if limited:
+                status, ending = CompareStatus.DAY_LIMIT, f"Left out: {' '.join(limited.values())}"
+        journal.export()
+        comparison = analysis.of(journal.measured, request.not_asked)
     say(analysis.text(comparison, plan))
     if request.json_file is not None:
         _write(request.json_file, json.dumps(comparison.record(plan), indent=2) + "\n", tell)
@@ -185,7 +205,7 @@ def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
         from crosslayer.resolvers.page import page  # charts take a second to import
 
         _write(request.report_file, page(comparison, plan), tell)
-    tell(str(request.visits_file))
+    tell(str(request.dataset))
     if status is not CompareStatus.COMPLETE:
         tell(ending)
     return status

@@ -31,6 +31,7 @@ _ROOMS = (
     "https_records",
     "fallback",
     "web",
+    "resolvers",
 )
 
 STUDIES: dict[str, Study] = {
