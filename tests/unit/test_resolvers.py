@@ -21,7 +21,9 @@ from click.testing import CliRunner
 from crosslayer.campaign import provenance
 from crosslayer.cli import cli
 from crosslayer.discover import Support, table
-from crosslayer.dns import Protocol
+from crosslayer.discover import run as discovering
+from crosslayer.discover.support import ProbedHost
+from crosslayer.dns import ClientSettings, Protocol, Question, Resolver, build_query, client_for
 from crosslayer.errors import CrosslayerError
 from crosslayer.resolvers import ResolversError, ResolverTarget, analysis, ledger, manners, stamps
 from crosslayer.resolvers.flags import FlagKind, flags
@@ -389,6 +391,34 @@ def test_a_stopped_address_gets_no_packet_whatever_the_consent(monkeypatch: pyte
     for address in ("192.33.4.12", "::ffff:192.33.4.12"):
         with pytest.raises(OutsideError, match="is on the stop list"):
             outside.check(address)
+
+
+def test_an_operator_on_the_stop_list_is_left_out_by_every_client(
+    monkeypatch: pytest.MonkeyPatch, own_folders: Path
+) -> None:
+    (own_folders / "config/crosslayer/stop_list.toml").write_text(
+        '[[stop]]\nreason = "they asked"\noperators = ["quad9", "example.net"]\n', encoding="utf-8"
+    )
+    monkeypatch.setattr(outside, "_allowed", set())
+    outside._stops.cache_clear()
+    outside.allow(["9.9.9.9", "2620:fe::fe", "192.0.2.1"])
+    try:
+        for upstream in ("udp://9.9.9.9", "quic://[2620:fe::fe]"):  # no name is given
+            with pytest.raises(OutsideError, match=r"is on the stop list \(they asked\)"):
+                StubSettings(upstream).check_consent()
+        with pytest.raises(OutsideError, match="is on the stop list"):
+            StubSettings("tls://192.0.2.1", server_name="dns.example.net").check_consent()
+        StubSettings("tls://192.0.2.1", server_name="dns.example.org").check_consent()
+        with pytest.raises(OutsideError, match="is on the stop list"):
+            client_for(Protocol.DOT, Resolver("192.0.2.1", "dns.example.net", verify=False), ClientSettings()).connect(
+                build_query(Question("a.example"), Protocol.DOT, ClientSettings())
+            )
+    finally:
+        outside._stops.cache_clear()
+    told: list[str] = []
+    hosts = [ProbedHost("9.9.9.9", "9.9.9.9"), ProbedHost("192.0.2.1", "192.0.2.1")]
+    assert [host.address for host in discovering._not_stopped(hosts, told.append)] == ["192.0.2.1"]
+    assert told == ["not asked: 9.9.9.9 9.9.9.9: stop list: they asked"]
 
 
 def test_stopped_targets_are_no_part_of_the_budget(unsent: None, own_folders: Path) -> None:

@@ -134,7 +134,7 @@ def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed
 
 def well_known() -> dict[str, list[ResolverTarget]]:
     """Targets of the resolvers that have a name here."""
-    with as_file(files("crosslayer.resolvers") / "well_known.toml") as path:
+    with as_file(files("crosslayer.testbed") / "well_known.toml") as path:
         return {entry.name: entry.targets() for entry in _entries(path)}
 
 
