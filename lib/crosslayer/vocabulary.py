@@ -248,6 +248,8 @@ class EventKind(StrEnum):
     """An operator asked to stop."""
     DAY_LIMIT = "day-limit"
     """An operator got all queries that it may get on a day."""
+    MISSED_ROUND = "missed-round"
+    """A round could not be measured before the next one was due."""
     INTERCEPTED = "intercepted"
     """A query to an address where nobody is was answered."""
     NOT_INTERCEPTED = "not-intercepted"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from crosslayer.commands.common import PATH, FiniteRange, typed
+from crosslayer.commands.common import PATH, TEXT, FiniteRange, typed
 from crosslayer.vocabulary import Protocol
 
 _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
@@ -35,7 +35,15 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     is_flag=True,
     help="Measure the first resolver twice, as if it were two: their difference is that of equals (A/A).",
 )
-@click.option("--rounds", type=click.IntRange(1, 1000), default=6, show_default=True, help="6 or more give intervals.")
+@click.option("--rounds", type=click.IntRange(1, 100_000), help="6 or more give intervals.  [default: 6]")
+@click.option("--every", type=TEXT, metavar="TIME", help="Begin a round every TIME: 90s, 15m, 2h, 1d.")
+@click.option("--for", "duration", type=TEXT, metavar="TIME", help="With --every: how long, in place of --rounds.")
+@click.option(
+    "--everywhere",
+    type=TEXT,
+    metavar="[NAME=]HOST,...",
+    help="Measure from these machines in place of this one, by SSH (docs/howto/cluster.md). NAME is in the data.",
+)
 @click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
 @click.option(
     "--zone",
@@ -76,7 +84,10 @@ def command(
     transports: tuple[str, ...],
     everything: bool,
     self_check: bool,
-    rounds: int,
+    rounds: int | None,
+    every: str | None,
+    duration: str | None,
+    everywhere: str | None,
     name: str,
     zone: str,
     timeout: float,
@@ -105,10 +116,17 @@ def command(
     \b
     crosslayer compare cloudflare quad9 --dry-run
     crosslayer compare cloudflare quad9 mine.toml --transport doh --transport doq
+    crosslayer compare quad9 mine.toml --every 2h --for 7d --everywhere oslo=me@one,lima=two
     crosslayer box emulation/boxes/five.toml -- crosslayer compare --name a.box.example --rate 50
     """
     from crosslayer.resolvers import run as comparing
+    from crosslayer.resolvers.schedule import seconds
 
+    if duration and (rounds or not every):
+        raise click.UsageError("--for needs --every, and excludes --rounds.")
+    every_s = seconds(every, "--every") if every else 0.0
+    if duration:
+        rounds = max(1, int(seconds(duration, "--for") // every_s))
     if not resolvers and (listed := os.environ.get("CROSSLAYER_RESOLVERS")):
         resolvers = (listed,)
     request = comparing.request(
@@ -118,7 +136,9 @@ def command(
         self_check=self_check,
         name=name,
         zone=zone,
-        rounds=rounds,
+        rounds=rounds or 6,
+        every_s=every_s,
+        hosts=comparing.vantages(everywhere) if everywhere else None,
         seed=random.SystemRandom().getrandbits(32) if seed is None else seed,
         timeout_s=timeout,
         queries_per_s=rate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -95,6 +96,14 @@ class Journal:
     def measured(self) -> Measured:
         """What was measured so far."""
         return Measured(self.plan, {vantage: one.entries for vantage, one in self.progress.items()})
+
+    @property
+    def first_s(self) -> float:
+        """When the first round was due: the first start of the comparison, seconds since the Unix epoch."""
+        if (first_s := self._store.fact("first_s")) is None:
+            first_s = time.time()
+            self._store.set_fact("first_s", first_s)
+        return float(first_s)
 
     def share_stops(self, progress: Progress) -> None:
         """Leave operators alone at one vantage point that asked at another one to stop."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crosslayer.campaign.plan import Plan
@@ -82,6 +82,16 @@ class OperatorLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class MissedRound:
+    """A round that could not be measured before the next one was due."""
+
+    round: int
+    reason: str
+    missed_s: float
+    """Seconds since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkCheck:
     """A query over UDP to an address where nobody is."""
 
@@ -102,6 +112,8 @@ class CompareOptions:
     timeout_s: float = 5.0
     resumed: bool = False
     zone: str = ""
+    every_s: float = 0.0
+    """Time from the start of a round to the start of the next one; 0 without a schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +133,8 @@ class ComparePlan:
     """Zone in which every name exists: misses are measured with names below it; empty: they are not."""
     vantages: tuple[str, ...] = (HERE,)
     """Names of the vantage points."""
+    every_s: float = 0.0
+    """Time from the start of a round to the start of the next one, s; 0: they follow each other at once."""
 
     def order(self, round_: int) -> list[int]:
         """Numbers of the targets in the order of a round."""
@@ -137,7 +151,7 @@ class ComparePlan:
             rounds=self.rounds,
             seed=self.seed,
             clock="virtual" if clock == "virtual" else "wall",
-            options=CompareOptions(tuple(self.targets), self.timeout_s, self.resumed, self.zone),
+            options=CompareOptions(tuple(self.targets), self.timeout_s, self.resumed, self.zone, self.every_s),
         )
 
     @classmethod
@@ -153,10 +167,13 @@ class ComparePlan:
         """From the plan of a campaign; `ResolversError` for options that are not those of a comparison."""
         known = checked(dict(options), CompareOptions, where=where, error=ResolversError, json_file=True)
         (name,) = names
-        return cls(name, rounds, seed, known.timeout_s, list(known.targets), known.resumed, known.zone, tuple(vantages))
+        return cls(
+            name, rounds, seed, known.timeout_s, list(known.targets), known.resumed, known.zone, tuple(vantages),
+            known.every_s,
+        )  # fmt: skip
 
 
-Entry = TargetVisit | OperatorStop | OperatorLimit | NetworkCheck
+Entry = TargetVisit | OperatorStop | OperatorLimit | MissedRound | NetworkCheck
 """What happens in a comparison."""
 
 
@@ -227,7 +244,7 @@ class Progress:
     entries
         What was measured before.
     record
-        Keeps each new entry, before it counts.
+        Keeps each new entry, before it counts; None keeps them in memory only.
     """
 
     def __init__(
@@ -235,7 +252,7 @@ class Progress:
         plan: ComparePlan,
         vantage: str = HERE,
         entries: Iterable[Entry] = (),
-        record: Callable[[Entry], None] = lambda _entry: None,
+        record: Callable[[Entry], None] | None = None,
     ) -> None:
         self.plan, self.vantage, self._record = plan, vantage, record
         self.entries: list[Entry] = []
@@ -253,8 +270,18 @@ class Progress:
 
     def add(self, entry: Entry) -> None:
         """Record what happened; a visit is kept when this returns, also if the process is killed afterwards."""
-        self._record(entry)
+        if self._record is not None:
+            self._record(entry)
         self._count(entry)
+
+    def copy(self, round_: int) -> Progress:
+        """What another machine has to know to measure a round; new entries of the copy are in its `entries`."""
+        copy = Progress(self.plan, self.vantage)
+        copy.stops, copy.check = dict(self.stops), self.check
+        copy._visited = {key for key in self._visited if key[0] == round_}
+        copy._failed = dict(self._failed)
+        copy._answers = {address: replace(one, tried=set(one.tried)) for address, one in self._answers.items()}
+        return copy
 
     def visited(self, round_: int, target: int) -> bool:
         """Whether a target was visited in a round."""
@@ -314,6 +341,8 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
         return _event(EventKind.STOPPED, entry.stopped_s, entry.operator, entry.reason)
     if isinstance(entry, OperatorLimit):
         return _event(EventKind.DAY_LIMIT, entry.limited_s, entry.operator, entry.reason)
+    if isinstance(entry, MissedRound):
+        return _event(EventKind.MISSED_ROUND, entry.missed_s, f"round {entry.round}", entry.reason, round_=entry.round)
     if isinstance(entry, NetworkCheck):
         kind = EventKind.INTERCEPTED if entry.intercepted else EventKind.NOT_INTERCEPTED
         reason = f"a query to an address where nobody is was {'' if entry.intercepted else 'not '}answered"
@@ -357,9 +386,9 @@ def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
 
 
 def _event(
-    kind: EventKind, when_s: float, subject: str, reason: str, site: str | None = None
+    kind: EventKind, when_s: float, subject: str, reason: str, site: str | None = None, round_: int = -1
 ) -> dict[str, list[dict[str, Any]]]:
-    own = {"kind": kind.value, "when_s": when_s, "subject": subject, "reason": reason, "site": site, "round": -1}
+    own = {"kind": kind.value, "when_s": when_s, "subject": subject, "reason": reason, "site": site, "round": round_}
     return {EVENTS: [own]}
 
 
@@ -388,6 +417,8 @@ def entries_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[st
             of_vantage.append(OperatorStop(row["subject"], row["reason"], row["when_s"]))
         elif row["kind"] == EventKind.DAY_LIMIT:
             of_vantage.append(OperatorLimit(row["subject"], row["reason"], row["when_s"]))
+        elif row["kind"] == EventKind.MISSED_ROUND:
+            of_vantage.append(MissedRound(row["round"], row["reason"], row["when_s"]))
         else:
             intercepted = row["kind"] == EventKind.INTERCEPTED
             of_vantage.append(NetworkCheck(row["subject"], intercepted, row["site"], row["when_s"]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import ssl
 import time
 from collections.abc import Container, Generator, Iterable, Iterator
 from contextlib import suppress
@@ -33,11 +34,13 @@ from crosslayer.dns import (
     tcp_rtt,
 )
 from crosslayer.dns.timing import PhaseName, collector_paused
+from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.ledger import DayLimitError, QueryLedger
 from crosslayer.resolvers.manners import NOBODY, priming_queries, resumable, visit_queries
 from crosslayer.resolvers.plan import ComparePlan, NetworkCheck, OperatorLimit, OperatorStop, Progress, TargetVisit
 from crosslayer.resolvers.target import ResolverTarget
 
+_SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _CACHED_FOR_S = 10.0
 """An answer must stay in the resolver's cache for so long, otherwise a query fills the cache before a visit."""
 _CHECK_S = 2.0
@@ -119,7 +122,7 @@ class Visitor:
         for number, target in enumerate(self._plan.targets):
             missing = {round_ for round_ in range(self._plan.rounds) if not progress.visited(round_, number)}
             rounds.setdefault(target.address, set()).update(missing)
-        self._priming_left = {address: priming_queries(len(missing)) for address, missing in rounds.items()}
+        self._priming_left = {address: priming_queries(self._plan, len(missing)) for address, missing in rounds.items()}
         self._cached_until_s: dict[str, float] = {}
 
     def round(self, round_: int) -> Iterator[TargetVisit]:
@@ -277,6 +280,14 @@ class Visitor:
             return tcp_rtt(Resolver(target.address), port=ports[0], timeout_s=self._plan.timeout_s)
         except DnsError:
             return None
+
+
+def system_ca() -> Path:
+    """The system's file of trusted CAs; `ResolversError` if there is none."""
+    for name in (ssl.get_default_verify_paths().cafile, *_SYSTEM_CA):
+        if name and Path(name).is_file():
+            return Path(name)
+    raise ResolversError("this system has no file of trusted CAs", where="--ca", next_step="Name a PEM file with --ca.")
 
 
 def resolver_of(target: ResolverTarget, ca_file: Path | None) -> Resolver:
