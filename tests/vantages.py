@@ -69,7 +69,7 @@ class Server:
 
     def die(self) -> int:
         """Kill every process of the namespace; returns their number."""
-        own = os.stat(f"/run/netns/{self._namespace}").st_ino
+        own = Path(f"/run/netns/{self._namespace}").stat().st_ino
         killed = 0
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
