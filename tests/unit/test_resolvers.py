@@ -7,6 +7,7 @@ import base64
 import contextlib
 import dataclasses
 import json
+import pickle
 import random
 import re
 import sqlite3
@@ -33,6 +34,7 @@ from crosslayer.resolvers.page import page
 from crosslayer.resolvers.plan import (
     ComparePlan,
     Measured,
+    MissedRound,
     NetworkCheck,
     OperatorLimit,
     OperatorStop,
@@ -41,9 +43,12 @@ from crosslayer.resolvers.plan import (
     entries_of,
     rows_of,
 )
+from crosslayer.resolvers.run import vantages
+from crosslayer.resolvers.schedule import Schedule, seconds
 from crosslayer.stub import StubSettings
 from crosslayer.testbed import outside, stop_list
 from crosslayer.testbed.errors import OutsideError
+from crosslayer.vocabulary import Role
 
 Row = dict[str, Any]
 BOX_LIST = """
@@ -574,6 +579,7 @@ def test_rows_contain_what_was_measured(tmp_path: Path) -> None:
         TargetVisit(1, 5, 5.0, error="timeout", rtt_ms=20.0, vantage="one"),
         OperatorStop("city", "it asked", 6.0),
         OperatorLimit("city", "it got its queries", 7.0),
+        MissedRound(3, "the machine does not answer", 8.0),
     ]  # fmt: skip
     rows: dict[str, list[Row]] = {"resolver_queries": [], "resolver_events": []}
     for entry in entries:
@@ -651,6 +657,130 @@ def test_an_operator_that_asked_to_stop_is_left_alone_after_a_resume(tmp_path: P
         comparison = analysis.of(again.measured)
     shown = analysis.text(comparison, plan)
     assert "not asked: r0 127.0.0.1: left alone: it answered" in shown
+
+
+# Over time and from several machines
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("90s", 90), ("15m", 900), ("15min", 900), ("2h", 7200), ("1.5 h", 5400), ("7d", 604_800)]
+)
+def test_times_of_people(text: str, expected: float) -> None:
+    assert seconds(text, "--every") == expected
+    assert seconds(manners.span(expected), "--every") == expected
+
+
+@pytest.mark.parametrize("text", ["", "2", "2 weeks", "0h", "-1h", "h"])
+def test_what_is_no_time_is_an_error(text: str) -> None:
+    with pytest.raises(ResolversError, match="Write 90s, 15m, 2h or 7d"):
+        seconds(text, "--every")
+
+
+def test_rounds_are_due_at_their_times_and_missed_when_the_next_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("crosslayer.resolvers.schedule.time.time", lambda: now[0])
+
+    def sleep(duration_s: float) -> None:
+        now[0] += duration_s
+
+    schedule = Schedule(1000.0, 7200.0)
+    begun = []
+    for round_ in range(6):
+        if schedule.wait(round_, sleep):
+            begun.append((round_, now[0] - 1000))
+            now[0] += 16_000 if round_ == 2 else 300  # round 2 takes longer than two rounds are apart
+    assert begun == [(0, 0), (1, 7200), (2, 14400), (4, 30400), (5, 36000)]
+    assert Schedule(1000.0, 0.0).wait(5, sleep), "without a schedule all are due"
+
+
+def test_vantage_points_have_names_that_rows_can_have() -> None:
+    assert vantages("one,me@two") == {"host-1": "one", "host-2": "me@two"}
+    assert vantages("oslo=me@one, lima=two") == {"oslo": "me@one", "lima": "two"}
+    for text, message in (("a_b=one", "is no vantage point"), ("oslo=", "is no vantage point"), ("a,a", "twice")):
+        with pytest.raises(ResolversError, match=message):
+            vantages(text)
+    with pytest.raises(ResolversError, match="twice"):
+        vantages("oslo=one,oslo=two")
+
+
+def test_the_budget_of_a_schedule_has_all_rounds_and_vantage_points(unsent: None, tmp_path: Path) -> None:
+    base = ["compare", "quad9", "--dry-run", "--transport", "doudp", "--dataset", str(tmp_path / "c")]
+    done = CliRunner().invoke(cli, [*base, "--every", "2h", "--for", "7d", "--everywhere", "oslo=one,lima=two"])
+    assert done.exit_code == 0, done.output
+    # 84 rounds with a query and one that fills the cache, from two machines; two queries to an address of nobody.
+    assert f"at most {2 * 84 * 2 + 2} queries" in done.output
+    assert "A round begins every 2 h, 84 times: 7 d." in done.output
+    assert "2 vantage points share them" in done.output
+    assert "more than one day allows" not in done.output
+    done = CliRunner().invoke(cli, [*base, "--for", "7d"])
+    assert "--for needs --every" in done.output
+    done = CliRunner().invoke(cli, [*base, "--every", "2h", "--for", "7d", "--rounds", "3"])
+    assert done.exit_code == 2
+
+
+def test_a_copy_of_the_progress_goes_on_elsewhere() -> None:
+    progress = Progress(plan_of())
+    for round_ in range(2):
+        progress.add(TargetVisit(round_, 0, 1.0, error="timeout"))
+    progress.add(OperatorStop("r1", "it asked", 1.0))
+    copy = pickle.loads(pickle.dumps(progress.copy(1)))
+    assert copy.visited(1, 0)
+    assert not copy.visited(0, 0)
+    assert copy.left_alone(1)
+    assert not copy.left_alone(0)
+    copy.add(TargetVisit(2, 0, 2.0, error="timeout"))
+    assert copy.left_alone(0)
+    assert copy.entries == [TargetVisit(2, 0, 2.0, error="timeout")]
+    assert not progress.left_alone(0)
+
+
+def test_intervals_resample_vantage_points() -> None:
+    """Three vantage points at 20, 60 and 100 ms: their number, and not that of rounds, makes the interval."""
+    vantages = {"a": 20.0, "b": 60.0, "c": 100.0}
+    plan = dataclasses.replace(plan_of(2, 30), vantages=tuple(vantages))
+    visits = [
+        TargetVisit(round_, target, 1.0, first_ms=ms + 0.01 * round_ + 5 * target, vantage=vantage)
+        for vantage, ms in vantages.items()
+        for round_ in range(30)
+        for target in range(2)
+    ]
+    comparison = analysis.compare(plan, visits)
+    first = comparison.lines[0].times["first_ms"]
+    assert first.rounds == 90
+    assert first.low is not None
+    assert first.high is not None
+    assert first.low < 21
+    assert first.high > 99
+    # Within a round and a vantage point the difference is 5 ms everywhere.
+    assert [line.group for line in comparison.lines] == [1, 2]
+    assert "from these 3 vantage points" in comparison.advice
+
+
+def test_a_flag_names_its_vantage_point(tmp_path: Path) -> None:
+    plan, visits = measured(tmp_path, lambda _target, _round: {})
+    plan = dataclasses.replace(plan, vantages=("oslo", "lima"))
+    both = [dataclasses.replace(visit, vantage=vantage) for vantage in plan.vantages for visit in visits]
+    assert flags(plan, both, {}) == []
+    (flag,) = flags(plan, both, {"lima": NetworkCheck("192.0.2.53", True, None, 1.0)})
+    assert flag.vantage == "lima"
+    assert str(flag).startswith("interception of UDP port 53: lima: this network:")
+
+
+def test_a_resolver_measured_twice_is_compared_with_itself(tmp_path: Path) -> None:
+    plan, visits = measured(tmp_path, lambda _target, _round: {})
+    copies = [dataclasses.replace(one, role=Role.SELF_CHECK) for one in plan.targets if one.name == "a"]
+    plan = dataclasses.replace(plan, targets=[*plan.targets, *copies])
+    numbers = {number: len(plan.targets) - len(copies) + number for number in range(len(copies))}
+    twice = [
+        dataclasses.replace(visit, target=numbers[visit.target], first_ms=(visit.first_ms or 0) + 0.5)
+        for visit in visits
+        if visit.target in numbers
+    ]
+    comparison = analysis.compare(plan, [*visits, *twice])
+    assert len(comparison.lines) == len(plan.targets) - len(copies), "copies are not ranked"
+    first = [check for check in comparison.self_checks if check.key == "first_ms"]
+    assert [check.difference.median for check in first] == [0.5] * len(copies)
+    assert "A/A: a 198.18.1.53 DoUDP: first query: 0.5 [0.5, 0.5] ms (8 rounds)" in analysis.text(comparison, plan)
 
 
 # Analysis
