@@ -48,6 +48,9 @@ class Journal:
         self._common = {
             "campaign": identify(self._store, campaign_plan), "study": STUDY, "clock": clock, "page": plan.name,
         }  # fmt: skip
+        for name, value in (("backend", _BACKEND), ("host", provenance.host())):
+            if self._store.fact(name) is None:
+                self._store.set_fact(name, value)
         self._hosts = Hosts(self._store, self._common["campaign"])
         rows = (_rows(self._store, plan, table) for table in (QUERIES, EVENTS))
         known = entries_of(*rows)
