@@ -44,7 +44,7 @@ from crosslayer.resolvers.plan import (
     rows_of,
 )
 from crosslayer.resolvers.run import vantages
-from crosslayer.resolvers.schedule import Schedule, seconds
+from crosslayer.resolvers.schedule import RoundTimes, seconds
 from crosslayer.stub import StubSettings
 from crosslayer.testbed import outside, stop_list
 from crosslayer.testbed.errors import OutsideError
@@ -683,14 +683,14 @@ def test_rounds_are_due_at_their_times_and_missed_when_the_next_one_is(monkeypat
     def sleep(duration_s: float) -> None:
         now[0] += duration_s
 
-    schedule = Schedule(1000.0, 7200.0)
+    schedule = RoundTimes(1000.0, 7200.0)
     begun = []
     for round_ in range(6):
         if schedule.wait(round_, sleep):
             begun.append((round_, now[0] - 1000))
             now[0] += 16_000 if round_ == 2 else 300  # round 2 takes longer than two rounds are apart
     assert begun == [(0, 0), (1, 7200), (2, 14400), (4, 30400), (5, 36000)]
-    assert Schedule(1000.0, 0.0).wait(5, sleep), "without a schedule all are due"
+    assert RoundTimes(1000.0, 0.0).wait(5, sleep), "without a schedule all are due"
 
 
 def test_vantage_points_have_names_that_rows_can_have() -> None:

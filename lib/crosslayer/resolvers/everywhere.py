@@ -24,7 +24,7 @@ from crosslayer.resolvers import ledger, manners
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.journal import Journal
 from crosslayer.resolvers.plan import Entry, MissedRound, Progress
-from crosslayer.resolvers.schedule import Schedule
+from crosslayer.resolvers.schedule import RoundTimes
 from crosslayer.resolvers.visits import Visitor, system_ca
 from crosslayer.testbed import outside
 
@@ -138,7 +138,7 @@ def measure(
     code = provenance.code_sha256()
     results: queue.SimpleQueue[_Message] = queue.SimpleQueue()
     stop = threading.Event()
-    schedule = Schedule(journal.first_s, journal.plan.every_s)
+    schedule = RoundTimes(journal.first_s, journal.plan.every_s)
     loops = []
     for vantage, host in hosts.items():
         todo = [round_ for round_ in range(journal.plan.rounds) if not journal.finished(vantage, round_)]
@@ -208,7 +208,7 @@ class _Loop:
     vantage: str
     host: str
     todo: list[int]
-    schedule: Schedule
+    schedule: RoundTimes
     request: Callable[[int], bytes]
     results: queue.SimpleQueue[_Message]
     stop: threading.Event

@@ -20,7 +20,7 @@ from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.journal import Journal
 from crosslayer.resolvers.listed import Listed, read
 from crosslayer.resolvers.plan import HERE, ComparePlan, MissedRound
-from crosslayer.resolvers.schedule import Schedule
+from crosslayer.resolvers.schedule import RoundTimes
 from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.resolvers.visits import Visitor, needs_check, system_ca
 from crosslayer.testbed import outside
@@ -243,7 +243,7 @@ def _here(journal: Journal, request: CompareRequest, bar: tqdm, tell: Say) -> di
     path = ledger.user_file() if _outside(request) else None
     paced = ledger.QueryLedger(request.queries_per_s, request.per_day, path)
     visitor = Visitor(progress, paced, ca_file=request.ca_file, not_asked=request.not_asked)
-    schedule = Schedule(journal.first_s, plan.every_s)
+    schedule = RoundTimes(journal.first_s, plan.every_s)
     limited: dict[str, str] = {}
     for round_ in range(plan.rounds):
         if journal.finished(vantage, round_):

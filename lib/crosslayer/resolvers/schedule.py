@@ -24,7 +24,7 @@ def seconds(text: str, where: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class RoundTimes:
     """The times of rounds."""
 
     first_s: float
