@@ -109,9 +109,13 @@ class CompareOptions:
     """What a comparison measures, besides name, rounds and vantage points: `[options]` of its plan."""
 
     targets: tuple[ResolverTarget, ...] = ()
+    """Who is asked, over which transport."""
     timeout_s: float = 5.0
+    """Time that a query may take, s."""
     resumed: bool = False
+    """Resumed connections are measured too."""
     zone: str = ""
+    """Zone in which every name exists, for queries that miss the cache; empty: there are none."""
     every_s: float = 0.0
     """Time from the start of a round to the start of the next one; 0 without a schedule."""
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import altair as alt
 import polars as pl
 
+from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.style import TEXT_WIDTH, TRANSPORTS, AnyChart
 from crosslayer.resolvers import analysis
@@ -84,12 +85,9 @@ def over_time(frame: pl.DataFrame) -> AnyChart:
     resolvers = frame.group_by("resolver").agg(pl.col("first_ms").min()).sort("first_ms")["resolver"].to_list()
     width = (TEXT_WIDTH - 90) // len(vantages) - 24
     looks = {name: look for name, look in TRANSPORTS.items() if name in set(frame["transport"])}
-    color = alt.Color(
-        "transport:N",
-        title=None,
-        scale=alt.Scale(domain=list(looks), range=[look.color for look in looks.values()]),
-        legend=alt.Legend(orient="top"),
-    )
+    scale = alt.Scale(domain=list(looks), range=[look.color for look in looks.values()])
+    color = alt.Color("transport:N", title=None, scale=scale, legend=alt.Legend(orient="top"))
+    span = alt.Scale(domain=[0, float(frame["hours"].max()) or 1.0], nice=False)  # type: ignore[arg-type]
     tooltip = [
         alt.Tooltip("vantage:N"), alt.Tooltip("resolver:N"), alt.Tooltip("transport:N"),
         alt.Tooltip("hours:Q", format=".1f"), alt.Tooltip("first_ms:Q", format=".1f", title="first query, ms"),
@@ -97,22 +95,64 @@ def over_time(frame: pl.DataFrame) -> AnyChart:
     rows = []
     for number, resolver in enumerate(resolvers):
         panels = []
-        for vantage in vantages:
-            title = {"title": vantage} if number == 0 else {}
-            last = number == len(resolvers) - 1
-            panels.append(
-                alt.Chart(width=width, height=_PANEL_PX, **title)
+        for column, vantage in enumerate(vantages):
+            last, left = number == len(resolvers) - 1, column == 0
+            x_axis = alt.Axis(labels=last, tickCount=4)
+            panel = (
+                alt.Chart(width=width, height=_PANEL_PX)
                 .mark_line(point={"size": 12}, strokeWidth=1)
                 .encode(
-                    x=alt.X("hours:Q", title="Hours since the start" if last else None),
-                    y=alt.Y("first_ms:Q", title=f"{resolver} (ms)" if vantage == vantages[0] else None),
+                    x=alt.X("hours:Q", title="Hours since the start" if last else None, scale=span, axis=x_axis),
+                    y=alt.Y("first_ms:Q", title=f"{resolver} (ms)" if left else None, axis=alt.Axis(labels=left)),
                     color=color,
                     tooltip=tooltip,
                 )
                 .transform_filter((alt.datum.vantage == vantage) & (alt.datum.resolver == resolver))
             )
+            heading = alt.TitleParams(vantage, fontSize=10, anchor="middle", fontWeight="normal")
+            panels.append(panel.properties(title=heading) if number == 0 else panel)
         rows.append(alt.hconcat(*panels, spacing=10).resolve_scale(y="shared"))
     plot: AnyChart = alt.vconcat(*rows, spacing=6)
+    plot.data = frame
+    return plot
+
+
+_PARTS = {"handshake_ms": "handshake", "query_ms": "query"}
+
+
+def parts_data(inputs: Inputs) -> pl.DataFrame:
+    """A row for each vantage point, transport and part of a first query: median over all resolvers, ms."""
+    first = inputs.resolver_queries.filter(
+        pl.col("error").is_null(), state="cold", cache="hit", role="measured"
+    ).with_columns(host=pl.col("resolver"))  # resolvers are resampled, then their rounds
+    timed = {"handshake_ms": first.filter(pl.col("protocol") != "DoUDP"), "query_ms": first}
+    frames = [
+        metrics.medians(timed[part], part, ["link", "protocol"]).with_columns(
+            part=pl.lit(name), source=pl.lit("measured")
+        )
+        for part, name in _PARTS.items()
+    ]
+    return pl.concat(frames).rename({"link": "vantage", "protocol": "transport"}).sort("part", "vantage", "transport")
+
+
+def parts(frame: pl.DataFrame) -> AnyChart:
+    """A panel for handshake and query, a row for each vantage point, a colour and a shape for each transport."""
+    if frame.is_empty():
+        return marks.empty_plot("no resolver answered", TEXT_WIDTH - 60, 80)
+    vantages = sorted(set(frame["vantage"]))
+    looks = {name: look for name, look in TRANSPORTS.items() if name in set(frame["transport"])}
+    panels = []
+    for number, name in enumerate(_PARTS.values()):
+        base = alt.Chart(width=(TEXT_WIDTH - 110) // 2, height=max(80, 11 * len(looks) * len(vantages)))
+        x = alt.X("median:Q", title=f"{name} (ms)", axis=alt.Axis(tickCount=5), scale=alt.Scale(zero=True))
+        y = marks.rows("vantage", vantages)
+        if number:
+            y["axis"] = None
+        tooltip = marks.tips("vantage", "transport", value="ms", counted="queries")
+        look = marks.by("transport", looks, "color", "shape", "offset", legend=number == 0)
+        layers = marks.intervals(base, x, y, tooltip, look)
+        panels.append(alt.layer(*layers).transform_filter(alt.datum.part == name))
+    plot: AnyChart = alt.hconcat(*panels, spacing=14)
     plot.data = frame
     return plot
 
@@ -130,6 +170,18 @@ FIGURES = (
         data=self_check_data,
         chart=self_check,
         table=lambda frame: frame.select("resolver", "measure", "transport", "n", "median", "low", "high"),
+        width=TEXT_WIDTH,
+    ),
+    Figure(
+        name="parts",
+        title="Handshake and query from each vantage point",
+        notebook=FIGURE.notebook,
+        caption="Handshake and query of the first query on a new connection, over all resolvers, for a name in the "
+        "cache (as Fig. 2 of IMC 2022).",
+        note="Marks: medians; bars: 95 % intervals, resolvers and rounds resampled.",
+        data=parts_data,
+        chart=parts,
+        table=lambda frame: frame.select("part", "vantage", "transport", "n", "median", "low", "high"),
         width=TEXT_WIDTH,
     ),
     Figure(
