@@ -1,7 +1,7 @@
 """crosslayer: what encrypted DNS costs a web user, and what sharing QUIC between DNS and HTTP/3 gives back.
 
-`open` is the way in to a measured campaign, `measure` to one on a cluster, `compare` to resolvers; whatever else is
-needed is imported from its room.
+`open` opens a measured campaign, `measure` measures one on a cluster, `compare` compares resolvers; everything else is
+imported from its package.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from crosslayer.notebooks.cluster import measure
     from crosslayer.notebooks.comparison_view import compare
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = ["__version__", "compare", "measure", "open"]
 

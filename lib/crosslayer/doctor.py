@@ -17,6 +17,7 @@ from crosslayer import resources
 from crosslayer.errors import CrosslayerError
 from crosslayer.guest import find_kernel
 from crosslayer.testbed import backends, namespaces
+from crosslayer.vocabulary import BROWSERS, Browser
 
 
 class State(StrEnum):
@@ -67,7 +68,7 @@ _OWN = {
 }
 _GO = "go build -C emulation -o ../build/ ./cmd/..."
 _VERSIONS = ("requirements.lock", "setup/pinned.in")
-"""Where a checkout says which versions it is measured with: by `make setup`, and by `nix develop`."""
+"""Files that name the versions of `make setup` and of `nix develop`."""
 
 
 def examine() -> list[Finding]:
@@ -75,12 +76,12 @@ def examine() -> list[Finding]:
     guest = _guest()
     namespaces = _namespaces(guest.state is State.OK)
     in_guest = namespaces.state is State.NOTE
-    own = [*_own(), *_browser(), _firefox(), *_room()]
+    own = [*_own(), *_browser(), *_other_browsers(), *_room()]
     return [_python(), *_tools(), _dnsproxy(), namespaces, *([] if in_guest else _netem()), guest, *own]
 
 
 def can_measure(findings: list[Finding]) -> bool:
-    """True where nothing that measuring needs is missing."""
+    """True if nothing that measuring needs is missing."""
     return not _in_the_way(findings)
 
 
@@ -225,7 +226,7 @@ def _netem() -> list[Finding]:
 
 
 def _own() -> list[Finding]:
-    """This project's own parts: which of them is used, by whose word, and whether it is older than its sources."""
+    """This project's own parts: the path that is used, what selected it, and whether it is older than its sources."""
     library = Path(__file__).parent
     findings = [Finding("library", State.OK, f"{library} ({'this checkout' if resources.home() else 'installed'})")]
     root = resources.checkout()
@@ -264,15 +265,18 @@ def _browser() -> list[Finding]:
     ]
 
 
-def _firefox() -> Finding:
+def _other_browsers() -> list[Finding]:
+    return [_other_browser(name) for name in BROWSERS if name != Browser.CHROMIUM]
+
+
+def _other_browser(name: str) -> Finding:
     from crosslayer.browser.programs import BrowserError, find_browser
 
     try:
-        result = find_browser("firefox")
+        result = find_browser(name)
     except BrowserError as error:
-        way = f"Only for --browser firefox. {error.next_step}"
-        return Finding("firefox", State.NOTE, error.what, way, "comfort")
-    return Finding("firefox", State.OK, f"{result.browser} {result.browser_version} (--browser firefox)", "", "comfort")
+        return Finding(name, State.NOTE, error.what, f"Only for --browser {name}. {error.next_step}", "comfort")
+    return Finding(name, State.OK, f"{result.browser} {result.browser_version} (--browser {name})", "", "comfort")
 
 
 def _room() -> list[Finding]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import websocket
 
+from crosslayer import vocabulary
 from crosslayer.browser.bidi import Bidi, BidiError
 from crosslayer.browser.browser import WARM_UP_HOST, Browser, SecureDns, first_line
 from crosslayer.browser.programs import BrowserError, BrowserPrograms
@@ -125,7 +126,7 @@ class _Program(Process):
 class Firefox(Browser):
     """Firefox without a driver; parameters as in `Browser`."""
 
-    title = "Firefox"
+    title = vocabulary.BROWSERS[vocabulary.Browser.FIREFOX].title
     token_needs_ticket = False  # neqo stores both together and waits for the token
     faults = (BidiError, websocket.WebSocketException, OSError)
     late = websocket.WebSocketTimeoutException

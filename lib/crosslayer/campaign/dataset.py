@@ -40,8 +40,8 @@ _UNTOLD = {
 """What rows have that are older than the column."""
 
 
-def _told(value: Any) -> str:
-    """An option as a caption has it."""
+def _option_text(value: Any) -> str:
+    """Value of an option, as text for a caption."""
     if isinstance(value, list | tuple):
         return " and ".join(str(part) for part in value)
     if isinstance(value, bool):
@@ -64,7 +64,7 @@ class Host:
 
     cpu: str
     cores: int
-    """0 where the machine is not known; `cpu` then says so."""
+    """0 if the machine is unknown; `cpu` then has the reason."""
     memory_bytes: int
     kernel: str
     os: str
@@ -82,7 +82,7 @@ class Git:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What `campaign.json` says about a campaign."""
+    """Content of `campaign.json`."""
 
     campaign: str
     """Identifier, as in the column `campaign`."""
@@ -97,19 +97,19 @@ class Campaign:
     seed: int | None = None
     """None for an imported campaign."""
     clock: Literal["wall", "virtual"] = "wall"
-    """By which it was measured."""
+    """Clock of the measurement."""
     browser: str = "chromium"
     """What pages were loaded in, where any were."""
     congestion_control: str = ""
-    """Of TCP, as the plan has it; empty where the plan had none and the machine's own was in force."""
+    """Congestion control of TCP; empty if the plan named none, so that the machine's default was used."""
     capture: tuple[str, ...] = ()
     """What was kept of loads besides their rows."""
     capture_rounds: int = 1
-    """Of how many rounds of each cell."""
+    """Number of rounds of each cell whose captures are kept."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the study."""
     options_changed: dict[str, Any] = field(default_factory=dict)
-    """Those of them that were not at their default."""
+    """Options that differ from their defaults."""
     started: str
     ended: str = ""
     """Empty while the campaign is not finished."""
@@ -117,7 +117,7 @@ class Campaign:
     """netem or uml."""
     host: Host
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Every machine it ran on, by its name in the column `host`: what `host` says of one, and versions of its own."""
+    """Every machine that measured, by its name in the column `host`: fields as of `host`, and its own versions."""
     versions: dict[str, Any] = field(default_factory=dict)
     git: Git = Git()
     notes: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ class Campaign:
         Raises
         ------
         DatasetError
-            Where the file is missing, is not JSON, lacks a key or is of another schema version.
+            If the file is missing, is not JSON, lacks a key or is of another schema version.
         """
         if not path.is_file():
             _refuse("there is no campaign.json", path.parent)
@@ -167,24 +167,24 @@ class Campaign:
     def plan(self) -> dict[str, Any]:
         """The whole plan, the study's options among the rest."""
         known = {name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed", "clock")}
-        told = {"congestion_control": self.congestion_control} if self.congestion_control else {}
-        told |= {"browser": self.browser} if self.browser != "chromium" else {}
+        given = {"congestion_control": self.congestion_control} if self.congestion_control else {}
+        given |= {"browser": self.browser} if self.browser != "chromium" else {}
         tables = {name: f"{len(value)}, in campaign.json" for name, value in self.options.items() if _of_tables(value)}
-        return known | told | self.options | tables
+        return known | given | self.options | tables
 
     @property
     def git_revision(self) -> str:
-        """Empty where it is not known."""
+        """Empty if it is not known."""
         return self.git.revision or ""
 
     @property
     def git_clean(self) -> bool | None:
-        """Whether the files were as committed; None where it is not known."""
+        """Whether the files were as committed; None if it is not known."""
         return self.git.clean
 
 
 def busy(host_load: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of `host_load` of the rounds that had too little of it; by the virtual clock none, whatever else ran."""
+    """Rows of `host_load` of rounds in which others used too much of the machine; none in virtual time."""
     taken = 100 * (pl.col("others_ms") + pl.col("steal_ms")) / (pl.col("cores") * pl.col("duration_ms"))
     return host_load.filter(pl.col("clock") == "wall", taken > BUSY_PERCENT)
 
@@ -200,8 +200,8 @@ def dataset_sha256(folder: Path) -> str:
 
 
 def _file_sha256(path: Path) -> str:
-    told = path.stat()
-    return _hashed(path, told.st_size, told.st_mtime_ns)
+    status = path.stat()
+    return _hashed(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)
@@ -220,13 +220,13 @@ class Dataset:
     rounds_per_cell: tuple[int, int]
     """Fewest and most rounds any cell has rows of."""
     files: Mapping[str, tuple[Path, ...]]
-    """Parquet files of each table; empty where the dataset has no such table."""
+    """Parquet files of each table; empty if the dataset has no such table."""
     busy: pl.DataFrame
     """Rounds in which the machine was busy with something else: round, link, page."""
     left_out: bool
     """No observation is taken from them; not so where they are more than half of all, which would mend nothing."""
     _tables: dict[str, pl.LazyFrame] = field(default_factory=dict, repr=False, compare=False)
-    """Those that have been asked for: who asks again gets the very same, and may know what was read of it."""
+    """Cache of tables: a repeated request returns the same object."""
 
     def __getstate__(self) -> list[Any]:
         """State for `pickle`, without the tables asked for: another thread may add one meanwhile."""
@@ -324,7 +324,7 @@ class Dataset:
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
         options = "".join(
-            f"{name.replace('_', ' ')} {_told(value)}, "
+            f"{name.replace('_', ' ')} {_option_text(value)}, "
             for name, value in self.campaign.options_changed.items()
             if not _of_tables(value)
         )
@@ -341,17 +341,17 @@ class Dataset:
 
 
 def paired_campaigns(dataset: Dataset) -> list[Dataset]:
-    """Campaigns of the same study by the virtual clock in the folders beside it: `NAME-virtual` and what begins so.
+    """Campaigns of the same study in virtual time, in the neighbouring folders whose names start with `NAME-virtual`.
 
     Raises
     ------
     DatasetError
-        Where one of them cannot be analysed.
+        If one of them cannot be analysed.
     """
     folder = dataset.folder.resolve()
     folders = [path.parent for path in sorted(folder.parent.glob(f"{folder.name}-virtual*/campaign.json"))]
-    found = [Dataset.open(path) for path in folders]
-    same = [other for other in found if other.campaign.study == dataset.campaign.study]
+    datasets = [Dataset.open(path) for path in folders]
+    same = [other for other in datasets if other.campaign.study == dataset.campaign.study]
     return [other for other in same if other.campaign.clock == "virtual" != dataset.campaign.clock]
 
 
@@ -363,16 +363,16 @@ def _check_schema(table: type[Table], schema: pa.Schema, path: Path) -> int:
     """Refuse a file whose columns are not the table's; how many rows it has."""
     try:
         with pq.ParquetFile(path) as file:
-            found, rows = file.schema_arrow, int(file.metadata.num_rows)
+            actual, rows = file.schema_arrow, int(file.metadata.num_rows)
     except (OSError, pa.ArrowException) as error:
         _refuse(f"is not a Parquet file ({error})", path)
-    version = (found.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
+    version = (actual.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
     if version != str(SCHEMA_VERSION):
         _refuse(f"schema version {version}, but this crosslayer reads version {SCHEMA_VERSION}", path)
-    if missing := [column.name for column in table.columns if column.present and column.name not in found.names]:
+    if missing := [column.name for column in table.columns if column.present and column.name not in actual.names]:
         _refuse(f"lacks the columns {', '.join(missing)}", path)
-    for expected in (expected for expected in schema if expected.name in found.names):
-        other = found.field(expected.name)
+    for expected in (expected for expected in schema if expected.name in actual.names):
+        other = actual.field(expected.name)
         if other.type not in (expected.type, pa.large_string() if expected.type == pa.string() else expected.type):
             _refuse(f"column {expected.name} is {other.type}, expected {expected.type}", path)
         unit, other_unit = ((f.metadata or {}).get(b"unit", b"").decode() for f in (expected, other))
@@ -410,15 +410,15 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame
         sums = (rule.sum().alias(f"{fault}:{name}") for fault, name, rule in _faults(table))
         try:
             faults = rows.select(where, *sums).collect(engine="streaming")
-            found, ascending = _counted(rows, key)
+            counted, ascending = _counted(rows, key)
             if table.observed and not ascending:
                 rounds = rows.group_by(key).agg(rounds=pl.col("round").cast(pl.Int32).n_unique())
-                found = found.join(rounds.collect(engine="streaming"), on=key, nulls_equal=True)
+                counted = counted.join(rounds.collect(engine="streaming"), on=key, nulls_equal=True)
             else:
-                found = found.with_columns(rounds="rows")
+                counted = counted.with_columns(rounds="rows")
         except (OSError, pl.exceptions.PolarsError) as error:
             _refuse(f"cannot be read ({str(error).splitlines()[0]})", folder)
-        return found.select(where, pl.all()), faults
+        return counted.select(where, pl.all()), faults
 
     folders = [(folder, list(files)) for folder, files in groupby(paths, key=lambda path: path.parent)]
     with ThreadPoolExecutor(2) as pool:  # no more: each has a million rows, and polars threads of its own
@@ -428,7 +428,7 @@ def _conditions(table: type[Table], paths: Iterable[Path]) -> tuple[pl.DataFrame
 
 
 def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
-    """How many rows each condition has, and whether their rounds do nothing but ascend: then all of them differ.
+    """Number of rows of each condition, and whether their rounds are strictly ascending, so that all differ.
 
     So no round of a large campaign need be remembered to see that none is there twice.
     """
@@ -450,9 +450,9 @@ def _counted(rows: pl.LazyFrame, key: list[str]) -> tuple[pl.DataFrame, bool]:
         if some.height < _AT_ONCE:
             break
     follows = pl.col("first") > pl.col("last").shift()
-    told = pl.concat(part.select(parts[0].columns) for part in parts).group_by(key, maintain_order=True)
-    found = told.agg(pl.col("rows").sum(), ascending=pl.col("ascending").all() & follows.all())
-    return found.drop("ascending"), bool(found["ascending"].all())
+    merged = pl.concat(part.select(parts[0].columns) for part in parts).group_by(key, maintain_order=True)
+    counted = merged.agg(pl.col("rows").sum(), ascending=pl.col("ascending").all() & follows.all())
+    return counted.drop("ascending"), bool(counted["ascending"].all())
 
 
 def _faults(table: type[Table]) -> Iterator[tuple[str, str, pl.Expr]]:
@@ -483,17 +483,17 @@ def _check_values(conditions: pl.DataFrame, faults: pl.DataFrame, table: type[Ta
             _refuse(f"holds rows of {name} {wrong[name][0]}, expected {wrong['expected'][0]}", wrong["_folder"][0])
     for column in (column for column in faults.columns if ":" in column):
         fault, _, name = column.partition(":")
-        for folder, found in faults.filter(pl.col(column) > 0).select("_folder", column).iter_rows():
-            _refuse(f"column {name} has {found} {fault}", folder)
+        for folder, number in faults.filter(pl.col(column) > 0).select("_folder", column).iter_rows():
+            _refuse(f"column {name} has {number} {fault}", folder)
     for of in key:
         wrong = conditions.filter(pl.col(of.name).is_null())
         if of.required and wrong.height:
             _refuse(f"column {of.name} has {wrong['rows'].sum()} rows without a value", wrong["_folder"][0])
         # Spelled otherwise, rows would be left out or escape a rule (0-RTT counts only with evidence) unnoticed.
-        wrong = conditions.filter(~pl.col(of.name).is_in(of.words)) if of.words else wrong.clear()
+        wrong = conditions.filter(~pl.col(of.name).is_in(of.values)) if of.values else wrong.clear()
         if wrong.height:
             _refuse(
-                f"column {of.name} holds {wrong[of.name][0]!r}, expected {', '.join(of.words)}",
+                f"column {of.name} holds {wrong[of.name][0]!r}, expected {', '.join(of.values)}",
                 wrong["_folder"][0],
             )
     if table is LinkChecks:

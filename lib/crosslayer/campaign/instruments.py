@@ -165,15 +165,15 @@ class KeptBrowser:
     Parameters
     ----------
     bench
-        Where it runs.
+        Plan and running testbed.
     warm_up
         A load that is not recorded, the first of every process.
     name
-        Tells its folder from those of others in the same run.
+        Name of its folder, unique in the run.
     programs
-        Of another browser than the plan's.
+        Programs of another browser than the plan's.
     options
-        Further ones of `Browser`.
+        Further options of `Browser`.
     """
 
     def __init__(
@@ -319,7 +319,7 @@ def warmed(
     *,
     capture: dns.Capture,
     settings: dns.ClientSettings | None = None,
-) -> list[dns.Exchange]:
+) -> list[dns.ExchangeResult]:
     """The exchange, and before it the priming one that fetches its ticket and token, where it resumes a session."""
     sessions = dns.SessionStore()
     steps = [(resumption, False)]
@@ -334,7 +334,7 @@ def warmed(
 
 
 def exchange_rows(
-    row: Mapping[str, Any], results: Iterable[dns.Exchange], events: Iterable[Event], **priming: Any
+    row: Mapping[str, Any], results: Iterable[dns.ExchangeResult], events: Iterable[Event], **priming: Any
 ) -> list[dict[str, Any]]:
     """Rows of `dns_exchanges`: of the priming exchange where there was one, with `priming`, and of the measured one."""
     *before, measured = results
@@ -364,5 +364,5 @@ def resource_rows(row: Mapping[str, Any], load: PageLoad, events: Iterable[Event
     for entry in load.resources:
         taken = Resources.taken(tables.RESOURCE, entry)
         url = urlsplit(taken["url"])
-        rows.append(Resources.place(row) | taken | {"server_ms": served.get((url.netloc, normal_path(url.path)))})
+        rows.append(Resources.identity(row) | taken | {"server_ms": served.get((url.netloc, normal_path(url.path)))})
     return rows

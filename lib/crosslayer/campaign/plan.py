@@ -1,4 +1,4 @@
-"""What a campaign will measure, in which order, drawn from a seed. Pure: no clock and no file."""
+"""Plan of a campaign: conditions, and their order from a seed. Pure: no clock and no file."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from crosslayer.campaign.errors import CampaignError
 from crosslayer.decode import checked, choice
 from crosslayer.links import MADE
 from crosslayer.pages import PageSpec
+from crosslayer.vocabulary import BROWSERS, Browser
 
 OWN_CAMPAIGNS: Final = Path("data/local")
 """Folder of the campaigns measured in a checkout; git ignores it. `data/raw` holds the committed campaigns only."""
@@ -23,19 +24,19 @@ _ALIASES = 2
 """Alias host names a page needs: one primed for H3 1-RTT, the other by the A/A self-check."""
 
 CUBIC = "cubic"
-"""What TCP is told to use: Linux's own, and that of quic-go and Chromium over QUIC."""
+"""Default congestion control of TCP: that of Linux, and over QUIC that of quic-go and Chromium."""
 
 RoundBatch = list[tuple[int, "Cell"]]
 """Rounds of a cell that are measured one after the other in one testbed."""
 
 MOST_ROUNDS = 100_000
-"""Of a plan: 26 times the paper's. All rounds of all cells are in memory."""
+"""Maximum rounds of a plan, 26 times the paper's; all rounds of all cells are in memory."""
 
 _OF_A_GUEST = 8
-"""Rounds, at most: a minute or two, beside which its start is little, and guests end at about the same time."""
+"""Maximum rounds per guest: enough to amortise its start, few enough that guests finish together."""
 
 Kind = Literal["pcap", "qlog", "netlog"]
-"""What can be kept of a load: packets with the keys that decrypt them, QUIC's own words, Chromium's."""
+"""Captures of a load: packets with their keys, qlog, Chromium's netlog."""
 
 _Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
@@ -50,7 +51,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class NoOptions:
-    """Of a study that can be told nothing but what every plan says."""
+    """Options of a study that has none of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +69,16 @@ class Plan:
     """Draws the order of cells and of the conditions in each round."""
     clock: Literal["wall", "virtual"] = "wall"
     """`wall`: real time; `virtual`: a guest's clock, which stops while anything computes (docs/reference/clocks.md)."""
-    browser: Literal["chromium", "firefox"] = "chromium"
-    """What pages are loaded in, where the study loads any."""
+    browser: str = Browser.CHROMIUM.value
+    """Browser of page loads: a name in `vocabulary.BROWSERS` that the study accepts."""
     congestion_control: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,15}$")] = CUBIC
-    """Of TCP at both ends of the link, as Linux names it."""
+    """Congestion control of TCP at both ends of the link, by its name in Linux."""
     capture: tuple[Kind, ...] = ()
-    """What is kept of loads besides their rows (docs/howto/packets.md)."""
+    """Captures of loads that are kept besides their rows (docs/howto/packets.md)."""
     capture_rounds: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] = 1
-    """Of how many rounds of each cell, from the first."""
+    """Number of first rounds of each cell whose captures are kept."""
     options: Any = NoOptions()
-    """What only this study can be told: an instance of its `Study.options`."""
+    """Options of the study: an instance of its `Study.options`."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -97,15 +98,15 @@ class Plan:
         """The conditions of one round of one cell in the order drawn for it, the same after a resume."""
         return self._draw(round_number, cell.link, cell.page).sample(conditions, len(conditions))
 
-    def place_in_trace(self, round_number: int, cell: Cell) -> float:
-        """Where a round of a cell begins in the trace of its link, as a share of its length."""
+    def trace_position(self, round_number: int, cell: Cell) -> float:
+        """Position in the trace of a link at which a round of a cell begins, as a share of the trace's length."""
         return self._draw("trace", round_number, cell.link, cell.page).random()
 
     def tasks(self) -> list[RoundBatch]:
-        """Every round, by the guest that measures it by the virtual clock, in the order in which guests start.
+        """Tasks of the guests in virtual time, in the order in which guests start; together they have every round.
 
-        It follows from the plan alone, as what happens in a guest follows from its task: the same plan has the same
-        rounds whoever measures them, and however many at a time.
+        They depend on the plan only, and what happens in a guest depends on its task only. So the same plan gives the
+        same rows, whatever machine measures it and with however many guests.
         """
         parts = -(-self.rounds // _OF_A_GUEST)
         bounds = [self.rounds * part // parts for part in range(parts + 1)]
@@ -116,12 +117,12 @@ class Plan:
         ]
 
     def seed_of(self, task: RoundBatch) -> int:
-        """Of the guest that measures a task, by the virtual clock: 64 bits."""
+        """Seed of 64 bits of the guest that measures a task in virtual time."""
         number, cell = task[0]
         return self._draw("guest", number, cell.link, cell.page).getrandbits(64)
 
-    def _draw(self, *place: object) -> random.Random:
-        return random.Random("/".join(map(str, (self.seed, *place))))
+    def _draw(self, *key: object) -> random.Random:
+        return random.Random("/".join(map(str, (self.seed, *key))))
 
     def resized(self, **values: Any) -> Self:
         """The same with other rounds, links, pages or options."""
@@ -153,15 +154,21 @@ def changed(
         )
     known = plan.as_dict()
     new = checked({**known, **values, "options": None}, Plan, where=where, error=CampaignError, next_step=next_step)
+    if new.browser not in BROWSERS:
+        raise CampaignError(
+            f"there is no browser '{new.browser}'",
+            where=f"{where}, key 'browser'",
+            next_step=choice(new.browser, BROWSERS),
+        )
     for key in ("links", "pages"):
         names = getattr(new, key)
         if len(set(names)) != len(names):
             raise CampaignError("names something twice", where=f"{where}, key '{key}'", next_step="Name each once.")
-    told = values.get("options", {})
-    if isinstance(told, Mapping):
-        told = {**known["options"], **told}
+    options_given = values.get("options", {})
+    if isinstance(options_given, Mapping):
+        options_given = {**known["options"], **options_given}
     options = checked(
-        told,
+        options_given,
         type(plan.options),
         where=f"{where}, [options] of {plan.study}",
         error=CampaignError,
@@ -177,7 +184,7 @@ def check_names(
     pages: Mapping[str, PageSpec],
     primes_alias: bool,
     one_host: str = "",
-    browsers: Collection[str] = ("chromium",),
+    browsers: Collection[str] = (Browser.CHROMIUM,),
 ) -> None:
     """Refuse a plan whose link or page does not exist, or whose browser or page its study cannot use.
 
@@ -197,11 +204,11 @@ def check_names(
                 )
     if plan.browser not in browsers:
         raise CampaignError(
-            f"the study '{plan.study}' cannot be measured in {plan.browser.capitalize()}",
+            f"the study '{plan.study}' cannot be measured in {BROWSERS[plan.browser].title}",
             where="plan, key 'browser'",
             next_step=choice(plan.browser, browsers),
         )
-    if plan.browser != "chromium" and "netlog" in plan.capture:
+    if plan.browser != Browser.CHROMIUM and "netlog" in plan.capture:
         raise CampaignError("only Chromium writes a netlog", where="plan, key 'capture'", next_step="Leave it out.")
     reasons = {name: unusable(page, primes_alias=primes_alias, one_host=one_host) for name, page in pages.items()}
     for name in plan.pages:

@@ -32,20 +32,20 @@ _PACKAGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class MeasuringHost:
     """A machine that measures."""
 
     mark: str
     """Tells it from the others of a campaign, and nobody which machine it is."""
     name: str
-    """What CROSSLAYER_HOST calls it; empty where the campaign numbers it."""
+    """What CROSSLAYER_HOST calls it; empty if the campaign numbers it."""
     machine: dict[str, Any]
-    """As `host` describes it."""
+    """Its hardware, see `host`."""
     code: dict[str, str] = field(default_factory=dict)
-    """As `code` describes it; empty where it is not known."""
+    """Its code, see `code`; empty if it is unknown."""
 
 
-def this_host(campaign: str) -> Host:
+def this_host(campaign: str) -> MeasuringHost:
     """The machine this process runs on.
 
     Its mark is a hash, since neither name nor identifier of a machine is anybody else's business.
@@ -65,17 +65,17 @@ def this_host(campaign: str) -> Host:
     identifier = Path("/etc/machine-id")
     known = identifier.read_text(encoding="ascii").strip() if identifier.is_file() else ""
     given = "/".join((campaign, name or f"{known}/{platform.node()}"))
-    return Host(hashlib.sha256(given.encode()).hexdigest()[:16], name, host(), code())
+    return MeasuringHost(hashlib.sha256(given.encode()).hexdigest()[:16], name, host(), code())
 
 
 def code() -> dict[str, str]:
-    """The crosslayer of this process: `commit`, empty where it is not known, and `code`, the hash of its modules."""
+    """The crosslayer of this process: `commit`, empty if it is not known, and `code`, the hash of its modules."""
     return {"commit": str(revision()["revision"] or ""), "code": code_sha256()}
 
 
 @cache
 def code_sha256() -> str:
-    """Hash of this package's modules: it tells also what was changed and not committed, and needs no checkout."""
+    """Hash of this package's modules; it includes uncommitted changes and needs no checkout."""
     root = Path(__file__).parents[1]
     files = sorted(root.rglob("*.py"))
     lines = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(root)}\n" for file in files)
@@ -103,13 +103,13 @@ def packages() -> dict[str, str]:
 
 
 def server_version(program: Path) -> str:
-    """What the server says of itself: CoreDNS and Go versions."""
+    """Version that the server prints: CoreDNS and Go."""
     output = subprocess.run([str(program), "-version"], capture_output=True, text=True, check=False).stdout
     return " ".join(output.replace(",", " ").split())
 
 
 def quic_go_version(program: Path) -> str:
-    """quic-go in one of our Go programs, by what the linker noted of its modules; empty where there is none."""
+    """Version of quic-go in one of our Go programs, from its build information; empty if it has none."""
     versions = re.search(rb"dep\tgithub\.com/quic-go/quic-go\t(v[0-9][\w.+-]*)", program.read_bytes())
     return versions[1].decode() if versions else ""
 

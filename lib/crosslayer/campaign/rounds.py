@@ -30,7 +30,7 @@ from crosslayer.testbed.errors import TestbedError
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be measured, whole or the share of one guest."""
+    """Rounds to measure: of a campaign, or of one guest."""
 
     plan: Plan
     campaign: str
@@ -42,11 +42,11 @@ class Job:
     """Every link that the plan may name, by name."""
     backend: str
     own_pages: tuple[Path, ...] = ()
-    """Folders of pages beside the project's."""
+    """Folders of further pages."""
     versions: dict[str, str] = field(default_factory=dict)
-    """Of what took part in the campaign so far, by name; empty where it is new."""
+    """Versions of the programs of the campaign so far, by name; empty for a new campaign."""
     quiet: bool = False
-    """Whether somebody else says how it begins."""
+    """Whether the executor reports nothing at its start, because its caller does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class FinishedRound:
     cell: Cell | None
     """None for the checks."""
     number: int
-    """Of the round; -1 for the checks."""
+    """Number of the round; -1 for checks before the first round."""
     rows: Rows
     failures: int
     """How many of its observations failed."""
     backend: str
     versions: dict[str, str]
-    """Of everything that took part in it, by name."""
-    host: provenance.Host | None = None
+    """Versions of all programs that took part, by name."""
+    host: provenance.MeasuringHost | None = None
     """The machine it was measured on; None for this one."""
     captured: tuple[CaptureFiles, ...] = ()
     """Files of its loads, where the plan asks for them."""
@@ -75,15 +75,14 @@ _READINGS = 5
 _ROUND_ATTEMPTS = 3
 
 Executor = Callable[[Job, Callable[[str], None]], Generator[FinishedRound, None, None]]
-"""Where rounds come from: takes what is to be measured and where to say things, gives each part once, in any order."""
+"""A function that measures a job and yields each part once, in any order; its second argument prints a line."""
 
 
 def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRound, None, None]:
     """Measure in this process.
 
-    A program of the testbed that dies, also before the first round, costs the round in flight. So does a clock that is
-    set, since packets are stamped by it: the testbed is made anew and the round measured again. A round whose link
-    fails its check, before or after, is measured again too: twice at most, then its rows say so.
+    If a program of the testbed dies, or the clock is set, by which packets are stamped, a new testbed measures the
+    current round again. A round whose link fails a check is measured again at most twice; then its rows have the error.
 
     Parameters
     ----------
@@ -94,15 +93,15 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
 
     Yields
     ------
-    Part
-        The checks of the links, then each round when it is finished.
+    FinishedRound
+        The checks of the links, then each finished round.
 
     Raises
     ------
     TestbedError
-        Where this machine cannot provide the testbed; nothing was measured then.
+        If this machine cannot provide the testbed; nothing was measured then.
     CampaignError
-        Where a round cannot be measured.
+        If a round cannot be measured.
     """
     spec_dir = pages.find_spec_dir()
     specs = pages.load_pages(spec_dir, *job.own_pages)
@@ -110,7 +109,7 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
     versions = versions_here(job, programs)
     served = [specs[name] for name in (*job.plan.pages, pages.WARMUP)]
     todo = deque(job.todo)
-    measured, vain = False, 0
+    measured, failed_attempts = False, 0
     while todo:
         left = len(todo)
         try:
@@ -130,18 +129,18 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
                     "link_kernel": over.version,
                     "tcp_congestion_control": network.congestion_control(),
                 }
-                told = over.name, versions | in_force
-                told_already = measured or job.quiet
-                if not told_already:
+                constants = over.name, versions | in_force
+                checks_reported = measured or job.quiet
+                if not checks_reported:
                     cells = len({cell for _, cell in todo})
                     say(f"Measuring over {over.name} ({over.version}): {cells} cells, {left} rounds of a cell to go.")
                 links = {cell.link for _, cell in todo}
                 checks = _prepare(testbed, measuring, [job.profiles[name] for name in job.plan.links if name in links])
                 for result in checks:
-                    if not told_already:
+                    if not checks_reported:
                         say(describe(asdict(result)))
                     yield FinishedRound(
-                        None, -1, {"link_checks": _check_rows(testbed, job.campaign, -1, None)}, 0, *told
+                        None, -1, {"link_checks": _check_rows(testbed, job.campaign, -1, None)}, 0, *constants
                     )
                 while todo:
                     number, cell = todo[0]
@@ -149,14 +148,14 @@ def local_executor(job: Job, say: Callable[[str], None]) -> Generator[FinishedRo
                         rows, failures = _proved_round(job, testbed, measuring, captures, number, cell, say)
                     testbed.raise_if_dead()  # what it measured last is not to be believed then
                     captured = captures.take(job.profiles[cell.link])
-                    yield FinishedRound(cell, number, rows, failures, *told, captured=captured)
+                    yield FinishedRound(cell, number, rows, failures, *constants, captured=captured)
                     todo.popleft()
                     measured = True
         except (ProcessDied, TestbedError) as died:
-            vain = vain + 1 if left == len(todo) else 0
-            if not measured and (isinstance(died, TestbedError) or vain > 1):
+            failed_attempts = failed_attempts + 1 if left == len(todo) else 0
+            if not measured and (isinstance(died, TestbedError) or failed_attempts > 1):
                 raise
-            if vain > (1 if isinstance(died, ProcessDied) else 0):
+            if failed_attempts > (1 if isinstance(died, ProcessDied) else 0):
                 raise CampaignError(
                     f"a round cannot be measured: {died}",
                     where=job.campaign,
@@ -171,7 +170,7 @@ def versions_here(job: Job, programs: BrowserPrograms) -> dict[str, str]:
     Raises
     ------
     ResourceError
-        Where there is no server.
+        If there is no server.
     """
     server = resources.locate("server").path
     versions = provenance.packages() | job.measurer.versions(job.plan)
@@ -205,9 +204,9 @@ def _clock_offset_ns() -> int:
 
 def _prepare(testbed: Testbed, measuring: Measurer, links: list[Profile]) -> Iterator[LinkCheck]:
     """Every link once, so that its delay is calibrated, and everything once without recording it."""
-    for place, profile in enumerate(links):
+    for index, profile in enumerate(links):
         yield testbed.set_link(profile)
-        if place == 0:
+        if index == 0:
             measuring.warm_up()
 
 
@@ -220,9 +219,9 @@ def _proved_round(
     cell: Cell,
     say: Callable[[str], None],
 ) -> tuple[Rows, int]:
-    """A round that is measured again where its link does not prove itself, twice at most; then the last one's rows.
+    """Measure a round; if its link fails a check, measure it again, at most twice. Returns the last attempt's rows.
 
-    Every check stays in the rows, those of the rounds that were given up too.
+    The rows have every check, also those of earlier attempts.
     """
     checks: list[Any] = []
     for again in reversed(range(_ROUND_ATTEMPTS)):
@@ -242,13 +241,13 @@ def _round(
 ) -> tuple[Rows, int]:
     """One repetition of one cell: the link's check, every condition once, and the link's check again.
 
-    Where that fails, what was measured stays in the rows and their error says that it is not to be believed. The rows
-    say what the machine did meanwhile, too.
+    If the second check fails, the rows are kept with an error that excludes them from results. Further rows describe
+    the load of the machine.
     """
     meter = Meter()
     profile = job.profiles[cell.link]
     if (course := profile.course) is not None:
-        testbed.begin_trace_at(round(job.plan.place_in_trace(number, cell) * course.length_ms, 3))
+        testbed.begin_trace_at(round(job.plan.trace_position(number, cell) * course.length_ms, 3))
     changed = testbed.profile is None or testbed.profile.name != profile.name
     result = testbed.set_link(profile) if changed else testbed.check_link()
     if not result.passed and not changed:
@@ -265,15 +264,15 @@ def _round(
                 testbed.rewind()  # so that every condition of a round meets the same of a trace
                 with testbed.measuring_delay() as late, captures.load(measuring, condition, number) as load:
                     load.rows = measuring.measure(condition, cell, number, position)
-                found = load.rows
+                observation = load.rows
                 rows.setdefault("forwarding_delay", []).extend(
                     where | {"position": position} | asdict(extra) for extra in late
                 )
             else:
                 why = f"not measured: the link's check failed ({result.verdict})"
-                found = measuring.failed(condition, cell, number, position, why)
+                observation = measuring.failed(condition, cell, number, position, why)
             faults = 0
-            for table, some in found.items():
+            for table, some in observation.items():
                 rows.setdefault(table, []).extend(some)
                 faults += sum(row.get("error") is not None for row in some)
             if faults:

@@ -37,14 +37,14 @@ def measure(
     source: Executor = local_executor,
     own_pages: tuple[Path, ...] = (),
 ) -> Path:
-    """Measure what the plan asks for and is not in the folder yet, then export it.
+    """Measure the rounds of a plan that the folder lacks, then export the dataset.
 
     Parameters
     ----------
     plan
         What to measure.
     folder
-        Folder of the dataset; a campaign that is there and was made by the same plan is continued.
+        Folder of the dataset; a campaign of the same plan in it is continued.
     measurer
         What measures the plan's study.
     profiles
@@ -54,9 +54,9 @@ def measure(
     say
         Takes lines for the user.
     source
-        Where the rounds come from: this process, which is in private namespaces then, or guests.
+        Executor of the rounds: this process, which is then in private namespaces, guests, or a cluster.
     own_pages
-        Folders of pages beside the project's.
+        Folders of further pages.
 
     Returns
     -------
@@ -66,9 +66,9 @@ def measure(
     Raises
     ------
     TestbedError
-        Where this machine cannot provide the testbed; nothing was measured then.
+        If this machine cannot provide the testbed; nothing was measured then.
     CrosslayerError
-        Of the room that failed; finished rounds stay in the store.
+        If measuring fails; finished rounds stay in the store.
     """
     with Store(folder, plan) as store:
         campaign, done = identify(store, plan), store.done()
@@ -104,8 +104,8 @@ def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Calla
         first = next(parts)  # before there is a bar: what is missing is one line
         with tqdm(total=len(job.todo), unit="round", smoothing=0.05, dynamic_ncols=True) as bar:
             for part in itertools.chain((first,), parts):
-                beside = {"clock": job.plan.clock, "host": hosts.named(part)}
-                rows = {table: [{**beside, **row} for row in some] for table, some in part.rows.items()}
+                origin = {"clock": job.plan.clock, "host": hosts.named(part)}
+                rows = {table: [{**origin, **row} for row in some] for table, some in part.rows.items()}
                 if part.cell is None:
                     store.add_rows(rows)
                     continue
@@ -114,7 +114,7 @@ def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Calla
                 store.add_round(part.cell, part.number, rows)
                 at = f"{part.cell.link}, {part.cell.page}"
                 if part.failures:
-                    failures[beside["host"]] += part.failures
+                    failures[origin["host"]] += part.failures
                 bar.set_postfix_str(f"{at}, {failures.total()} failed" if failures else at)
                 bar.update()
     return failures
@@ -131,9 +131,9 @@ def identify(store: Store, plan: Plan) -> str:
 
 
 class Hosts:
-    """The machines that measure: their names in rows, and with what each of them does.
+    """The machines of a campaign: their names in rows, and their versions.
 
-    A campaign that is continued with other versions, or measured with several side by side, says so in its notes.
+    If versions differ between machines, or since the campaign was begun, its notes list them.
     """
 
     def __init__(self, store: Store, campaign: str) -> None:
@@ -153,7 +153,7 @@ class Hosts:
             self._note(host, name, part.backend, versions)
         return name
 
-    def _note(self, host: provenance.Host, name: str, backend: str, versions: dict[str, str]) -> None:
+    def _note(self, host: provenance.MeasuringHost, name: str, backend: str, versions: dict[str, str]) -> None:
         campaign = self._store.fact("versions") or {}
         before = campaign | self._hosts.get(name, {}).get("other_versions", {})
         alone = not campaign or set(self._hosts) <= {name}

@@ -38,7 +38,7 @@ SCHEMA_VERSION = 3
 """Raised when a column or a key of `campaign.json` changes its name or meaning. 3: rows have `condition` and `role`."""
 
 EXCHANGE = "Exchange"
-"""A `dns.Exchange`."""
+"""A `dns.ExchangeResult`."""
 STUB = "QueryMetrics"
 """The stub's metrics of a query (`stub.QueryMetrics`)."""
 LOAD = "PageLoad"
@@ -85,7 +85,7 @@ class Column:
     signed: bool = False
     """A difference, which may be below 0; no other number may."""
     present: bool | None = None
-    """A file must have the column; None: where it is required, of the key, or a success must have it."""
+    """Whether a file must have the column; None: if it is required, in the key, or has a value in each success."""
     name: str = field(default="", init=False)
 
     def __set_name__(self, owner: object, name: str) -> None:
@@ -95,19 +95,19 @@ class Column:
 
     @property
     def description(self) -> str:
-        """Meaning, the words it may hold, and where a part of a result gives it, that part."""
-        words = f" ({', '.join(self.words)})" if self.words else ""
-        return f"{self.meaning}{words}" + (f": {self.source}" if "." in self.source else "")
+        """Meaning, allowed values, and the part of a result that the column is taken from, if any."""
+        values = f" ({', '.join(self.values)})" if self.values else ""
+        return f"{self.meaning}{values}" + (f": {self.source}" if "." in self.source else "")
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The words it may hold; none where it may hold anything."""
+    def values(self) -> tuple[str, ...]:
+        """Allowed values; empty if any value of the type is allowed."""
         return tuple(map(str, self.type)) if isinstance(self.type, EnumType) else ()
 
     @property
     def stored(self) -> Any:
         """The type of its values: int, float, str, bool or list[float]."""
-        return str if self.words else self.type
+        return str if self.values else self.type
 
     @property
     def sql(self) -> str:
@@ -116,9 +116,13 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """As its name says; of a whole number without one `count`, else empty."""
+        """Unit, by the ending of its name; `count` for whole numbers without such an ending, else empty."""
         known = (unit for ending, unit in _UNITS.items() if self.name.endswith(ending))
         return next(known, "count" if self.type is int else "")
+
+
+TABLES: dict[str, type[Table]] = {}
+"""Every table by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
 
 
 class Table:
@@ -134,6 +138,8 @@ class Table:
         cls.table = table
         cls.columns = tuple(c for base in reversed(cls.mro()) for c in vars(base).values() if isinstance(c, Column))
         cls.observed = any(column.success for column in cls.columns)
+        if table:
+            TABLES[table] = cls
 
     @classmethod
     def taken(cls, source: str, result: object) -> dict[str, Any]:
@@ -149,7 +155,7 @@ class Table:
         Raises
         ------
         AttributeError, KeyError
-            Where the result lacks one.
+            If the result lacks one.
         """
         return {
             name: result[key] if isinstance(result, Mapping) else getattr(result, key)
@@ -163,19 +169,19 @@ class Table:
         return {name: key or name for name, of, _, key in parts if of == source}
 
     @classmethod
-    def place(cls, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The required columns of this table, with their values in `row`: a row of the same observation elsewhere."""
+    def identity(cls, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The required columns of this table with their values in `row`, which is a row of the same observation."""
         return {c.name: row[c.name] for c in cls.columns if c.required and c.name in row}
 
     @classmethod
     def arrow_schema(cls) -> pyarrow.Schema:
-        """Arrow schema, as every Parquet file of a dataset has it.
+        """Arrow schema of every Parquet file of the table.
 
         Returns
         -------
         pyarrow.Schema
             One field per column, in order; a required column is not nullable, so writing a null there fails.
-            Field metadata: `description` and, where there is one, `unit`. Schema metadata: `table`, `schema_version`.
+            Field metadata: `description`, and `unit` if there is one. Schema metadata: `table`, `schema_version`.
         """
         import pyarrow as pa  # here, because the command line imports this module and pyarrow takes its time
 
@@ -534,7 +540,7 @@ class Rests(_OfStudy, table="rests"):
     page = Column(str, "name of the page whose host is queried", required=True, key=True)
     protocol = Column(Protocol, "DNS transport", required=True, key=True)
     keeper = Column(ClientKind, "client that keeps the connection", required=True, key=True)
-    mishap = Column(PathEvent, "event in the middle of the idle time", required=True, key=True)
+    path_event = Column(PathEvent, "event in the middle of the idle time", required=True, key=True)
     rest_s = Column(float, "idle time: seconds without a query", required=True, key=True)
     position = _POSITION
     started_s = _STARTED
@@ -689,28 +695,6 @@ class LinkChecks(Table, table="link_checks"):
     verdict = Column(str, "pass, or the value out of tolerance", CHECK, required=True)
 
 
-TABLES: dict[str, type[Table]] = {
-    table.table: table
-    for table in (
-        DnsExchanges,
-        TcpRtts,
-        PageLoads,
-        Resources,
-        Lookups,
-        Attempts,
-        ResolvedLoads,
-        PacedQueries,
-        Rests,
-        ResolverQueries,
-        ResolverEvents,
-        HostLoads,
-        ForwardingDelays,
-        LinkChecks,
-    )
-}
-"""Every table by name. A dataset folder holds `TABLE/link=LINK/part-0.parquet` and `campaign.json`."""
-
-
 _COMMON = ("campaign", "round", "link", "study", "clock", "host", "position", "started_s", "error")
 """Columns described once for all tables, unless a table gives one another meaning."""
 
@@ -718,7 +702,7 @@ _COMMON = ("campaign", "round", "link", "study", "clock", "host", "position", "s
 def to_markdown() -> str:
     """`docs/reference/columns.md`."""
     common = {name: getattr(DnsExchanges, name) for name in _COMMON}
-    enums = {c.type.__name__: c.type for table in TABLES.values() for c in table.columns if c.words}
+    enums = {c.type.__name__: c.type for table in TABLES.values() for c in table.columns if c.values}
     lines = [
         "# Columns",
         "",
@@ -771,7 +755,7 @@ def _markdown_columns(columns: list[Column], *, sources: bool = True) -> list[st
     if sources:
         lines = ["| column | type | value | meaning | taken from |", "|---|---|---|---|---|"]
     for column in columns:
-        kind = column.type.__name__ if column.words else _TYPES[column.stored][0]
+        kind = column.type.__name__ if column.values else _TYPES[column.stored][0]
         marks = (("always", column.required), ("key", column.key), ("success", column.success))
         value = ", ".join(mark for mark, on in marks if on)
         cells = [f"`{column.name}`", kind, value, column.meaning]

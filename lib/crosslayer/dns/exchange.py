@@ -1,4 +1,4 @@
-"""One measured DNS resolution on a new connection, and the TCP round-trip beside it."""
+"""One measured DNS resolution on a new connection, and the measured round-trip of a TCP connect."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import asdict
 from typing import Any
 
 from crosslayer.dns import handshake_bytes
-from crosslayer.dns.capture import Capture, Recording, measure
+from crosslayer.dns.capture import Capture, PacketRecording, measure
 from crosslayer.dns.client import Client
 from crosslayer.dns.errors import DnsError
 from crosslayer.dns.http2 import DoHClient
 from crosslayer.dns.message import MAX_MESSAGE_BYTES, Answer, build_query, check_answer
-from crosslayer.dns.model import ClientSettings, Exchange, Protocol, Question, Resolver, Resumption, Sizes
+from crosslayer.dns.model import ClientSettings, ExchangeResult, Protocol, Question, Resolver, Resumption, Sizes
 from crosslayer.dns.quic import DoH3Client, DoQClient
 from crosslayer.dns.sessions import Session, SessionStore
 from crosslayer.dns.tcp import DoTcpClient
@@ -50,7 +50,7 @@ def exchange(
     capture: Capture | None = None,
     priming: bool = False,
     token: bool | None = None,
-) -> Exchange:
+) -> ExchangeResult:
     """Resolve one name on a new connection and measure it.
 
     The clock starts with the first packet: messages, TLS contexts, trusted CAs, sockets and the client's hello are made
@@ -60,15 +60,15 @@ def exchange(
     Parameters
     ----------
     sessions
-        Where the tickets and tokens of earlier connections are taken from and those of this one are put. Resumed
-        conditions need one, filled by a priming exchange before.
+        Store of tickets and tokens: those of earlier connections are used, and those of this one are added. Resumed
+        conditions need one that a priming exchange has filled.
     capture
         Counts bytes and packets; without one the sizes are None. Open it once and pass it to every exchange.
     priming
-        This exchange is for its ticket: wait for it, and mark the row.
+        Whether the exchange is made for its ticket: it waits for it, and its row is marked.
     token
-        Show the address-validation token of an earlier connection, also without its ticket; not told otherwise,
-        resumed conditions show the one there is.
+        Whether to present the address-validation token of an earlier connection, also without its ticket. None: resumed
+        conditions present it if there is one.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def exchange(
     session = sessions.take(server, protocol) if sessions is not None and (resumed or token) else Session()
     session = Session(session.ticket if resumed else None, b"" if token is False else session.token)
     client = client_for(protocol, server, settings, session=session, early_data=early_data)
-    recording: Recording | None = None
+    recording: PacketRecording | None = None
     answer: Answer | None = None
     error: str | None = None
     if resumed and session.ticket is None:
@@ -115,7 +115,7 @@ def exchange(
         error = error or _unmet(client, resumption, kept, priming)
         if sessions is not None and answer is not None:
             sessions.put(server, protocol, kept)
-    return Exchange(
+    return ExchangeResult(
         protocol=protocol,
         resumption=resumption,
         priming=priming,
@@ -130,7 +130,7 @@ def exchange(
 
 
 def tcp_rtt(server: Resolver, *, port: int | None = None, timeout_s: float = 10.0) -> float:
-    """Time from SYN to SYN-ACK against a server, ms, on the port of DoH if not told another; `DnsError` without one."""
+    """Time from SYN to SYN-ACK, ms, by default on the port of DoH; `DnsError` without a connection."""
     ports = {**server.ports, Protocol.DOTCP: port or server.ports[Protocol.DOH]}
     client = DoTcpClient(Resolver(server.address, ports=ports), ClientSettings(timeout_s=timeout_s))
     with client, collector_paused():
@@ -170,8 +170,8 @@ def _unmet(client: Client, resumption: Resumption, kept: Session, priming: bool)
     return None
 
 
-def _sizes(client: Client, recording: Recording | None, closed_at_ns: int) -> Sizes:
-    """Sizes; None where nothing, or not everything, was captured."""
+def _sizes(client: Client, recording: PacketRecording | None, closed_at_ns: int) -> Sizes:
+    """Sizes; None if nothing, or not everything, was captured."""
     if recording is None or not recording.complete or client.local_port is None:
         return Sizes()
     query = client.timeline.phases.get(PhaseName.QUERY)

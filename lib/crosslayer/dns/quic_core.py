@@ -39,14 +39,14 @@ from crosslayer.dns.certificates import CertificateVerifier
 from crosslayer.dns.http import Response, request
 from crosslayer.dns.keylog import key_log, wants_qlog
 from crosslayer.dns.message import Query, framed, unframed
-from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
+from crosslayer.dns.model import ClientSettings, Handshake, KeyShareGroup, Protocol, Resolver
 from crosslayer.dns.sessions import Session
 from crosslayer.dns.tls import certificate_message_bytes
 
 INITIAL_RTT_S = 0.5
 """aioquic's first probe timeout is twice this: 1 s, as RFC 9002, section 6.2.2 recommends."""
 
-_GROUPS = {Group.P256: TlsGroup.SECP256R1, Group.X25519: TlsGroup.X25519}
+_GROUPS = {KeyShareGroup.P256: TlsGroup.SECP256R1, KeyShareGroup.X25519: TlsGroup.X25519}
 _VERSION_NAMES: dict[int, str] = {QuicProtocolVersion.VERSION_1: "v1", QuicProtocolVersion.VERSION_2: "v2"}
 _ALERTS: dict[int, str] = {alert.value: alert.name for alert in AlertDescription}
 _DOQ_NO_ERROR = 0x0
@@ -190,7 +190,7 @@ class QuicCore(ABC):
         return self._quic.get_timer()
 
     def datagrams(self, now: float) -> list[bytes]:
-        """What is to be sent now."""
+        """Datagrams to send now."""
         return [data for data, _ in self._quic.datagrams_to_send(now)]
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class QuicCore(ABC):
         self._quic.close(error_code=self.no_error)
 
     def qlog(self) -> dict[str, Any] | None:
-        """What there is to say of the connection so far; None where nobody asked for it."""
+        """What there is to say of the connection so far; None if nobody asked for it."""
         return None if self._qlog is None else self._qlog.to_dict()
 
     def take_ticket(self, ticket: SessionTicket) -> None:

@@ -16,12 +16,12 @@ from cryptography.x509.verification import VerificationError
 from crosslayer.dns.certificates import CertificateVerifier
 from crosslayer.dns.errors import DnsError, unreadable_ca
 from crosslayer.dns.message import Query
-from crosslayer.dns.model import ClientSettings, Group, Handshake, Protocol, Resolver
+from crosslayer.dns.model import ClientSettings, Handshake, KeyShareGroup, Protocol, Resolver
 from crosslayer.dns.sessions import Session, TlsTicket
 from crosslayer.dns.tcp import DoTcpClient
 from crosslayer.dns.timing import PhaseName
 
-_OPENSSL_GROUPS = {Group.P256: "prime256v1", Group.X25519: "X25519"}
+_OPENSSL_GROUPS = {KeyShareGroup.P256: "prime256v1", KeyShareGroup.X25519: "X25519"}
 _READ_BYTES = 65536
 _TLSEXT_PADDING = 1 << 4
 """SSL_OP_TLSEXT_PADDING of <openssl/ssl.h>, which Python does not name."""
@@ -49,7 +49,7 @@ def client_context(server: Resolver, settings: ClientSettings, *, alpn: str | No
     return context
 
 
-def _offer_group(context: ssl.SSLContext, group: Group) -> None:
+def _offer_group(context: ssl.SSLContext, group: KeyShareGroup) -> None:
     """Name one group alone, with its key share.
 
     Python 3.11.2, Debian's own, names no group of RFC 7748: it is then OpenSSL's first one, before 3.5, with the same
@@ -58,7 +58,7 @@ def _offer_group(context: ssl.SSLContext, group: Group) -> None:
     try:
         context.set_ecdh_curve(_OPENSSL_GROUPS[group])
     except ssl.SSLError as error:
-        if group is not Group.X25519 or ssl.OPENSSL_VERSION_INFO >= (3, 5):
+        if group is not KeyShareGroup.X25519 or ssl.OPENSSL_VERSION_INFO >= (3, 5):
             raise DnsError(
                 f"this Python's TLS does not offer the group {group.value}: {error}",
                 next_step="Use the Python of `nix develop`, or any newer one of this version.",
@@ -68,8 +68,8 @@ def _offer_group(context: ssl.SSLContext, group: Group) -> None:
 def certificate_message_bytes(certificates: Iterable[int], of_1_3: bool = True) -> int:
     """Size of the TLS Certificate message with certificates of these sizes (DER); 0 without any.
 
-    Exact for clients that ask for no stapled response and no compression, as those of this room
-    (RFC 8446, section 4.4.2; RFC 5246, section 7.4.2).
+    Exact for clients that ask for no stapled response and no compression, as the clients
+    of this package (RFC 8446, section 4.4.2; RFC 5246, section 7.4.2).
     """
     entries = sum(3 + size + (2 if of_1_3 else 0) for size in certificates)
     return entries and 4 + (1 if of_1_3 else 0) + 3 + entries
@@ -82,7 +82,7 @@ class TlsClient(DoTcpClient):
     """
 
     alpn: ClassVar[str | None]
-    """The ALPN protocol that must be agreed on; None where none is offered."""
+    """The ALPN protocol that must be agreed on; None if none is offered."""
 
     def _prepare(self, session: Session) -> None:
         ticket = session.ticket if isinstance(session.ticket, TlsTicket) else None

@@ -11,7 +11,7 @@ from crosslayer.figures.figure import Figure
 from crosslayer.figures.inputs import Inputs
 from crosslayer.figures.style import BLUE, COLUMN_WIDTH, AnyChart
 
-_AGAINST_ALL, _AA = "PLT against all hosts (%)", "A/A: load minus its repetition (%)"
+_AGAINST_ALL, _AA = "PLT minus that of all hosts (%)", "A/A: load minus its repetition (%)"
 
 
 def data(inputs: Inputs) -> pl.DataFrame:
@@ -29,7 +29,7 @@ def chart(frame: pl.DataFrame) -> AnyChart:
     hosts = sorted(set(frame["host"]), key=lambda host: (len(host), host))  # host-10 after host-9
     if not hosts:
         return marks.empty_plot("this campaign has no page loads", COLUMN_WIDTH - 60, 80)
-    scale = marks.reach(frame, least=(-1.0, 1.0), margin=0.1)
+    scale = marks.domain(frame, least=(-1.0, 1.0), margin=0.1)
     panels = []
     for panel in (_AGAINST_ALL, _AA):
         base = alt.Chart(width=(COLUMN_WIDTH - 110) // 2, height=max(60, 22 * len(hosts)))
@@ -37,7 +37,7 @@ def chart(frame: pl.DataFrame) -> AnyChart:
         y = marks.rows("host", hosts)
         if panel == _AA:
             y["axis"] = None
-        tooltip = marks.tips("host", value=panel, digits="+.2f", counted="observations")
+        tooltip = marks.tooltip("host", value=panel, digits="+.2f", counted="observations")
         layers = [
             marks.line_at(base, x=0),
             *marks.intervals(base, x, y, tooltip, {"color": alt.value(BLUE)}, size=60, width=2.2),
@@ -52,11 +52,11 @@ HOSTS = Figure(
     name="hosts",
     title="The hosts of this campaign",
     notebook="cluster",
-    caption="How far the page loads of each host are from those of all hosts in the same condition, and the A/A "
-    "self-check of each host by itself: loads repeated in the same round, in percent of their median.",
+    caption="PLT of each host minus that of all hosts in the same condition, and the A/A self-check of each host: "
+    "loads repeated in the same round, in percent of their median.",
     note="Dots: medians; bars: 95 % intervals, rounds resampled.",
     data=data,
     chart=chart,
     table=lambda frame: frame.select("panel", "host", "n", "rounds", "median", "low", "high"),
 )
-"""Of a campaign that several machines measured; it belongs to no study."""
+"""The figure of a campaign that several machines measured; it belongs to no study."""

@@ -16,7 +16,7 @@ from crosslayer.claims import Verdict
 from crosslayer.figures import Figure, FigureError
 from crosslayer.notebooks import figure_view, frames, session
 from crosslayer.notebooks.errors import NotebookError
-from crosslayer.notebooks.figure_view import FigureView, Text
+from crosslayer.notebooks.figure_view import AnswerText, FigureView
 from crosslayer.notebooks.measuring import measured_or_committed
 from crosslayer.notebooks.paths import existing, find_root, fresh
 from crosslayer.studies import STUDIES
@@ -37,16 +37,16 @@ def open_campaign(
     Parameters
     ----------
     campaign
-        Dataset folder. Empty to measure `study`; where this machine cannot, the committed campaign is opened and the
-        notice says so.
+        Dataset folder. Empty to measure `study`; if this machine cannot, the committed campaign is opened, with a
+        notice.
     study
-        The study that it must be of; any where this is empty.
+        The study that it must be of; any if this is empty.
     size
         Size of the campaign to measure: smoke, quick or paper.
     figures
-        Where figures are saved that are shown, in a folder of their study, e.g. `figures`; None saves none.
+        Folder for the figures that are shown, e.g. `figures`; they go to the folder of their study. None saves none.
     notice
-        Shown on top where it is not empty.
+        Text to show on top; empty for none.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def open_campaign(
     NotebookError
         For an unknown parameter of the notebook, a dataset of another study, or where measuring failed.
     DatasetError
-        Where the dataset cannot be analysed.
+        If the dataset cannot be analysed.
     """
     session.begin()
     if campaign:
@@ -80,7 +80,7 @@ def open_campaign(
     return CampaignView(dataset, None if figures is None else fresh(figures), notice)
 
 
-class Tables:
+class CampaignTables:
     """The tables of a dataset as attributes, each a `polars.LazyFrame`: `tables.page_loads`."""
 
     def __init__(self, dataset: Dataset) -> None:
@@ -142,14 +142,14 @@ class CampaignView:
 
     def __init__(self, dataset: Dataset, folder: Path | None = None, notice: str = "") -> None:
         self.dataset = dataset
-        self.tables = Tables(dataset)
+        self.tables = CampaignTables(dataset)
         self._folder = folder
         self._notice = notice
         self._shown: dict[str, FigureView] = {}
 
     @property
     def campaign(self) -> Campaign:
-        """What `campaign.json` says: plan, host, versions."""
+        """Content of `campaign.json`: plan, host, versions."""
         return self.dataset.campaign
 
     @cached_property
@@ -158,7 +158,7 @@ class CampaignView:
         return tuple(self._figures)
 
     def figure(self, name: str) -> FigureView:
-        """A figure by its name or the beginning of it, drawn, and saved where `open` was told a folder.
+        """A figure by its name or the beginning of it, drawn, and saved if `open` received a folder.
 
         Raises
         ------
@@ -177,8 +177,8 @@ class CampaignView:
             return FigureView(figure, self.dataset, error)
         return FigureView(figure, self.dataset, drawing)
 
-    def table(self, name: str) -> Text:
-        """A figure's numbers: ours, their 95 % interval, and the published ones beside them; as a frame in `.rows`."""
+    def table(self, name: str) -> AnswerText:
+        """Numbers of a figure: measured values, their 95 % intervals and published values; `.rows` is the frame."""
         figure = self.figure(name)
         if figure.error:
             return figure_view.failure(figure.error)
@@ -186,7 +186,7 @@ class CampaignView:
             raise NotebookError("has no table", where=name, next_step="Show the figure; its CSV has every number.")
         return figure_view.table(figure.table)
 
-    def verdict(self, name: str) -> Text:
+    def verdict(self, name: str) -> AnswerText:
         """The answer to the question of a figure's study, in a sentence computed from its numbers."""
         figure = self.figure(name)
         if figure.error:
@@ -194,14 +194,14 @@ class CampaignView:
         if figure.verdict is None:
             raise NotebookError("answers no question", where=name)
         virtual = self._drawer.verdict_virtual(figure.figure)
-        return Text(f"**Verdict.** {figure.verdict}" + (f"\n\n**By the virtual clock.** {virtual}" if virtual else ""))
+        return AnswerText(f"**Verdict.** {figure.verdict}" + (f"\n\n**In virtual time.** {virtual}" if virtual else ""))
 
-    def claims(self) -> Text:
+    def claims(self) -> AnswerText:
         """What became of the published results: those that this dataset measures, and how many of each verdict."""
         verdicts = report.check_claims(self.dataset)
         measured = verdicts.filter(pl.col("verdict") != Verdict.NOT_MEASURED)
         counts = ", ".join(f"{count} {verdict}" for verdict, count in claims.counts(verdicts).items())
-        return Text(f"{figure_view.table(measured.select(_CLAIMS_SHOWN)).data}\n\n{counts}.", verdicts)
+        return AnswerText(f"{figure_view.table(measured.select(_CLAIMS_SHOWN)).data}\n\n{counts}.", verdicts)
 
     def observations(self, claim: str) -> tuple[Observations, ...]:
         """The rows that a claim is judged by: `view.observations("T123")[0].frame.collect()`.
@@ -228,7 +228,7 @@ class CampaignView:
         """
         return frames.frame(self.dataset, measure)
 
-    def compared(self) -> Text:
+    def compared(self) -> AnswerText:
         """The claims whose verdict differs in another campaign of the study, and how many; campaign by campaign."""
         verdicts, shown, parts = report.check_claims(self.dataset), [], []
         for other in paired_campaigns(self.dataset):
@@ -238,8 +238,8 @@ class CampaignView:
             shown += [figure_view.table(changed).data] if changed.height else []
             shown.append(f"{changed.height} of {both.height} verdicts differ. Other campaign: {other.caption}")
         if not shown:
-            return Text("There is no other campaign of this study.")
-        return Text("\n\n".join(shown), pl.concat(parts))
+            return AnswerText("There is no other campaign of this study.")
+        return AnswerText("\n\n".join(shown), pl.concat(parts))
 
     @cached_property
     def _drawer(self) -> report.Drawer:

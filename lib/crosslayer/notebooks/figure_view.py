@@ -1,4 +1,4 @@
-"""How a notebook shows things: a figure with its caption, a table, a sentence."""
+"""Display in notebooks: a figure with its caption, a table, a sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crosslayer.figures import Drawing, Figure, FigureError
 from crosslayer.figures.style import COLUMN_WIDTH
 
 
-class Text(Markdown):
+class AnswerText(Markdown):
     """Markdown that shows itself, with the rows it was made from."""
 
     def __init__(self, text: str, rows: pl.DataFrame | None = None) -> None:
@@ -33,7 +33,7 @@ class FigureView:
 
     @property
     def error(self) -> str:
-        """Why it cannot be drawn; empty where it can. Asked for anything else, such a figure raises the error."""
+        """Why it cannot be drawn; empty if it can. Asked for anything else, such a figure raises the error."""
         return str(self._drawing) if isinstance(self._drawing, FigureError) else ""
 
     @property
@@ -43,7 +43,7 @@ class FigureView:
 
     @property
     def table(self) -> pl.DataFrame | None:
-        """Its numbers for a reader; None where the figure has no table."""
+        """Its numbers for a reader; None if the figure has no table."""
         return self._drawn.table
 
     @property
@@ -58,7 +58,7 @@ class FigureView:
 
     @property
     def verdict(self) -> str | None:
-        """The answer to its study's question; None where it asks none."""
+        """The answer to its study's question; None if it asks none."""
         return self._drawn.verdict
 
     def save(self, folder: str | Path) -> dict[str, Path]:
@@ -85,14 +85,14 @@ def show_saved(png: Path, figure: Figure) -> None:
     display(Image(png.read_bytes(), width=width_px(figure), alt=figure.heading), caption(figure))
 
 
-def caption(figure: Figure) -> Text:
+def caption(figure: Figure) -> AnswerText:
     """What stands under a figure."""
-    return Text(f"**{figure.heading}.** {figure.caption}")
+    return AnswerText(f"**{figure.heading}.** {figure.caption}")
 
 
-def failure(error: str) -> Text:
+def failure(error: str) -> AnswerText:
     """What stands in place of a figure."""
-    return Text(f"> **This figure could not be drawn.** {error}")
+    return AnswerText(f"> **This figure could not be drawn.** {error}")
 
 
 def width_px(figure: Figure) -> int:
@@ -111,8 +111,8 @@ def top(dataset: Dataset, notice: str) -> str:
     return "\n".join(lines)
 
 
-def table(rows: pl.DataFrame) -> Text:
-    """A Markdown table; numbers with four significant digits, `–` where there is none."""
+def table(rows: pl.DataFrame) -> AnswerText:
+    """A Markdown table; numbers with four significant digits, `–` if there is none."""
 
     def cell(value: Any) -> str:
         if value is None:
@@ -123,4 +123,4 @@ def table(rows: pl.DataFrame) -> Text:
     head = " | ".join(name.replace("_", " ") for name in rows.columns)
     rule = " | ".join("---:" if name in right else "---" for name in rows.columns)
     body = [" | ".join(cell(value) for value in row) for row in rows.iter_rows()]
-    return Text("\n".join(f"| {line} |" for line in (head, rule, *body)), rows)
+    return AnswerText("\n".join(f"| {line} |" for line in (head, rule, *body)), rows)

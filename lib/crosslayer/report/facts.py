@@ -1,4 +1,4 @@
-"""What a campaign says of itself, in names and values: when, where and with what it was measured."""
+"""Facts of a campaign as names and values: when, where and with what it was measured."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from crosslayer.campaign import provenance as machine
 from crosslayer.campaign.dataset import Campaign, Dataset
 from crosslayer.report.confirmations import confirmations
 from crosslayer.report.files import ReportError, write
+from crosslayer.vocabulary import BROWSERS
 
 _BACKENDS = {"netem": "netem in the host's kernel", "uml": "netem in a User-Mode Linux guest"}
 
@@ -37,14 +38,14 @@ def save(dataset: Dataset, folder: Path) -> None:
     Raises
     ------
     ReportError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     """
     content = json.dumps(about(dataset), ensure_ascii=False, indent=1).encode()
     write(folder / dataset.campaign.study / _FILE, content)
 
 
 def saved(folder: Path, study: str) -> dict[str, Any] | None:
-    """What `save` wrote of a study; None where it did not.
+    """What `save` wrote of a study; None if it did not.
 
     Raises
     ------
@@ -88,11 +89,7 @@ def overview(dataset: Dataset) -> dict[str, str]:
     campaign = dataset.campaign
     fewest, most = dataset.rounds_per_cell
     links, pages = len(campaign.links), len(campaign.pages)
-    versions = {
-        name: campaign.versions[name]
-        for name in ("chromium", "firefox", "libcurl", "server")
-        if name in campaign.versions
-    }
+    versions = {name: campaign.versions[name] for name in (*BROWSERS, "libcurl", "server") if name in campaign.versions}
     rows = {
         "Campaign": campaign.campaign,
         "Measured": _when(campaign.started, campaign.ended),
@@ -134,7 +131,7 @@ def whole(dataset: Dataset) -> str:
 
 
 def host_text(campaign: Campaign) -> str:
-    """The machine as text; an unknown machine says so itself."""
+    """The machine as text."""
     host = campaign.host
     if not host.cores:
         return host.cpu

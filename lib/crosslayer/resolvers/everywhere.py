@@ -58,7 +58,7 @@ class RoundResult:
     """What a machine measured."""
 
     entries: list[Entry]
-    host: provenance.Host
+    host: provenance.MeasuringHost
     versions: dict[str, str]
     limited: dict[str, str] = field(default_factory=dict)
     """Operators that got their queries of the day."""

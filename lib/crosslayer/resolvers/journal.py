@@ -130,7 +130,7 @@ class Journal:
         """Close the store."""
         self._store.close()
 
-    def describe(self, vantage: str, host: provenance.Host, versions: dict[str, str]) -> None:
+    def describe(self, vantage: str, host: provenance.MeasuringHost, versions: dict[str, str]) -> None:
         """Keep which machine a vantage point is, without its name and address."""
         self._hosts.named(FinishedRound(None, -1, {}, 0, _BACKEND, versions, replace(host, name=vantage, mark=vantage)))
 

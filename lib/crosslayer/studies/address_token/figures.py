@@ -1,4 +1,4 @@
-"""What is the token worth that proves a returning visitor's address?"""
+"""What does the address-validation token save a returning visitor?"""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from crosslayer import metrics
 from crosslayer.figures import Inputs
 from crosslayer.figures.comparison import POOLED, Comparison
 from crosslayer.figures.sentences import holds, row, with_interval
-from crosslayer.figures.style import CHAIN, EARLY_DATA, GREY, LONG, RED, Look
+from crosslayer.figures.style import CHAIN, EARLY_DATA, GREY, LONG, RED, Style
 
 _FULL, _WITH, _WITHOUT = "H3 1-RTT", "H3 0-RTT with token", "H3 0-RTT without token"
-_LOOKS = {_FULL: Look(GREY, "square", CHAIN), _WITH: EARLY_DATA, _WITHOUT: Look(RED, "triangle-down", LONG)}
+_STYLES = {_FULL: Style(GREY, "square", CHAIN), _WITH: EARLY_DATA, _WITHOUT: Style(RED, "triangle-down", LONG)}
 _DOCUMENT = "document complete"
 _WORTH = "without minus with token"
 
@@ -25,7 +25,7 @@ def _observations(inputs: Inputs) -> pl.LazyFrame:
 
 
 def token_verdict(frame: pl.DataFrame) -> str:
-    """What is the token worth that proves a returning visitor's address?"""
+    """What does the address-validation token save a returning visitor?"""
     pages = sorted(frame["page"].drop_nulls().unique())
     by_page = {page: row(frame, source=POOLED, measure=_DOCUMENT, page=page) for page in pages}
     worth = {page: spared for page, spared in by_page.items() if spared}
@@ -34,12 +34,12 @@ def token_verdict(frame: pl.DataFrame) -> str:
     sentence = ", ".join(f"{with_interval(spared, 'RTT', 2)} on {page}" for page, spared in worth.items())
     whole = [page for page, spared in worth.items() if holds(spared, 1.0, 0.15)]
     why = (
-        f" A whole round-trip on {' and '.join(whole)}: the document is more than three times what the server had "
-        "received, and before the client's address is proved it may send no more (RFC 9000, section 8.1)."
+        f" It saves a round-trip on {' and '.join(whole)}, whose document exceeds three times the bytes that the "
+        "server received: without a token a server may not send more (RFC 9000, section 8.1)."
         if whole
         else ""
     )
-    return f"Until the document is complete: {sentence}, all links together.{why}"
+    return f"With the token the document is complete earlier by {sentence}, all links together.{why}"
 
 
 FIGURES = (
@@ -48,7 +48,7 @@ FIGURES = (
         measures={_DOCUMENT: "response_end_ms", "PLT": "plt_ms"},
         differences={_WORTH: (_WITHOUT, _WITH)},
         pooled=["page"],
-        styles=_LOOKS,
+        styles=_STYLES,
         axis="Document complete (multiples of the RTT)",
         least=(0.8, 2.4),
         empty="no page loads of this study",

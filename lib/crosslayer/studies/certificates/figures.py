@@ -1,4 +1,4 @@
-"""What does the size of a certificate cost, and what does one connection save of it?"""
+"""Cost of the size of a certificate, and the part of it that one connection saves."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _VISIT_BROUGHT = {
     "ticket": "with a ticket",
     "ticket and token": "with both",
 }
-_VISIT_LOOKS = {"two connections": TRANSPORTS["DoQ"], "one connection": TRANSPORTS["DoH3"]}
+_VISIT_STYLES = {"two connections": TRANSPORTS["DoQ"], "one connection": TRANSPORTS["DoH3"]}
 _LARGEST_KB = 23
 _HEIGHT = 104
 _TODAY, _POST_QUANTUM = 1248, 14724
 
 
 def sizes_data(inputs: Inputs) -> pl.DataFrame:
-    """How long an exchange takes by the size of the certificate, multiples of the RTT, and where steps are expected.
+    """Duration of an exchange by the size of the certificate, multiples of the RTT, and the expected steps.
 
     Columns link, brought, protocol, source, kb (TLS Certificate message, 1000 bytes), n, rounds, median, low, high.
     Rows of source `expected` have the places of the steps in kb, those of source `cost` what ML-DSA-44 takes beyond
@@ -94,27 +94,27 @@ def sizes(frame: pl.DataFrame) -> AnyChart:
         scale=alt.Scale(domain=[0, _LARGEST_KB], nice=False),
         axis=alt.Axis(values=[0, 5, 10, 15, 20], format="d"),
     )
-    reach = marks.reach(ours, least=(1.8, 4.2), margin=0.15)
+    reach = marks.domain(ours, least=(1.8, 4.2), margin=0.15)
     y = alt.Y("median:Q", title="Exchange (RTT)", scale=reach, axis=alt.Axis(tickCount=4, format="d"))
-    look = marks.by("protocol", marks.looks(_ENCRYPTED), "color", "shape")
+    encodings = marks.encode_series("protocol", marks.styles(_ENCRYPTED), "color", "shape")
     size = alt.Tooltip("kb:Q", format=".3f", title="certificate, kB")
-    tooltip = marks.tips(
+    tooltip = marks.tooltip(
         "link_title", "brought", "protocol", value="exchange, RTT", digits=".3f", counted="exchanges", more=[size]
     )
     base = alt.Chart(width=(TEXT_WIDTH - 130) // 3, height=_HEIGHT)
-    expected, measured = marks.of(base, "expected"), marks.of(base, "measured")
+    expected, measured = marks.rows_from(base, "expected"), marks.rows_from(base, "measured")
     layers = [
         expected.mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x=x),
         expected.mark_text(align="left", dx=3, fontSize=TEXT_PX - 1, color=INK).encode(
             x=x, y=alt.value(_HEIGHT - 8), text="label:N"
         ),
-        marks.trend(measured, x, y, {"color": look["color"]}),
-        *marks.intervals(measured, x, y, tooltip, look, upright=True, size=26),
+        marks.trend(measured, x, y, {"color": encodings["color"]}),
+        *marks.intervals(measured, x, y, tooltip, encodings, upright=True, size=26),
     ]
     chart: AnyChart = marks.multiples(
         layers,
-        column=marks.across("brought", [*_BROUGHT.values()]),
-        row=marks.down("link_title", links),
+        column=marks.facet_columns("brought", [*_BROUGHT.values()]),
+        row=marks.facet_rows("link_title", links),
         spacing=14,
     )
     chart.data = with_titles(shown)
@@ -147,11 +147,13 @@ def sizes_verdict(frame: pl.DataFrame) -> str:
             )
     if not sentences:
         return "Not answered: this dataset lacks exchanges with today's certificates or with ML-DSA-44."
-    return f"14,724 bytes of ML-DSA-44 take longer than today's 1,248 by these times. {'. '.join(sentences)}."
+    return (
+        f"With the 14,724 bytes of ML-DSA-44 an exchange takes longer than with today's 1,248. {'. '.join(sentences)}."
+    )
 
 
 def steps_data(inputs: Inputs) -> pl.DataFrame:
-    """Where a search found the step, and where the limit puts it.
+    """Measured and expected position of the step.
 
     Columns link, protocol, measure (`place`, kB; `height` and `from the first datagram on`, RTT; `distance`,
     datagrams), source, n, rounds, median, low, high.
@@ -188,14 +190,14 @@ def steps_chart(frame: pl.DataFrame) -> AnyChart:
         axis=alt.Axis(values=[0, 4, 8, 12, 16], format="d"),
     )
     y = marks.rows("protocol", _ENCRYPTED)
-    tooltip = marks.tips("link_title", "protocol", "source", value="kB", digits=".3f", counted="searches")
-    look = marks.by("protocol", marks.looks(_ENCRYPTED), "color", "shape", legend=False)
+    tooltip = marks.tooltip("link_title", "protocol", "source", value="kB", digits=".3f", counted="searches")
+    encodings = marks.encode_series("protocol", marks.styles(_ENCRYPTED), "color", "shape", legend=False)
     base = alt.Chart(width=COLUMN_WIDTH - 110, height=70)
     layers = [
-        marks.ticks(marks.of(base, "expected"), x, y, tooltip, color=INK),
-        *marks.intervals(marks.of(base, "measured"), x, y, tooltip, look),
+        marks.ticks(marks.rows_from(base, "expected"), x, y, tooltip, color=INK),
+        *marks.intervals(marks.rows_from(base, "measured"), x, y, tooltip, encodings),
     ]
-    chart: AnyChart = marks.multiples(layers, row=marks.down("link_title", links), spacing=8)
+    chart: AnyChart = marks.multiples(layers, row=marks.facet_rows("link_title", links), spacing=8)
     chart.data = with_titles(shown)
     return chart
 
@@ -249,22 +251,22 @@ def visits_chart(frame: pl.DataFrame) -> AnyChart:
         scale=alt.Scale(domain=[0, _LARGEST_KB], nice=False),
         axis=alt.Axis(values=[0, 5, 10, 15, 20], format="d"),
     )
-    reach = marks.reach(shown, least=(1.8, 6.4), margin=0.2)
+    reach = marks.domain(shown, least=(1.8, 6.4), margin=0.2)
     y = alt.Y("median:Q", title="Document (RTT)", scale=reach, axis=alt.Axis(tickCount=5, format="d"))
-    look = marks.by("connections", _VISIT_LOOKS, "color", "shape")
+    encodings = marks.encode_series("connections", _VISIT_STYLES, "color", "shape")
     size = alt.Tooltip("kb:Q", format=".3f", title="certificate, kB")
-    tooltip = marks.tips(
+    tooltip = marks.tooltip(
         "link_title", "brought", "connections", value="document, RTT", digits=".3f", counted="visits", more=[size]
     )
     base = alt.Chart(width=(TEXT_WIDTH - 150) // 4, height=_HEIGHT)
     layers = [
-        marks.trend(base, x, y, {"color": look["color"]}),
-        *marks.intervals(base, x, y, tooltip, look, upright=True, size=26),
+        marks.trend(base, x, y, {"color": encodings["color"]}),
+        *marks.intervals(base, x, y, tooltip, encodings, upright=True, size=26),
     ]
     chart: AnyChart = marks.multiples(
         layers,
-        column=marks.across("brought", [*_VISIT_BROUGHT.values()]),
-        row=marks.down("link_title", links),
+        column=marks.facet_columns("brought", [*_VISIT_BROUGHT.values()]),
+        row=marks.facet_rows("link_title", links),
         spacing=14,
     )
     chart.data = with_titles(shown)
@@ -288,7 +290,7 @@ def visits_verdict(frame: pl.DataFrame) -> str:
             )
     if not sentences:
         return "Not answered: this dataset lacks first visits with certificates of 12 kB or of today."
-    return f"With 12 kB instead of today's 1,248 bytes, a first visit's document is later by: {'; '.join(sentences)}."
+    return f"With 12 kB instead of today's 1,248 bytes, the document of a first visit is later. {'; '.join(sentences)}."
 
 
 FIGURES = (

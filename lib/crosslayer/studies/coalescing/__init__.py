@@ -7,17 +7,19 @@ from msgspec import Meta
 
 from crosslayer.campaign.plan import Plan
 from crosslayer.study import Paper, Section, Study
+from crosslayer.vocabulary import Browser
 
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Rounds in which every cell has each self-check once: each kind of load repeated (A/A), and the negative control,
-    primed as for 0-RTT and its ticket refused. 0: none."""
+    """Period of the self-checks in rounds: each load repeated (A/A), and the negative control, primed as for 0-RTT
+    with a refused ticket. 0: none."""
 
 
+TNSM24 = Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787")
 LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 """Links of the paper by ascending RTT."""
 PAGES = ("example.org", "wikipedia.org", "instagram.com")
@@ -27,30 +29,30 @@ _WHOLE = Plan(study="coalescing", links=LINKS, pages=PAGES, options=Options())
 
 STUDY = Study(
     name="coalescing",
-    room=__name__,
-    paper=Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787"),
+    package=__name__,
+    paper=TNSM24,
     lead="DNS over UDP, HTTPS and QUIC, and HTTP/3 with a full handshake (1-RTT) or early data (0-RTT), on five access "
     "links and three pages.",
     sections=(
         Section(
             "link_check",
             "The testbed",
-            "Is the link what it claims to be, does the procedure measure what it should, and what failed?",
+            "Link checks, self-checks of the procedure, and failed observations.",
         ),
         Section(
             "handshakes",
             "Handshakes",
-            "How long DoQ and HTTP/3 take to set up a connection, and when the first request can leave.",
+            "Handshake times of DoQ and HTTP/3, and when the browser sends its first request.",
         ),
         Section(
             "dns_overhead",
             "DNS exchanges",
-            "What a lookup costs on each transport, in round-trips of the link and beyond them.",
+            "Duration of a lookup on each transport, in round-trips and beyond them.",
         ),
         Section(
             "page_loads",
             "Page loads",
-            "What the transport of DNS and the HTTP/3 handshake cost a page load together.",
+            "Cost of the DNS transport and the HTTP/3 handshake for a page load.",
         ),
     ),
     options=Options,
@@ -68,5 +70,5 @@ STUDY = Study(
         "T198": "PLT over DoUDP + H3 1-RTT: DoH + H3 1-RTT",
         "T203": "PLT that H3 0-RTT saves",
     },
-    browsers=("chromium", "firefox"),
+    browsers=(Browser.CHROMIUM, Browser.FIREFOX),
 )

@@ -1,4 +1,4 @@
-"""Loads of a browser that resolves by itself, and the two parts of the sum that the paper has in their place.
+"""Loads of a browser that resolves by itself, and the two parts of the sum that the paper has instead.
 
 The state is the same on both sides: DNS resumes the session of an earlier connection where its transport has sessions,
 the page's connection is new, with a full handshake.
@@ -18,7 +18,7 @@ from crosslayer.campaign.store import Rows
 from crosslayer.studies import web
 
 PROTOCOLS = (dns.Protocol.DOUDP, dns.Protocol.DOH, dns.Protocol.DOQ)
-"""Those of the paper."""
+"""Transports of the paper."""
 _COUPLED = {f"{protocol}, coupled": protocol for protocol in PROTOCOLS}
 _EXCHANGES = {
     f"{protocol}, exchange": Exchange(
@@ -50,17 +50,17 @@ class Composition(Measurer):
 
     @staticmethod
     def server_options(plan: Plan) -> dict[str, Any]:
-        """Those of the coupled loads."""
+        """Server options of the study `web`, whose loads these are."""
         return web.STUDY.measurer.server_options(plan)
 
     def conditions(self, cell: Cell) -> list[str]:
         """A coupled load and an exchange over each transport, and the load that is added to all of these."""
         return [*_COUPLED, *_EXCHANGES, _LOAD]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         if condition in _COUPLED:
-            return self._coupled.place(_COUPLED[condition].value)
+            return self._coupled.table_and_columns(_COUPLED[condition].value)
         measured = FULL_HANDSHAKE if condition == _LOAD else _EXCHANGES[condition]
         return measured.table, measured.columns
 

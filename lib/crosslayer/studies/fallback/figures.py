@@ -8,7 +8,7 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import BLUE, GREEN, INK, RED, SOLID, TEXT_WIDTH, AnyChart, Look, with_titles
+from crosslayer.figures.style import BLUE, GREEN, INK, RED, SOLID, TEXT_WIDTH, AnyChart, Style, with_titles
 from crosslayer.studies.fallback.cases import CASES, FIRST, Case
 from crosslayer.studies.fallback.timers import TIMERS, delays
 
@@ -22,7 +22,7 @@ _CLIENTS = {"chromium": "Chromium", "firefox": "Firefox", "curl": "curl"}
 _COLORS = {"chromium": BLUE, "firefox": GREEN, "curl": RED}
 _SHAPES = {"fiber": "square", "4g": "circle"}
 _NO_PAGE_MS = 100_000.0
-"""Where the axis says that no page came, ms."""
+"""Position on the axis of loads without a page, ms."""
 
 
 def _section(case: Case) -> str:
@@ -59,21 +59,21 @@ def _series(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
     client = pl.col("browser").replace(_CLIENTS)
     shown = with_titles(frame).with_columns(client=client, series=pl.format("{}, {}", client, pl.col("link_title")))
     names = {
-        series: Look(_COLORS[browser], _SHAPES.get(link, "diamond"), SOLID)
+        series: Style(_COLORS[browser], _SHAPES.get(link, "diamond"), SOLID)
         for browser, link, series in shown.select("browser", "link", "series").unique(maintain_order=True).rows()
     }
-    clients = {name: Look(_COLORS[browser], "circle", SOLID) for browser, name in _CLIENTS.items()}
-    present = {name: look for name, look in clients.items() if name in set(shown["client"])}
-    look = marks.by("series", names, "color", "shape", columns=len(names))
-    return shown, look | marks.by("client", present, "offset", legend=False)
+    clients = {name: Style(_COLORS[browser], "circle", SOLID) for browser, name in _CLIENTS.items()}
+    present = {name: encodings for name, encodings in clients.items() if name in set(shown["client"])}
+    encodings = marks.encode_series("series", names, "color", "shape", columns=len(names))
+    return shown, encodings | marks.encode_series("client", present, "offset", legend=False)
 
 
 def blocked(frame: pl.DataFrame) -> AnyChart:
     """A plot for each kind of visit, a row for each fault; `no page` at the end where none came."""
     if frame.is_empty():
         return marks.empty_plot("no page loads of this study", TEXT_WIDTH - 60)
-    shown, look = _series(frame)
-    tooltip = marks.tips("series", "about", value="median, ms", digits=".1f", counted="loads")
+    shown, encodings = _series(frame)
+    tooltip = marks.tooltip("series", "about", value="median, ms", digits=".1f", counted="loads")
     scale = alt.Scale(type="log", domain=[10, 200_000])
     axis = alt.Axis(values=[10, 100, 1000, 10_000, 100_000], format="~s")
     plots = []
@@ -88,7 +88,7 @@ def blocked(frame: pl.DataFrame) -> AnyChart:
         never = _without_page(part)
         height = 26 * part["about"].n_unique()
         base = alt.Chart(came, width=TEXT_WIDTH - 250, height=height, title=marks.heading(_SECTIONS[section]))
-        layers = [*marks.intervals(base, x, y, tooltip, look)]
+        layers = [*marks.intervals(base, x, y, tooltip, encodings)]
         failed = alt.Chart(never).mark_text(align="center", fontSize=9, color=INK)
         layers.append(failed.encode(x=x, y=y, text="text:N"))
         plots.append(alt.layer(*layers))
@@ -159,9 +159,9 @@ def timers(frame: pl.DataFrame) -> AnyChart:
     """A row for each timer, from its least to its greatest value."""
     if frame.is_empty():
         return marks.empty_plot("no attempts of this study", TEXT_WIDTH - 60)
-    shown, look = _series(frame)
+    shown, encodings = _series(frame)
     labels = list(dict.fromkeys(timer.title for timer in TIMERS.values() if timer.title in set(shown["about"])))
-    tooltip = marks.tips("series", "about", value="median, ms", digits=".1f")
+    tooltip = marks.tooltip("series", "about", value="median, ms", digits=".1f")
     tooltip += [
         alt.Tooltip("low:Q", format=".1f", title="least"),
         alt.Tooltip("high:Q", format=".1f", title="greatest"),
@@ -170,7 +170,7 @@ def timers(frame: pl.DataFrame) -> AnyChart:
     axis = alt.Axis(values=[0, 20, 50, 100, 200, 300, 600, 1000, 2000, 4000])
     x = alt.X("median:Q", title="Wait (ms)", scale=alt.Scale(type="symlog", constant=20, domain=[-4, 5000]), axis=axis)
     base = alt.Chart(shown, width=TEXT_WIDTH - 330, height=26 * len(labels))
-    return alt.layer(*marks.intervals(base, x, marks.rows("about", labels), tooltip, look))
+    return alt.layer(*marks.intervals(base, x, marks.rows("about", labels), tooltip, encodings))
 
 
 def timers_table(frame: pl.DataFrame) -> pl.DataFrame:

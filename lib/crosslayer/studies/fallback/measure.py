@@ -79,7 +79,7 @@ class Fallback(Measurer):
         of_curl = [f"{_CURL}{name}" for name, case in CASES.items() if case.for_curl] if curl.versions() else []
         return [*CASES, *of_curl]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         name = condition.removeprefix(_CURL)
         h3 = "1-rtt" if CASES[name].visit in (FIRST, SECOND) else "0-rtt"

@@ -9,17 +9,17 @@ from crosslayer.vocabulary import Coupling, Http3, Protocol, Sharing
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GatewayKind:
     """One way of a browser to a page that it resolves over DoH3."""
 
     condition: str
-    """Of `page_loads`."""
+    """Value of the column `condition` of `page_loads`."""
     through: Sharing | None = None
     """How the gateway's connections upstream are shared; None without a gateway."""
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Columns of `page_loads` that tell it from other kinds."""
+        """Columns of `page_loads` that distinguish it from other kinds."""
         common = {"h3": Http3.ONE_RTT.value, "coupling": Coupling.COUPLED.value, "dns_protocol": Protocol.DOH3.value}
         return common | {"condition": self.condition}
 
@@ -31,5 +31,9 @@ class Kind:
 
 NONE, TWO, ONE = "no gateway", "gateway, two connections", "gateway, one connection"
 
-KINDS = {NONE: Kind("main"), TWO: Kind("gateway-two", Sharing.SEPARATE), ONE: Kind("gateway-one", Sharing.SHARED)}
-"""By condition."""
+KINDS = {
+    NONE: GatewayKind("main"),
+    TWO: GatewayKind("gateway-two", Sharing.SEPARATE),
+    ONE: GatewayKind("gateway-one", Sharing.SHARED),
+}
+"""Kinds by condition."""

@@ -1,7 +1,7 @@
 """The `gateway` study: first visits of a browser that resolves over DoH3, without a gateway and through one.
 
-Chromium never asks DNS on a page's connection. Here it asks the stub beside it, and speaks HTTP/3 to the gateway that
-the stub is: names that have the server's address are answered with the gateway's. Over the link, the gateway has one
+Chromium never asks DNS on a page's connection. Here it asks a local stub, and uses HTTP/3 to the gateway in
+the stub: names that have the server's address are answered with the gateway's. Over the link, the gateway has one
 connection for lookups and pages, or one for each, as resolver and browser have without it. Every load has a stub of its
 own, without any session, and the resolver is the host that the page comes from.
 """
@@ -23,7 +23,7 @@ from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
 from crosslayer.stub import Gateway, QueryMetrics, Stub, StubError, StubSettings
-from crosslayer.studies.gateway.kinds import KINDS, NONE, Kind
+from crosslayer.studies.gateway.kinds import KINDS, NONE, GatewayKind
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
 
@@ -48,7 +48,7 @@ class Gateways(Measurer):
         """Every kind."""
         return list(KINDS)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         return "page_loads", KINDS[condition].columns
 
@@ -73,9 +73,9 @@ class Gateways(Measurer):
         return {"page_loads": [row], "resources": resource_rows(row, load, events)}
 
     def _load(
-        self, browser: Browser, page: PageSpec, kind: Kind
+        self, browser: Browser, page: PageSpec, kind: GatewayKind
     ) -> tuple[PageLoad, list[QueryMetrics], dict[int, int]]:
-        """The measured load; what the stub and its gateway tell of it, and the server's events are of it alone."""
+        """Make the measured load; returns it, the reports of stub and gateway, and the server's events on it."""
         server = self.bench.server
         resolver = dns.Resolver(self.bench.addresses[page.host], page.host, server.ca_file)
         gateway = None
@@ -107,16 +107,16 @@ class Gateways(Measurer):
 
 
 def evidence_columns(
-    events: Sequence[Event], kind: Kind, page: PageSpec, asked_from: Collection[int], carried: Mapping[int, int]
+    events: Sequence[Event], kind: GatewayKind, page: PageSpec, asked_from: Collection[int], carried: Mapping[int, int]
 ) -> dict[str, Any]:
-    """What the server says of a load; columns of `page_loads`, `error` where it was not what it was meant to be.
+    """Columns of `page_loads` from the server log; `error` has a mismatch with the condition.
 
     Parameters
     ----------
     events
         What the server reported since the load began.
     kind, page
-        What it was meant to be.
+        Its condition.
     asked_from
         Ports that the stub asked from.
     carried

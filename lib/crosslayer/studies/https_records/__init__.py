@@ -1,18 +1,19 @@
-"""What a browser makes of HTTPS records (RFC 9460), broken ones too, and of Encrypted Client Hello (RFC 9849)."""
+"""How a browser uses HTTPS records (RFC 9460), also malformed ones, and Encrypted Client Hello (RFC 9849)."""
 
 from dataclasses import dataclass
 
 from crosslayer.studies.coalescing import LINKS
 from crosslayer.studies.https_records.records import KINDS
 from crosslayer.study import question
+from crosslayer.vocabulary import Browser
 
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     kinds: tuple[str, ...] = ()
-    """Of records, by their names (`records.KINDS`); every one where none is named."""
+    """Kinds of records by name (`records.KINDS`); empty for all."""
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.kinds) - set(KINDS)):
@@ -32,6 +33,6 @@ STUDY = question(
     rounds=(1, 8, 100),
     smoke={"links": ("4g",)},
     paper={"links": LINKS},
-    browsers=("chromium", "firefox"),
+    browsers=(Browser.CHROMIUM, Browser.FIREFOX),
     one_host="it varies the HTTPS record of the page's own host only",
 )

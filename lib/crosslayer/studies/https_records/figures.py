@@ -1,4 +1,4 @@
-"""What a page costs whose HTTPS record is broken, and what Encrypted Client Hello costs."""
+"""Cost of a broken HTTPS record, and of Encrypted Client Hello."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from crosslayer.figures.style import (
     SOLID,
     TEXT_WIDTH,
     AnyChart,
-    Look,
+    Style,
     with_titles,
 )
 from crosslayer.studies.https_records.records import KINDS
 
 _H2, _H3, _EARLY = "over HTTP/2", "over HTTP/3", "over HTTP/3, early data"
 _OTHER, _NOT_AT_ALL = "over another protocol", "not at all"
-_LOOKS = {
-    _H2: Look(GREY, "square", CHAIN),
-    _H3: Look(BLUE, "circle", SOLID),
+_STYLES = {
+    _H2: Style(GREY, "square", CHAIN),
+    _H3: Style(BLUE, "circle", SOLID),
     _EARLY: EARLY_DATA,
-    _OTHER: Look(RED, "diamond", LONG),
+    _OTHER: Style(RED, "diamond", LONG),
 }
 _PROTOCOLS = {"h2": _H2, "h3": _H3}
 _ABOUT = {condition: kind.about for condition, kind in KINDS.items()}
 _MEASURED, _COST = "measured", "cost"
 _ECH_COSTS = {
     "ech": ("whole", "on a first visit"),
-    "ech-0-rtt": ("whole-0-rtt", "on a second with early data"),
-    "ech-replaced": ("whole", "where the server has a new key"),
-    "ech-gone": ("whole", "where the server has it no more"),
+    "ech-0-rtt": ("whole-0-rtt", "on a second visit with early data"),
+    "ech-replaced": ("whole", "after the server replaced its key"),
+    "ech-gone": ("whole", "after the server disabled it"),
 }
 """Kinds with ECH, what each is compared with, and in which case it is."""
 
@@ -94,18 +94,18 @@ def records(frame: pl.DataFrame) -> AnyChart:
         return marks.empty_plot("no page loads of this study", TEXT_WIDTH - 60)
     shown = with_titles(shown.filter(pl.col("median").is_not_null()))
     links = list(shown["link_title"].unique(maintain_order=True))
-    known = {name: look for name, look in _LOOKS.items() if name in set(shown["series"])}
+    known = {name: encodings for name, encodings in _STYLES.items() if name in set(shown["series"])}
     x = alt.X(
         "median:Q",
         title="Response starts (multiples of the RTT)",
-        scale=marks.reach(shown, least=(1.8, 4.4), margin=0.2),
+        scale=marks.domain(shown, least=(1.8, 4.4), margin=0.2),
         axis=alt.Axis(tickCount=6),
     )
-    look = marks.by("series", known, "color", "shape", columns=len(known))
-    tooltip = marks.tips("link_title", "about", "series", value="median, RTT", digits=".3f", counted="loads")
+    encodings = marks.encode_series("series", known, "color", "shape", columns=len(known))
+    tooltip = marks.tooltip("link_title", "about", "series", value="median, RTT", digits=".3f", counted="loads")
     base = alt.Chart(width=(TEXT_WIDTH - 230) // len(links), height=alt.Step(15))
-    layers = marks.intervals(base, x, marks.rows("about", list(_ABOUT.values())), tooltip, look)
-    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=14)
+    layers = marks.intervals(base, x, marks.rows("about", list(_ABOUT.values())), tooltip, encodings)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=14)
     chart.data = shown
     return chart
 
@@ -116,36 +116,36 @@ def records_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def records_verdict(frame: pl.DataFrame) -> str:
-    """What does a broken record cost, and what ECH?"""
+    """What do a malformed record and ECH cost?"""
     shown = frame.filter(pl.col("source") == _MEASURED)
     broken = [condition for condition, kind in KINDS.items() if kind.broken and condition in set(shown["condition"])]
     if not broken:
-        return "Not answered: this dataset has no loads with broken records."
+        return "Not answered: this dataset has no loads with malformed records."
     came = {condition: sorted(set(shown.filter(condition=condition)["series"].drop_nulls())) for condition in broken}
     over = {condition: " or ".join(series) or _NOT_AT_ALL for condition, series in came.items()}
     outcomes = []
     for how in sorted(set(over.values()), key=lambda how: (how == _NOT_AT_ALL, how)):
         names = [_ABOUT[condition] for condition in broken if over[condition] == how]
         outcomes.append(f"with {len(names)} {how} ({'; '.join(names)})")
-    verdict = f"Of {len(broken)} broken records, the page comes {', '.join(outcomes)}."
+    verdict = f"Of {len(broken)} malformed records, the page loads {', '.join(outcomes)}."
     costs = frame.filter(pl.col("source") == _COST, pl.col("condition").is_in(broken)).sort("median", descending=True)
     if costs.height:
         dearest = costs.row(0, named=True)
         verdict += (
-            f" Beside no record the response is later by {with_interval(dearest, 'RTT', 2)} at most "
+            f" Compared with no record, the response is later by at most {with_interval(dearest, 'RTT', 2)} "
             f"({dearest['about']})."
         )
     ech_costs = []
     for condition, (_base, where) in _ECH_COSTS.items():
         cost, loads = row(frame, source=_COST, condition=condition), shown.filter(condition=condition)
         if cost is not None:
-            opened = f"{loads['ech'].sum()} of {loads['n'].sum()} hellos opened"
+            opened = f"{loads['ech'].sum()} of {loads['n'].sum()} ClientHellos decrypted"
             came_over = " and ".join(loads["series"].drop_nulls().unique(maintain_order=True))
             ech_costs.append(f"{where} {with_interval(cost, 'RTT', 2)} ({came_over}, {opened})")
         elif loads.height:
             ech_costs.append(f"{where} the page does not load")
     if ech_costs:
-        verdict += f" What Encrypted Client Hello costs until the response starts: {'; '.join(ech_costs)}."
+        verdict += f" With Encrypted Client Hello the response starts later: {'; '.join(ech_costs)}."
     return verdict
 
 

@@ -1,7 +1,7 @@
-"""Page loads in a browser that asks for the HTTPS record of the page's host, which is another one in each condition.
+"""Page loads in a browser that asks for the HTTPS record of the page's host; each condition has another record.
 
-The browser asks the far end itself, over DoUDP, and is told of HTTP/3 by nothing else. Nothing is meant to happen: what
-the document came over, and whether its hello was encrypted, is what is measured.
+The browser asks the far end itself, over DoUDP, and learns of HTTP/3 from nothing else. No outcome is an error: the
+protocol of the document, and whether its hello was encrypted, is what is measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crosslayer.campaign.measurer import Measurer, RoundContext
 from crosslayer.campaign.plan import Cell
 from crosslayer.campaign.store import Rows
 from crosslayer.pages import PageSpec
-from crosslayer.studies.https_records.records import KINDS, Kind
+from crosslayer.studies.https_records.records import KINDS, RecordKind
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.ech import EchKey
 from crosslayer.testbed.server import Event, RequestEvent
@@ -49,7 +49,7 @@ class HttpsRecords(Measurer):
         """The plan's kinds of records, or every one."""
         return list(self.bench.plan.options.kinds or KINDS)
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         of_load = {"h3": KINDS[condition].h3, "coupling": "coupled", "dns_protocol": "DoUDP", "condition": condition}
         return "page_loads", of_load
@@ -73,7 +73,7 @@ class HttpsRecords(Measurer):
         row = row | load_columns(load) | incomplete(events, page, load) | evidence(events, page)
         return {"page_loads": [row], "resources": resource_rows(row, load, events)}
 
-    def _load(self, browser: Browser, page: PageSpec, kind: Kind) -> PageLoad:
+    def _load(self, browser: Browser, page: PageSpec, kind: RecordKind) -> PageLoad:
         server, key = self.bench.server, self._keys[page.name]
         server.set_ech({"none": None, "own": key, "replaced": self._other[page.name]}[kind.ech])
         rdata = kind.rdata(page.host, key.config_list) if kind.rdata else None
@@ -89,7 +89,7 @@ class HttpsRecords(Measurer):
 
 
 def evidence(events: Iterable[Event], page: PageSpec) -> dict[str, Any]:
-    """What the server says of the measured load, the last one of the page; columns of `page_loads`."""
+    """Columns of `page_loads` from the server log, of the measured load, which is the last one of the page."""
     documents = [
         event for event in events if isinstance(event, RequestEvent) and event.path == "/" and event.host == page.host
     ]

@@ -1,4 +1,4 @@
-"""Where 0-RTT stops paying, what head-of-line blocking costs, and whether coalescing holds when packets are lost."""
+"""Limits of the benefit of 0-RTT, cost of head-of-line blocking, and benefit of coalescing with packet loss."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from crosslayer.figures.style import (
     TEXT_WIDTH,
     TRANSPORTS,
     AnyChart,
-    Look,
+    Style,
 )
 from crosslayer.links import sweep
-from crosslayer.studies.loss.figures import by_series
 from crosslayer.studies.path_quality import loses
 from crosslayer.studies.path_quality.visits import PAIRS
 
@@ -33,18 +32,18 @@ _LATE_RTT = 1.5
 """An answer that takes longer waited for something that was lost, its own packet or another's."""
 _LATE = "later than 1.5 RTT (%)"
 _SAVERS = {"DoQ": ("DoQ", "DoQ 0-RTT"), "HTTP/3": ("DoH3", "DoH3 0-RTT")}
-_SAVER_LOOKS = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Look(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
+_SAVER_STYLES = {"DoQ": TRANSPORTS["DoQ"], "HTTP/3": Style(GREEN, "cross", TRANSPORTS["DoH3"].dash)}
 _SHARED = ("DoUDP", "DoT", "DoH", "DoQ", "DoH3")
 _IN_LINE = {"DoT": "DoQ", "DoH": "DoH3"}
 """What is delivered in order, and the same over streams that do not wait for each other."""
-_VISIT_LOOKS = {"first visit": Look(BLUE, "circle", SOLID), "returning": Look(RED, "diamond", SHORT)}
+_VISIT_STYLES = {"first visit": Style(BLUE, "circle", SOLID), "returning": Style(RED, "diamond", SHORT)}
 _KINDS = ("rtt", "jitter", "queue", "loss")
 _CLEAR = 0.05
 """RTTs that count as a difference."""
 
 
 def _written(link: str) -> str:
-    """What is varied of a link, as a row of a figure has it."""
+    """Name of a link's varied parameter in a row of a figure."""
     varied = sweep(link)
     if varied is None:
         return link
@@ -91,7 +90,8 @@ def early_data_data(inputs: Inputs) -> pl.DataFrame:
     Columns link, condition, measure (`median`, `P95`, `P99`), series (`DoQ`, `HTTP/3`), n, rounds, median, low, high.
     """
     swept = [link for link in inputs.links if sweep(link) and loses(link) is None]
-    lookups = by_series(inputs).filter(pl.col("link").is_in(swept))
+    kinds = {("main", "early-data"): " 0-RTT"}
+    lookups = metrics.lookup_series(inputs.dns_exchanges, inputs.rtts, kinds).filter(pl.col("link").is_in(swept))
     return _finished(
         [
             metrics.quantile_differences(lookups, "total_rtt", "series", *pair, ["link"], level=level).with_columns(
@@ -156,20 +156,20 @@ def coalescing_data(inputs: Inputs) -> pl.DataFrame:
     )
 
 
-def _dots(shown: pl.DataFrame, looks: dict[str, Look], title: str, columns: str, *, log: bool = False) -> AnyChart:
+def _dots(shown: pl.DataFrame, styles: dict[str, Style], title: str, columns: str, *, log: bool = False) -> AnyChart:
     """A row for each condition, a plot for each name of a column."""
     conditions = list(shown["condition"].unique(maintain_order=True))
     order = list(shown[columns].unique(maintain_order=True))
-    domain = marks.reach(shown, least=(0.9, 4.0) if log else (-0.2, 1.2), margin=0.1)["domain"]
+    domain = marks.domain(shown, least=(0.9, 4.0) if log else (-0.2, 1.2), margin=0.1)["domain"]
     scale = alt.Scale(
         type="log" if log else "linear", domain=[max(0.9, domain[0]), domain[1]] if log else domain, nice=False
     )
     x, y = alt.X("median:Q", title=title, scale=scale), marks.rows("condition", conditions)
-    look = marks.by("series", looks, "color", "shape", "offset", columns=len(looks))
-    tooltip = marks.tips("condition", "series", "measure", value="RTTs", digits=".2f", counted="observations")
+    encodings = marks.encode_series("series", styles, "color", "shape", "offset", columns=len(styles))
+    tooltip = marks.tooltip("condition", "series", "measure", value="RTTs", digits=".2f", counted="observations")
     base = alt.Chart(width=(TEXT_WIDTH - 150) // max(len(order), 1), height=alt.Step(11))
-    layers = [*([] if log else [marks.line_at(base, x=0)]), *marks.intervals(base, x, y, tooltip, look)]
-    chart: AnyChart = marks.multiples(layers, column=marks.across(columns, order), spacing=12)
+    layers = [*([] if log else [marks.line_at(base, x=0)]), *marks.intervals(base, x, y, tooltip, encodings)]
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns(columns, order), spacing=12)
     chart.data = shown
     return chart
 
@@ -178,7 +178,7 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
     """What early data spares, condition by condition, a plot a quantile."""
     if frame.is_empty():
         return marks.empty_plot("no lookups of this study", TEXT_WIDTH - 60)
-    return _dots(frame, _SAVER_LOOKS, "Full handshake minus 0-RTT (RTTs)", "measure")
+    return _dots(frame, _SAVER_STYLES, "Full handshake minus 0-RTT (RTTs)", "measure")
 
 
 def shared(frame: pl.DataFrame) -> AnyChart:
@@ -194,7 +194,7 @@ def coalescing(frame: pl.DataFrame) -> AnyChart:
     if frame.is_empty():
         return marks.empty_plot("no loads of this study", TEXT_WIDTH - 60)
     shown = frame.with_columns(plot=pl.concat_str("page", pl.lit(", "), "measure"))
-    return _dots(shown, _VISIT_LOOKS, "Two connections minus one (RTTs)", "plot")
+    return _dots(shown, _VISIT_STYLES, "Two connections minus one (RTTs)", "plot")
 
 
 def _table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -208,22 +208,22 @@ def _quantile(measure: str) -> str:
 
 
 def early_data_verdict(frame: pl.DataFrame) -> str:
-    """Where does 0-RTT stop paying?"""
+    """Where does 0-RTT no longer save time?"""
     known = frame.filter(pl.col("low").is_not_null())
     if known.is_empty():
         return "Not answered: this dataset lacks lookups with and without early data, or has too few rounds."
     sentences = []
     for (series, measure), some in known.group_by(["series", "measure"], maintain_order=True):
-        not_paying = [values["condition"] for values in some.iter_rows(named=True) if values["low"] <= 0]
-        where = f"but for {', '.join(not_paying)}" if not_paying else "everywhere"
+        not_saving = [values["condition"] for values in some.iter_rows(named=True) if values["low"] <= 0]
+        where = f"everywhere except {', '.join(not_saving)}" if not_saving else "everywhere"
         least, most = (some.row(at, named=True) for at in (some["median"].arg_min(), some["median"].arg_max()))
         sentences.append(
             f"{series} at {_quantile(str(measure))} {where}, from {with_interval(least, 'RTT', 2)} "
             f"({least['condition']}) to {with_interval(most, 'RTT', 2)} ({most['condition']})"
         )
     return (
-        f"Where early data spares time for certain (the whole interval above 0): {'; '.join(sentences)}. RTTs are "
-        "those of the idle path; a full queue makes a round-trip longer."
+        f"Early data saves time (whole interval above 0): {'; '.join(sentences)}. RTTs are those of the idle path; a "
+        "full queue makes a round-trip longer."
     )
 
 
@@ -244,20 +244,20 @@ def shared_verdict(frame: pl.DataFrame) -> str:
                 row(frame, measure=_LATE, source="measured", series=name, condition=condition) for name in (slow, fast)
             ]
             if all(late):
-                shares = " against ".join(f"{share['median']:.1f} %" for share in late if share)
-                parts.append(f"{condition}: {', '.join(differences) or 'nothing'}; late {shares}")
+                shares = " and ".join(f"{share['median']:.1f} %" for share in late if share)
+                parts.append(f"{condition}: {', '.join(differences) or 'nothing'}; late: {shares}")
         if parts:
-            sentences.append(f"{slow} beside {fast}: {'. '.join(parts)}")
+            sentences.append(f"{slow} minus {fast}: {'. '.join(parts)}")
     if not sentences:
         return "Not answered: this dataset lacks queries that share a connection."
     return (
-        "What is delivered in order waits for what was lost before it. A hundred queries, one every 10 ms, on one "
-        f"connection (late: more than 1.5 RTT). {'. '.join(sentences)}."
+        "A hundred queries, one every 10 ms, on one connection (late: more than 1.5 RTT, of both transports). "
+        f"{'. '.join(sentences)}. Over TCP an answer waits for lost packets before it."
     )
 
 
 def coalescing_verdict(frame: pl.DataFrame) -> str:
-    """Does coalescing hold when packets are lost?"""
+    """Does coalescing save time when packets are lost?"""
     known = frame.filter(pl.col("low").is_not_null()) if "low" in frame.columns else frame
     if known.is_empty():
         return "Not answered: this dataset lacks loads on one connection and on two, or has too few rounds."
@@ -267,11 +267,11 @@ def coalescing_verdict(frame: pl.DataFrame) -> str:
         sentences.append(f"{series} of {page}, {_quantile(str(measure))}: {', '.join(parts)}")
     worse = [values["condition"] for values in known.iter_rows(named=True) if values["high"] < -_CLEAR]
     ends = (
-        f"It costs time for certain at {', '.join(dict.fromkeys(worse))}"
+        f"It costs time (whole interval below 0) at {', '.join(dict.fromkeys(worse))}"
         if worse
-        else "Nowhere does it cost time for certain"
+        else "It costs time nowhere (no interval is entirely below 0)"
     )
-    return f"What one connection spares of two: {'; '.join(sentences)}. {ends}."
+    return f"Saved by one connection instead of two: {'; '.join(sentences)}. {ends}."
 
 
 FIGURES = (
@@ -282,7 +282,7 @@ FIGURES = (
         caption="Quantile with a full handshake minus the same quantile with early data, of a lookup over DoQ "
         "and of a small GET over HTTP/3 (DoH3), on 4G with one property varied. Loaded: a TCP download "
         "fills the queue.",
-        note="RTTs of the idle path. Bars: 95 % intervals (rounds resampled). P99 only where there are 100 lookups.",
+        note="RTTs of the idle path. Bars: 95 % intervals (rounds resampled). P99 only with at least 100 lookups.",
         data=early_data_data,
         chart=early_data,
         table=_table,

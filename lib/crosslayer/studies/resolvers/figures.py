@@ -54,8 +54,8 @@ def self_check(frame: pl.DataFrame) -> AnyChart:
     looks = {name: look for name, look in TRANSPORTS.items() if name in set(frame["transport"])}
     base = alt.Chart(width=TEXT_WIDTH - 130, height=max(80, _ROW_PX * len(order) * max(2, len(looks) // 2)))
     x = alt.X("median:Q", title="Resolver minus itself (ms)", axis=alt.Axis(tickCount=7))
-    tooltip = marks.tips("resolver", "measure", "transport", value="difference, ms", counted="rounds")
-    look = marks.by("transport", looks, "color", "shape", "offset")
+    tooltip = marks.tooltip("resolver", "measure", "transport", value="difference, ms", counted="rounds")
+    look = marks.encode_series("transport", looks, "color", "shape", "offset")
     chart: AnyChart = alt.layer(*marks.intervals(base, x, marks.rows("measure", order), tooltip, look))
     chart.data = frame
     return chart
@@ -148,8 +148,8 @@ def parts(frame: pl.DataFrame) -> AnyChart:
         y = marks.rows("vantage", vantages)
         if number:
             y["axis"] = None
-        tooltip = marks.tips("vantage", "transport", value="ms", counted="queries")
-        look = marks.by("transport", looks, "color", "shape", "offset", legend=number == 0)
+        tooltip = marks.tooltip("vantage", "transport", value="ms", counted="queries")
+        look = marks.encode_series("transport", looks, "color", "shape", "offset", legend=number == 0)
         layers = marks.intervals(base, x, y, tooltip, look)
         panels.append(alt.layer(*layers).transform_filter(alt.datum.part == name))
     plot: AnyChart = alt.hconcat(*panels, spacing=14)

@@ -1,6 +1,6 @@
-"""Two queries on a connection that is kept, a rest in which something befalls it, and the next query.
+"""Two queries on a kept connection, an idle time with an event on the path or at the server, and the next query.
 
-The far end is a server of its own, on a machine beside the usual one: it can be killed, and the path to it can forget.
+The far end is a server at an address of its own: it can be killed, and the path to it can drop its state.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from crosslayer.testbed.server import Event, Server
 from crosslayer.vocabulary import ClientKind, PathEvent
 
 _MACHINE = 0
-"""Of `network.far_host`: where the server is."""
+"""Number of the server's machine, see `network.far_host`."""
 _NEAR = "127.0.0.2"
 _STUBS = (ClientKind.STUB, ClientKind.PATIENT_STUB)
 _SPEAKS = {ClientKind.CHROMIUM: (Protocol.DOH, Protocol.DOH3)}
-"""Of a keeper that does not speak all."""
+"""Transports of clients that do not support all."""
 _RESTS_AT_MOST_S = {ClientKind.CHROMIUM: 60.0}
-"""Of a keeper that computes while it rests; its connections are gone by then."""
+"""Maximum idle time of clients that compute while they are idle; their connections are closed by then."""
 _EVERY = 12
 """Rounds of which one has what takes long."""
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class IdleCondition:
     """One way to rest."""
 
     keeper: ClientKind
@@ -50,12 +50,12 @@ class Condition:
     rest_s: float
 
 
-def conditions(plan: Plan) -> dict[str, Condition]:
+def conditions(plan: Plan) -> dict[str, IdleCondition]:
     """Every condition of a plan by its name."""
     kept = [(keeper, protocol) for keeper in plan.options.keepers for protocol in _SPEAKS.get(keeper, Protocol)]
     befallen = list(itertools.product(PathEvent, plan.options.rests_s))
     made = [
-        Condition(keeper, protocol, event, rest_s)
+        IdleCondition(keeper, protocol, event, rest_s)
         for (keeper, protocol), (event, rest_s) in itertools.product(kept, befallen)
         if rest_s <= _RESTS_AT_MOST_S.get(keeper, rest_s)
     ]
@@ -63,14 +63,14 @@ def conditions(plan: Plan) -> dict[str, Condition]:
 
 
 class Rest(Measurer):
-    """Keepers that have neither connections nor tickets before each observation.
+    """Idle times of several clients, which have neither connections nor tickets before each observation.
 
     Raises
     ------
     ServerError, StubError, DnsproxyError, BrowserError
-        Where one of them does not start.
+        If one of them does not start.
     TestbedError
-        Where this kernel cannot drop packets of a connection.
+        If this kernel cannot drop packets of a connection.
     """
 
     def __init__(self, bench: RoundContext) -> None:
@@ -107,7 +107,7 @@ class Rest(Measurer):
         self._stack.close()
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every keeper, transport, mishap and rest, but those of a browser."""
+        """Every keeper, transport, path event and rest, but those of a browser."""
         return [name for name, chosen in self._conditions.items() if chosen.keeper is not ClientKind.CHROMIUM]
 
     def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
@@ -116,13 +116,13 @@ class Rest(Measurer):
             return []
         return [name for name, chosen in self._conditions.items() if chosen.keeper is ClientKind.CHROMIUM]
 
-    def place(self, condition: str) -> tuple[str, dict[str, Any]]:
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         chosen = self._conditions[condition]
         return "rests", {
             "protocol": chosen.protocol.value,
             "keeper": chosen.keeper.value,
-            "mishap": chosen.event.value,
+            "path_event": chosen.event.value,
             "rest_s": float(chosen.rest_s),
         }
 
@@ -156,7 +156,7 @@ class Rest(Measurer):
         return {"rests": [row]}
 
     @contextlib.contextmanager
-    def _keeping(self, chosen: Condition) -> Iterator[Keeping]:
+    def _keeping(self, chosen: IdleCondition) -> Iterator[Keeping]:
         """A keeper that has neither connections nor tickets."""
         if chosen.keeper in _STUBS:
             asker, stub = self._stubs.get((chosen.keeper, chosen.protocol)) or self._started(chosen)
@@ -179,7 +179,7 @@ class Rest(Measurer):
                 proxy.wait_until(lambda: unanswered(once(asker, self._query, 1.0), self._query) is None)
                 yield Forwarded(self._events, asker, self._query)
 
-    def _started(self, chosen: Condition) -> tuple[dns.Asker, Stub]:
+    def _started(self, chosen: IdleCondition) -> tuple[dns.Asker, Stub]:
         near = f"127.0.0.{len(self._stubs) + 3}"
         doubts = {} if chosen.keeper is ClientKind.STUB else {"rested_after_s": 0.0}
         most = chosen.protocol.transport.resumptions[-1]
@@ -192,7 +192,7 @@ class Rest(Measurer):
 
     @contextlib.contextmanager
     def _looking_up(self, protocol: Protocol) -> Iterator[Callable[[str], tuple[float, float]]]:
-        """Chromium, new each time: by the virtual clock it would compute through the rests of all others."""
+        """A new Chromium for each lookup: in virtual time it would compute during the idle times of all others."""
         asks = SecureDns(self._host, self._address, over_h3=protocol is Protocol.DOH3)
         with (
             launch(
@@ -225,7 +225,7 @@ class Rest(Measurer):
         return dns.Resolver(self._address, server_name="localhost", ca_file=self._server.ca_file)
 
     def _events(self) -> list[Event]:
-        """Of the server as it is now."""
+        """Events of the present server process."""
         return self._server.events()
 
 

@@ -20,7 +20,7 @@ from crosslayer.vocabulary import Protocol
 BASELINE = "DoUDP"
 PROTOCOLS = ("DoTCP", "DoT", "DoH", "DoH3", "DoQ")
 ROUND_TRIPS = {str(protocol): protocol.transport.round_trips for protocol in Protocol}
-"""Of the first lookup on a new connection: the TLS session is resumed, without early data."""
+"""Round-trips of the first lookup on a new connection with a resumed TLS session, without early data."""
 AGREES_MS = 2.0
 """The browser's own lookup time may differ from the stub's by this much."""
 
@@ -30,7 +30,7 @@ _ESTIMATE = ("n", "rounds", "median", "low", "high")
 def _loads(inputs: Inputs, *, lossy: bool = False) -> pl.LazyFrame:
     """Successful coupled loads; `combination` is the transport of their lookups.
 
-    Where a packet is lost a load takes several times as long, whatever transport it has: links that lose packets are
+    If a packet is lost a load takes several times as long, whatever transport it has: links that lose packets are
     pooled and drawn with no others, as in the claims.
     """
     loads = metrics.page_loads(inputs.page_loads).filter(pl.col("coupling") == "coupled")
@@ -49,12 +49,12 @@ def _order(frame: pl.DataFrame, name: str) -> list[str]:
 
 
 def _sorted(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
-    """By RTT of the link, then number of lookups, then page; protocols as they are."""
+    """Sort by the RTT of the link, then number of lookups, then page; the order of protocols is kept."""
     return inputs.by_rtt(frame, *(name for name in ("lookups", "page") if name in frame.columns))
 
 
-def _look(names: Iterable[str]) -> marks.Encodings:
-    return marks.by("series", marks.looks(names), "color", "shape")
+def _encodings(names: Iterable[str]) -> marks.Encodings:
+    return marks.encode_series("series", marks.styles(names), "color", "shape")
 
 
 def _titles(frame: pl.DataFrame) -> list[str]:
@@ -100,7 +100,7 @@ def fig3(frame: pl.DataFrame) -> AnyChart:
 
 _OVER = "PLT over DoUDP (%)"
 _WIDE_PAGES = 6
-"""Of so many pages, each has room for that below it."""
+"""Maximum number of pages whose plots have room for titles below them."""
 
 
 def fig4_data(inputs: Inputs) -> pl.DataFrame:
@@ -124,7 +124,7 @@ def fig4_data(inputs: Inputs) -> pl.DataFrame:
 def fig4(frame: pl.DataFrame) -> AnyChart:
     """IMC22 Fig. 4: a grid of links and pages, the pages by rising number of lookups."""
     if frame.is_empty():
-        return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
+        return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     lines = pl.col("page").str.replace_all("-", "|")
     plural = pl.when(pl.col("lookups") == 1).then(pl.lit("lookup")).otherwise(pl.lit("lookups"))
     named = frame.with_columns(page_title=pl.format("{}|{} {}", lines, "lookups", plural))
@@ -134,17 +134,17 @@ def fig4(frame: pl.DataFrame) -> AnyChart:
     narrow = len(pages) > _WIDE_PAGES
     x = alt.X("median:Q", title="%" if narrow else _OVER, scale=scale, axis=alt.Axis(tickCount=3))
     who = ("link_title", "page", "lookups", "series")
-    tooltip = marks.tips(*who, value="PLT over DoUDP, %", digits="+.2f", counted="loads")
+    tooltip = marks.tooltip(*who, value="PLT over DoUDP, %", digits="+.2f", counted="loads")
     y = marks.rows("series", PROTOCOLS)
     layers = [
         marks.line_at(base, x=0),
-        *marks.intervals(base, x, y, tooltip, _look(PROTOCOLS), size=36, clip=True),
+        *marks.intervals(base, x, y, tooltip, _encodings(PROTOCOLS), size=36, clip=True),
     ]
     header = {"labelExpr": "split(datum.label, '|')", "labelFontSize": 8.5, "labelFontWeight": "normal"}
     chart: AnyChart = marks.multiples(
         layers,
-        row=marks.down("link_title", _titles(frame)),
-        column=marks.across("page_title", pages, **header),
+        row=marks.facet_rows("link_title", _titles(frame)),
+        column=marks.facet_columns("page_title", pages, **header),
         spacing=6,
     )
     chart.data = with_titles(named)
@@ -195,8 +195,8 @@ def amortisation_data(inputs: Inputs) -> pl.DataFrame:
 def amortisation(frame: pl.DataFrame) -> AnyChart:
     """PLT over DoUDP against the number of lookups, a column for each link."""
     if frame.is_empty():
-        return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
-    look, links, most = _look(PROTOCOLS), _titles(frame), max(frame["x"].to_list())
+        return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
+    encodings, links, most = _encodings(PROTOCOLS), _titles(frame), max(frame["x"].to_list())
     base = alt.Chart(width=(TEXT_WIDTH - 60) // len(links) - 12, height=150)
     lookups = alt.Axis(values=list(range(1, most + 1)), format="d", grid=False)
     plots = []
@@ -209,13 +209,13 @@ def amortisation(frame: pl.DataFrame) -> AnyChart:
         mean = alt.Y("mean(median):Q", title=title, scale=scale)
         tip = alt.Tooltip("x:Q", title="lookups")
         who = ("link_title", "page", "series")
-        tooltip = marks.tips(*who, value=title, digits="+.2f", counted="loads", more=[tip])
+        tooltip = marks.tooltip(*who, value=title, digits="+.2f", counted="loads", more=[tip])
         layers = [
             marks.line_at(base, y=0),
-            marks.trend(base, x, mean, {"color": look["color"]}, strokeWidth=1.2, opacity=0.6),
-            *marks.intervals(base, x, y, tooltip, look, upright=True, size=40, width=1.3),
+            marks.trend(base, x, mean, {"color": encodings["color"]}, strokeWidth=1.2, opacity=0.6),
+            *marks.intervals(base, x, y, tooltip, encodings, upright=True, size=40, width=1.3),
         ]
-        column = marks.across("link_title", links, labels=first)
+        column = marks.facet_columns("link_title", links, labels=first)
         plots.append(marks.multiples(layers, column=column, spacing=12).transform_filter(alt.datum.measure == measure))
     chart: AnyChart = alt.vconcat(*plots, spacing=8)
     chart.data = with_titles(frame).with_columns(place=_shifted("x"))
@@ -252,8 +252,8 @@ def amortisation_verdict(frame: pl.DataFrame) -> str:
     if not sentences:
         return "Not answered: this dataset lacks DoUDP loads, or pages with different numbers of lookups."
     return (
-        f"PLT over DoUDP, from the pages with the fewest lookups to those with the most. {'; '.join(sentences)}. The "
-        "handshake is paid once, by the first lookup; the others find the connection open."
+        f"PLT over DoUDP, from the pages with the fewest lookups to those with the most. {'; '.join(sentences)}. Only "
+        "the first lookup waits for the handshake; the others use the open connection."
     )
 
 
@@ -290,22 +290,22 @@ def faster_data(inputs: Inputs) -> pl.DataFrame:
 def faster(frame: pl.DataFrame) -> AnyChart:
     """Percent of the rounds against the number of lookups, a column for each link."""
     if frame.is_empty():
-        return marks.empty_plot("no loads with a DoUDP load beside them", TEXT_WIDTH - 60)
+        return marks.empty_plot("no loads with a DoUDP load of the same round", TEXT_WIDTH - 60)
     links, most = _titles(frame), max(frame["lookups"].to_list())
     base = alt.Chart(width=(TEXT_WIDTH - 60) // len(links) - 12, height=150)
     lookups = alt.Axis(values=list(range(1, most + 1)), format="d", grid=False)
     x = alt.X("place:Q", title="Lookups", scale=alt.Scale(domain=[0.5, most + 0.5], nice=False), axis=lookups)
     title, scale = "Rounds faster than over DoUDP (%)", alt.Scale(domain=[-4, 104], nice=False)
     y, mean = (alt.Y(value, title=title, scale=scale) for value in ("percent:Q", "mean(percent):Q"))
-    look = _look(PROTOCOLS)
+    encodings = _encodings(PROTOCOLS)
     who = ("link_title", "page", "series")
-    tooltip = marks.tips(*who, value="rounds, %", of="percent:Q", digits=".0f", counted="rounds")
+    tooltip = marks.tooltip(*who, value="rounds, %", of="percent:Q", digits=".0f", counted="rounds")
     layers = [
         marks.line_at(base, y=50),
-        marks.trend(base, x, mean, {"color": look["color"]}, strokeWidth=1.2, opacity=0.6),
-        base.mark_point(size=40, filled=True, opacity=0.9).encode(x, y, **look, tooltip=tooltip),
+        marks.trend(base, x, mean, {"color": encodings["color"]}, strokeWidth=1.2, opacity=0.6),
+        base.mark_point(size=40, filled=True, opacity=0.9).encode(x, y, **encodings, tooltip=tooltip),
     ]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=12)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=12)
     chart.data = with_titles(frame).with_columns(place=_shifted("lookups"))
     return chart
 
@@ -349,7 +349,7 @@ def first_lookup_data(inputs: Inputs) -> pl.DataFrame:
 
 
 def first_lookup(frame: pl.DataFrame) -> AnyChart:
-    """How long the first lookup takes, in round-trips."""
+    """Duration of the first lookup in round-trips."""
     if frame.is_empty():
         return marks.empty_plot("no loads of this study", TEXT_WIDTH - 60)
     order, links = (BASELINE, *PROTOCOLS), _titles(frame)
@@ -359,12 +359,12 @@ def first_lookup(frame: pl.DataFrame) -> AnyChart:
     x = alt.X("median:Q", title="First lookup (RTT)", scale=scale, axis=alt.Axis(values=[0, 1, 2, 3, 4]))
     y = marks.rows("series", order)
     expected = alt.Tooltip("expected:Q", title="round-trips expected")
-    tooltip = marks.tips("link_title", "series", value="first lookup, RTT", counted="loads", more=[expected])
+    tooltip = marks.tooltip("link_title", "series", value="first lookup, RTT", counted="loads", more=[expected])
     layers = [
         marks.ticks(base, alt.X("expected:Q", scale=scale), y, tooltip),
-        *marks.intervals(base, x, y, tooltip, _look(order), size=40),
+        *marks.intervals(base, x, y, tooltip, _encodings(order), size=40),
     ]
-    chart: AnyChart = marks.multiples(layers, column=marks.across("link_title", links), spacing=12)
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=12)
     chart.data = with_titles(frame)
     return chart
 
@@ -403,7 +403,7 @@ FIGURES = (
     ),
     Figure(
         name="amortisation",
-        title="What a transport costs, by the number of lookups",
+        title="Cost of a transport, by the number of lookups",
         notebook="web_performance",
         caption="PLT over DoUDP against the number of lookups of the page, on links without loss: in percent "
         "of the PLT, and as the difference within a round in multiples of the RTT.",

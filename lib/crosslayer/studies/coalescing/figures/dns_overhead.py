@@ -104,12 +104,12 @@ def processing_data(inputs: Inputs) -> pl.DataFrame:
     return pl.concat([cdf.measured_groups(_excesses(inputs, panels), points=120), cdf.published_quantiles(known)])
 
 
-def _excesses(inputs: Inputs, panels: dict[str, str]) -> Iterator[cdf.Group]:
+def _excesses(inputs: Inputs, panels: dict[str, str]) -> Iterator[cdf.CurveGroup]:
     for link, (shown, name) in product((link for link in inputs.links if link in panels), _EXCHANGES.items()):
         least = rtts_ms(inputs)[link] * ROUND_TRIPS[shown]
         cells = cells_of(inputs, name, [link])
         if values := pooled(inputs, [metrics.Numbers(times - least, rounds) for _, _, (times, rounds) in cells]):
-            yield cdf.Group(panels[link], shown, *values)
+            yield cdf.CurveGroup(panels[link], shown, *values)
 
 
 def _per_link(inputs: Inputs, panels: dict[str, str]) -> pl.DataFrame:
@@ -144,7 +144,7 @@ FIGURES = (
     ),
     _figure(
         name="dns-exchange-other-links",
-        title="DNS exchange durations on the links that are not printed",
+        title="DNS exchange durations on cable, DSL and 4G medium",
         caption="CDF of DNS exchanges in multiples of the link's RTT on cable, DSL and 4G medium. The authors "
         "drew these figures but did not publish them.",
         note=f"Dotted, thin: quantiles of the authors' files. {OURS}",
@@ -165,7 +165,7 @@ FIGURES = (
     ),
     _figure(
         name="processing-delay",
-        title="What an exchange takes beyond its round-trips",
+        title="DNS exchange minus its round-trips",
         caption="Duration of a DNS exchange minus its minimum number of round-trips (DoUDP 1, DoQ 2, DoH 3), "
         "in ms: processing, serialisation and queueing. The authors drew this figure but did not "
         "publish it.",
