@@ -780,7 +780,16 @@ def test_a_resolver_measured_twice_is_compared_with_itself(tmp_path: Path) -> No
     assert len(comparison.lines) == len(plan.targets) - len(copies), "copies are not ranked"
     first = [check for check in comparison.self_checks if check.key == "first_ms"]
     assert [check.difference.median for check in first] == [0.5] * len(copies)
-    assert "A/A: a 198.18.1.53 DoUDP: first query: 0.5 [0.5, 0.5] ms (8 rounds)" in analysis.text(comparison, plan)
+    assert str(first[0]) == "A/A: a 198.18.1.53 DoUDP: first query: 0.5 [0.5, 0.5] ms (8 rounds)"
+    shown = analysis.text(comparison, plan)
+    count = len(comparison.self_checks)
+    assert f"A/A: a was measured twice: 0 of {count} differences exceed 1 ms; the largest is 0.5 ms (DoUDP," in shown
+    late = [dataclasses.replace(visit, first_ms=(visit.first_ms or 0) + 2) for visit in twice]
+    shown = analysis.text(analysis.compare(plan, [*visits, *late]), plan)
+    assert (
+        f"A/A: a was measured twice: {len(copies)} of {count} differences exceed 1 ms; the largest is 2.5 ms" in shown
+    )
+    assert "A/A: a 198.18.1.53 DoUDP: first query: 2.5 [2.5, 2.5] ms (8 rounds)" in shown
 
 
 # Analysis

@@ -44,8 +44,8 @@ class Median:
 
     def __str__(self) -> str:
         if self.low is None or self.high is None:
-            return f"{self.median:.1f}"
-        return f"{self.median:.1f} [{self.low:.1f}, {self.high:.1f}]"
+            return f"{self.median:z.1f}"
+        return f"{self.median:z.1f} [{self.low:z.1f}, {self.high:z.1f}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,12 @@ class SelfCheck:
     key: str
     """Key of `TIMES`."""
     difference: Median
+
+    @property
+    def differs(self) -> bool:
+        """Whether the whole interval is beyond `MARGIN_MS`: a fault of the procedure."""
+        low, high = self.difference.low, self.difference.high
+        return low is not None and high is not None and (low > MARGIN_MS or high < -MARGIN_MS)
 
     def __str__(self) -> str:
         return f"A/A: {self.target.label}: {TIMES[self.key]}: {self.difference} ms ({self.difference.rounds} rounds)"
@@ -199,8 +205,21 @@ def text(comparison: ResolverComparison, plan: ComparePlan) -> str:
     parts = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     if len(rows) == 1:
         parts = []
-    notes = [*map(str, comparison.self_checks), *(f"flag: {flag}" for flag in comparison.flags)]
+    notes = [*self_check_text(comparison), *(f"flag: {flag}" for flag in comparison.flags)]
     return "\n".join([*parts, *failures(comparison, plan), *notes, LEGEND, comparison.advice])
+
+
+def self_check_text(comparison: ResolverComparison) -> list[str]:
+    """The A/A self-check in one line, and a line for each difference that is beyond `MARGIN_MS`."""
+    checks = comparison.self_checks
+    if not checks:
+        return []
+    largest = max(checks, key=lambda check: abs(check.difference.median))
+    beyond = [check for check in checks if check.differs]
+    name = f"{checks[0].target.name} was measured twice"
+    most = f"{abs(largest.difference.median):z.1f} ms ({largest.target.protocol}, {TIMES[largest.key]})"
+    summary = f"{len(beyond)} of {len(checks)} differences exceed {MARGIN_MS:g} ms; the largest is {most}."
+    return [f"A/A: {name}: {summary}", *map(str, beyond)]
 
 
 def failures(comparison: ResolverComparison, plan: ComparePlan) -> list[str]:
