@@ -32,6 +32,7 @@ _PACKAGES = (
     "https_records",
     "fallback",
     "web",
+    "resolvers",
 )
 
 STUDIES: dict[str, Study] = {
