@@ -14,9 +14,11 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from crosslayer.resolvers.journal import read_campaign
 
 Row = dict[str, Any]
 ROOT = Path(__file__).parents[1]
@@ -47,9 +49,9 @@ class Checked:
 
 def run(box: Path, folder: Path, *arguments: str) -> tuple[Row, list[Row], list[Row]]:
     """Compare in a box in virtual time: the result, the visits with their targets, and the truth."""
-    truth, result, visits = folder / "truth.jsonl", folder / "result.json", folder / "visits.jsonl"
+    truth, result, dataset = folder / "truth.jsonl", folder / "result.json", folder / "dataset"
     box_options = ["--clock", "virtual", "--truth", str(truth), "--packets", "--writable", str(folder)]
-    command = ["compare", "--name", f"a.{ZONE}", "--json", str(result), "--visits", str(visits), "--seed", "1"]
+    command = ["compare", "--name", f"a.{ZONE}", "--json", str(result), "--dataset", str(dataset), "--seed", "1"]
     program = [sys.executable, "-m", "crosslayer"]
     done = subprocess.run(
         [*program, "box", str(box), *box_options, "--", *program, *command, *arguments],
@@ -57,8 +59,8 @@ def run(box: Path, folder: Path, *arguments: str) -> tuple[Row, list[Row], list[
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
-    plan, *rows = (json.loads(line) for line in visits.read_text(encoding="utf-8").splitlines())
-    measured = [row | {"target": plan["targets"][row["target"]]} for row in rows if "target" in row]
+    kept = read_campaign(dataset)
+    measured = [asdict(visit) | {"target": asdict(kept.plan.targets[visit.target])} for visit in kept.visits]
     whole = json.loads(result.read_text(encoding="utf-8"))
     return whole, measured, [json.loads(line) for line in truth.read_text(encoding="utf-8").splitlines()]
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import NoOptions, Plan
 from crosslayer.links import Profile, load_profiles, rtt_alone, swept
 from crosslayer.vocabulary import Browser, Protocol
@@ -93,6 +94,8 @@ class Study:
     """Name of the figure that shows its part of the answer; empty if none does."""
     primes_alias: bool = True
     """Its loads prime an alias of their page, which must have them."""
+    measured_by: str = ""
+    """Command that measures it; empty where that is `crosslayer measure`."""
     one_host: str = ""
     """Why it can only use pages of one host, as a clause; empty if it can use pages of several hosts."""
     browsers: tuple[Browser, ...] = (Browser.CHROMIUM,)
@@ -108,7 +111,13 @@ class Study:
 
     @property
     def measurer(self) -> type[Measurer]:
-        """What measures it."""
+        """What measures it; `CampaignError` if another command does."""
+        if self.measured_by:
+            raise CampaignError(
+                f"the study '{self.name}' measures no testbed",
+                where="--study",
+                next_step=f"Use `{self.measured_by}`; `crosslayer {self.measured_by.split()[-1]} --help` explains it.",
+            )
         part: type[Measurer] = self._part("measure", "MEASURER", None)
         return part
 

@@ -244,3 +244,38 @@ class Sharing(StrEnum):
     """A connection of its own, opened after its name is resolved."""
     SHARED = "shared"
     """The connection on which its name is resolved."""
+
+
+class QueryState(StrEnum):
+    """State of the connection on which a resolver was asked."""
+
+    COLD = "cold"
+    """A new connection without a ticket; of DoUDP a new socket."""
+    KEPT = "kept"
+    """The connection of the query before."""
+    RESUMED = "resumed"
+    """A new connection with a session ticket."""
+
+
+class CacheUse(StrEnum):
+    """Whether the resolver had the answer in its cache."""
+
+    HIT = "hit"
+    """An earlier query for the name filled the cache."""
+    MISS = "miss"
+    """Nobody asked for the name before."""
+
+
+class EventKind(StrEnum):
+    """Kind of an event of a comparison of resolvers."""
+
+    STOPPED = "stopped"
+    """An operator asked to stop."""
+    DAY_LIMIT = "day-limit"
+    """An operator got all queries that it may get on a day."""
+    MISSED_ROUND = "missed-round"
+    """A round could not be measured before the next one was due."""
+    INTERCEPTED = "intercepted"
+    """A query to an address where nobody is was answered."""
+    NOT_INTERCEPTED = "not-intercepted"
+    """It was not."""

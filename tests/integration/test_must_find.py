@@ -59,7 +59,7 @@ def seeds(count: int, folder: Path) -> None:
             queries_per_s=50.0,
             per_day=10_000_000,
             ca_file=Path(os.environ["CROSSLAYER_CA"]),
-            visits_file=folder / f"{seed}.jsonl",
+            dataset=folder / str(seed),
             json_file=result,
         )
         run.run(request, say=lambda _text: None, tell=lambda _text: None)

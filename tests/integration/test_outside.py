@@ -137,7 +137,7 @@ def python(packets: Packets, folder: Path) -> dict[str, Any]:
     result["withdrawn"] = [all(refused(action) for action in actions), packets.since_last()]
     base = [f"udp://{ONE}", f"tls://{ONE}#{HOST}", f"quic://{ONE}#{HOST}", "--name", NAME]
     base = ["compare", *base, "--ca", os.environ["CROSSLAYER_CA"]]
-    out = ["--visits", str(folder / "c.jsonl")]
+    out = ["--dataset", str(folder / "c")]
     result["commands"] = {
         "dry run": [status(*base, *out, "--dry-run"), packets.since_last()],
         "no input": [status(*base, *out), packets.since_last()],
@@ -147,7 +147,7 @@ def python(packets: Packets, folder: Path) -> dict[str, Any]:
     }
     result["typed"] = [status(*base, *out, "--rounds", "1", typed="I may send this\n"), packets.since_last()]
     for number in (signal.SIGINT, signal.SIGKILL):
-        arguments = [*base, "--i-may-send-this", "--visits", str(folder / f"{number.name}.jsonl")]
+        arguments = [*base, "--i-may-send-this", "--dataset", str(folder / number.name)]
         with running(*arguments, stderr=subprocess.DEVNULL) as program:
             result[number.name] = stopped(packets, program, number)
     return result

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,13 +18,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.resolvers.journal import read_campaign
 from tests.integration.conftest import CROSSLAYER, Run
 
 Row = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 FIVE = ROOT / "emulation/boxes/five.toml"
+VANTAGES = ROOT / "emulation/boxes/vantages.toml"
 RTT_MS = {"near": 5, "city": 30, "country": 32, "continent": 100, "antipode": 300}
 ROUND_TRIPS = {"DoUDP": 1, "DoH": 3, "DoQ": 2}
 PITFALLS = """
@@ -65,28 +70,29 @@ def compare(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
 
 def killed(folder: Path) -> None:
     """Kill a comparison with SIGKILL after some visits, then continue it."""
-    out = folder / "killed.jsonl"
-    arguments = [
-        "--name",
-        "a.box.example",
-        "--transport",
-        "doudp",
-        "--transport",
-        "dot",
-        "--rate",
-        "50",
-        "--visits",
-        str(out),
-    ]
-    with subprocess.Popen(
-        [*CROSSLAYER, "compare", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        while not out.exists() or out.read_bytes().count(b"\n") < 20:
+    from crosslayer.campaign.store import Store
+
+    out, shown = folder / "killed", folder / "killed.log"
+    arguments = ["--name", "a.box.example", "--transport", "doudp", "--transport", "dot", "--rate", "50"]
+    arguments += ["--dataset", str(out)]
+    with (
+        shown.open("wb") as log,
+        subprocess.Popen([*CROSSLAYER, "compare", *arguments], stdout=subprocess.DEVNULL, stderr=log) as process,
+    ):
+        while (reported := counted(shown)) < 20:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
-    at_kill = out.read_text(encoding="utf-8").splitlines()
+    reported = counted(shown)
+    with Store(out) as store:
+        at_kill = [(row["round"], row["target"], row["state"]) for row in store.rows("resolver_queries", "host-1")]
     done = compare(*arguments, "--resume")
-    print(json.dumps({"at_kill": at_kill, "status": done.returncode, "error": done.stderr[-500:]}))
+    result = {"reported": reported, "at_kill": at_kill, "status": done.returncode, "error": done.stderr[-500:]}
+    print(json.dumps(result))
+
+
+def counted(log: Path) -> int:
+    """Visits that a progress bar has shown."""
+    return max((int(count) for count in re.findall(r"(\d+)/\d+ ", log.read_text(encoding="utf-8"))), default=0)
 
 
 # Outside
@@ -108,7 +114,7 @@ def in_box(
     """
     truth, result = folder / "truth.jsonl", folder / "result.json"
     command = [*(program or [*CROSSLAYER, "compare"]), "--name", "a.box.example", "--json", str(result)]
-    command += ["--seed", "1", "--visits", str(folder / "compare.jsonl"), *arguments]
+    command += ["--seed", "1", "--dataset", str(folder / "compare"), *arguments]
     options = ["--clock", "virtual", "--truth", str(truth), "--writable", str(folder)]
     done = run("box", str(box), *options, "--", *command, env=environment() | variables)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -300,6 +306,122 @@ def test_manners_outside(crosslayer: Run, virtual_clock: list[str], tmp_path: Pa
     assert sum(lines["silent", transport]["failed"] for transport in ("DoH", "DoUDP")) == 3
 
 
+ONE_OPERATOR = """
+[zone]
+name = "box.example"
+ttl_s = 3600
+[[resolver]]
+name = "big-one"
+operator = "big"
+rtt_ms = 20
+[[resolver]]
+name = "big-two"
+operator = "big"
+rtt_ms = 30
+[[resolver]]
+name = "small"
+rtt_ms = 40
+"""
+
+
+def test_an_operator_at_its_limit_is_left_out_and_the_others_go_on(
+    crosslayer: Run, virtual_clock: list[str], tmp_path: Path
+) -> None:
+    box = tmp_path / "box.toml"
+    box.write_text(ONE_OPERATOR, encoding="utf-8")
+    out = tmp_path / "compare"
+    command = [*CROSSLAYER, "compare", "--name", "a.box.example", "--transport", "doudp", "--transport", "doh"]
+    command += ["--per-day", "25", "--seed", "1", "--dataset", str(out)]
+    options = ["--clock", "virtual", "--writable", str(tmp_path)]
+    done = crosslayer("box", str(box), *options, "--", *command, env=environment())
+    assert done.returncode == 75, done.stderr[-2000:]
+    assert "Left out: big: has got its 25 queries of today" in done.stderr
+    kept = read_campaign(out)
+    visits = defaultdict(set)
+    for visit in kept.visits:
+        visits[kept.plan.targets[visit.target].operator].add((visit.round, visit.target))
+    assert len(visits["small"]) == 12, "all rounds of both transports"
+    assert 12 <= len(visits["big"]) < 24
+    events = Dataset.open(out).table("resolver_events").collect()
+    assert events.filter(kind="day-limit")["subject"].to_list() == ["big"]
+
+
+def test_a_week_every_two_hours_keeps_to_the_times(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
+    """The week is stopped by SIGKILL in its third day and continued in its fourth."""
+    box = tmp_path / "box.toml"
+    box.write_text('[zone]\nname = "box.example"\n[[resolver]]\nname = "one"\nrtt_ms = 20\n', encoding="utf-8")
+    command = [sys.executable, str(Path(__file__)), "week", str(tmp_path)]
+    options = ["--clock", "virtual", "--writable", str(tmp_path)]
+    done = crosslayer("box", str(box), *options, "--", *command, env=environment())
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["status"] == 0, result["error"]
+    rows = Dataset.open(tmp_path / "week").table("resolver_queries").filter(cache="hit", state="cold").collect()
+    missed = Dataset.open(tmp_path / "week").table("resolver_events").filter(kind="missed-round").collect()
+    begun = dict(rows.group_by("round").agg(pl.col("started_s").min()).iter_rows())
+    late_s = {round_: at_s - (begun[1] - 7200) - 7200 * round_ for round_, at_s in begun.items()}
+    # The network is checked before the first visit. The continued week begins with the round that is due.
+    continued = max(late_s, key=late_s.__getitem__)
+    assert 0 < late_s[0] < 5
+    assert 0 < late_s[continued] < 7200
+    assert all(abs(late_s[round_]) < 0.1 for round_ in begun.keys() - {0, continued}), late_s
+    lost = sorted(set(range(84)) - set(begun))
+    assert lost == list(range(lost[0], lost[0] + len(lost)))
+    assert sorted(missed["round"]) == lost
+    assert len(lost) in (11, 12), "24 hours"
+    assert continued == lost[-1] + 1
+    assert rows["error"].is_null().all()
+    assert (rows["total_ms"] < 21).all(), "each round fills the caches first"
+
+
+def week(folder: Path) -> None:
+    """Measure for a week, killed in the middle and continued a day later."""
+    arguments = ["--name", "a.box.example", "--transport", "doudp", "--rate", "50", "--every", "2h", "--for", "7d"]
+    arguments += ["--dataset", str(folder / "week")]
+    with subprocess.Popen(
+        [*CROSSLAYER, "compare", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        time.sleep(2.54 * 86_400)
+        process.send_signal(signal.SIGKILL)
+    time.sleep(86_400)
+    done = subprocess.run([*CROSSLAYER, "compare", *arguments, "--resume"], capture_output=True, text=True, check=False)
+    print(json.dumps({"status": done.returncode, "error": done.stderr[-500:]}))
+
+
+def test_a_vantage_point_dies_and_comes_back(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
+    program = [sys.executable, str(ROOT / "tests/vantages.py"), str(tmp_path)]
+    program += [
+        "--dies-h",
+        "6",
+        "--back-h",
+        "30",
+        "--every",
+        "12h",
+        "--for",
+        "2d",
+        "--transport",
+        "doudp",
+        "--rate",
+        "3",
+    ]
+    options = ["--clock", "virtual", "--writable", str(tmp_path)]
+    done = crosslayer("box", str(VANTAGES), *options, "--", *program, env=environment())
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "oslo dies" in done.stderr
+    rows = Dataset.open(tmp_path / "dataset").table("resolver_queries").collect()
+    assert rows["error"].is_null().all()
+    rounds = {vantage: sorted(some["round"].unique()) for (vantage,), some in rows.group_by("link")}
+    assert rounds == {"here": [0, 1, 2, 3], "lima": [0, 1, 2, 3], "oslo": [0, 3]}
+    assert (rows["host"].cast(pl.String) == rows["link"]).all()
+    missed = Dataset.open(tmp_path / "dataset").table("resolver_events").filter(kind="missed-round").collect()
+    assert sorted(missed.select("link", "round").iter_rows()) == [("oslo", 1), ("oslo", 2)]
+    medians = {key: some["total_ms"].median() for key, some in rows.group_by("link", "resolver")}
+    true_ms = {"here": (12, 60, 25), "oslo": (20, 70, 24), "lima": (150, 18, 26)}
+    for vantage, times in true_ms.items():
+        for resolver, expected in zip(("north", "south", "wide"), times, strict=True):
+            assert medians[vantage, resolver] == pytest.approx(expected, abs=0.01 * expected + 0.2)
+
+
 def test_killed_and_resumed_loses_nothing(crosslayer: Run, virtual_clock: list[str], tmp_path: Path) -> None:
     command = [sys.executable, str(Path(__file__)), "killed", str(tmp_path)]
     options = ["--clock", "virtual", "--writable", str(tmp_path)]
@@ -307,12 +429,16 @@ def test_killed_and_resumed_loses_nothing(crosslayer: Run, virtual_clock: list[s
     assert done.returncode == 0, done.stderr[-2000:]
     result = json.loads(done.stdout)
     assert result["status"] == 0, result["error"]
-    lines = (tmp_path / "killed.jsonl").read_text(encoding="utf-8").splitlines()
-    kept = result["at_kill"][:20]
-    assert lines[:20] == kept
-    visits = [(row["round"], row["target"]) for row in map(json.loads, lines[1:]) if "target" in row]
+    at_kill = {(round_, target) for round_, target, _state in result["at_kill"]}
+    assert 20 <= result["reported"] <= len(at_kill) < 60
+    kept = read_campaign(tmp_path / "killed")
+    visits = [(visit.round, visit.target) for visit in kept.visits]
     assert sorted(visits) == [(round_, target) for round_ in range(6) for target in range(10)]
+    rows = Dataset.open(tmp_path / "killed").table("resolver_queries").collect()
+    first = rows.filter(pl.struct("round", "target").is_in([{"round": r, "target": t} for r, t in at_kill]))
+    assert sorted(first.select("round", "target", "state").iter_rows()) == sorted(map(tuple, result["at_kill"]))
+    assert rows.filter(pl.col("state") == "kept").height == 30
 
 
 if __name__ == "__main__":
-    {"killed": killed, "manners": manners}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+    {"killed": killed, "manners": manners, "week": week}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -19,6 +19,7 @@ from tests.integration.conftest import CROSSLAYER
         ("key-share", "fiber", {"x25519", "x25519mlkem768"}),
         ("address-token", "fiber", {"main", "no-token"}),
         ("one-connection", "fiber", {"main", "no-token", "at-once", "at-once-no-token", "settings"}),
+        ("server-stacks", "fiber", {"main", "aioquic: main", "aioquic: no-token", "aioquic-window: main"}),
         ("combinations", "fiber", {"main", "before ticket", "before early-data"}),
         ("gateway", "fiber", {"main", "gateway-two", "gateway-one"}),
         # Firefox does not run in every guest (docs/findings/browsers.md).
@@ -32,11 +33,11 @@ def test_a_question_is_measured_with_the_evidence_it_needs(
     options = request.getfixturevalue("virtual_clock") if exact else []
     request.getfixturevalue("browser_machine" if exact else "firefox_machine")
     command = ["measure", "--study", study, "--links", links, "--rounds", "1", "--out", str(tmp_path / study)]
-    command += ["--pages", "wikipedia.org" if study == "one-connection" else "example.org"]
+    command += ["--pages", "wikipedia.org" if study in ("one-connection", "server-stacks") else "example.org"]
     subprocess.run([*CROSSLAYER, *command, *options], check=True, capture_output=True, timeout=900)
     dataset = Dataset.open(tmp_path / study, every_round=True)
     loads = dict.fromkeys(("early-data", "address-token", "gateway", "browsers"), "page_loads")
-    loads["one-connection"] = "resolved_loads"
+    loads |= dict.fromkeys(("one-connection", "server-stacks"), "resolved_loads")
     rows = dataset.table(loads.get(study, "dns_exchanges")).collect()
     assert rows["error"].null_count() == rows.height
     assert conditions <= set(rows["condition"])

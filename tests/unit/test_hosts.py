@@ -16,7 +16,7 @@ from crosslayer.campaign.dataset import Dataset
 from crosslayer.campaign.errors import CampaignError
 from crosslayer.campaign.plan import Cell, Plan
 from crosslayer.campaign.rounds import FinishedRound
-from crosslayer.campaign.run import _Hosts
+from crosslayer.campaign.run import Hosts
 from crosslayer.campaign.store import Store
 from crosslayer.campaign.tables import TABLES
 from crosslayer.figures import Inputs
@@ -93,7 +93,7 @@ def test_hosts_have_names_and_a_mixed_campaign_says_so(tmp_path: Any) -> None:
         return FinishedRound(Cell("fiber", "p"), 0, {}, 0, "netem", {"chromium": version, "server": "1"}, host)
 
     with Store(tmp_path, plan) as store:
-        hosts = _Hosts(store, "c")
+        hosts = Hosts(store, "c")
         assert [
             hosts.named(part("m1", "156")),
             hosts.named(part("m2", "157")),
@@ -104,7 +104,7 @@ def test_hosts_have_names_and_a_mixed_campaign_says_so(tmp_path: Any) -> None:
             "tall",
         ]
     with Store(tmp_path, plan) as store:
-        assert _Hosts(store, "c").named(part("m2", "157")) == "host-2", "the same after a restart"
+        assert Hosts(store, "c").named(part("m2", "157")) == "host-2", "the same after a restart"
         assert store.fact("versions") == {"chromium": "156", "server": "1"}
         assert store.fact("hosts")["host-2"] == {"cpu": "x", "other_versions": {"chromium": "157"}}
         [note] = store.fact("notes")

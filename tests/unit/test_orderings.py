@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from crosslayer.claims import checks
 from crosslayer.claims.measures import CustomMeasure, Measure
-from crosslayer.metrics.resampling import Estimate, drawn
+from crosslayer.metrics.resampling import Estimate, drawn, reach, student_reach
 
 ROUNDS, CAMPAIGNS = 24, 200
 SHARED = {"independent": 0.0, "half shared": 0.5}
@@ -90,3 +91,8 @@ def test_the_document_states_the_power() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     missing = [row for row in power_table() if row not in text]
     assert missing == []
+
+
+def test_a_critical_value_far_out_is_a_number() -> None:
+    assert student_reach(12, 9.0) > 9.0
+    assert student_reach(12, NormalDist().inv_cdf(0.975)) == reach(12)

@@ -30,7 +30,6 @@ ALLOWED: dict[str, dict[str, set[str]]] = {
     "unit/test_discover.py": {STEP: {"_row", "_probe_hosts"}},
     "unit/test_dns_quic.py": {LIBRARY: {"_client_handle_certificate"}, STEP: {"_verifier", "_quic"}},
     "unit/test_guest.py": {FAULT: {"_memory_folder"}, STEP: {"_JobFile", "_JOB"}},
-    "unit/test_hosts.py": {STEP: {"_Hosts"}},
     "unit/test_link_delay.py": {FAULT: {"_clock_offset_ms"}},
     "unit/test_memory.py": {LIMIT: {"_AT_ONCE", "_OF_PILOT"}},
     "unit/test_page_load.py": {STEP: {"_page_load"}},
@@ -39,7 +38,7 @@ ALLOWED: dict[str, dict[str, set[str]]] = {
     "unit/test_probes.py": {STEP: {"_faults"}},
     "unit/test_process.py": {LIMIT: {"_STOP_TIMEOUT_S"}, FAULT: {"_process"}},
     "unit/test_report.py": {LIMIT: {"_WORTH_PROCESSES"}, FAULT: {"_code", "_PACKAGE"}},
-    "unit/test_resolvers.py": {FAULT: {"_allowed"}},
+    "unit/test_resolvers.py": {FAULT: {"_allowed", "_stops"}, STEP: {"_not_stopped"}},
     "unit/test_resources.py": {
         FAULT: {"_SYSTEM_FOLDERS", "_read", "_installed"},
         STEP: {"_tools", "_python", "_is_checkout", "_namespaces", "_own", "_PACKAGES"},

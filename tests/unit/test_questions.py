@@ -40,6 +40,7 @@ QUESTIONS = {
     "key-share": "key-share-cost",
     "address-token": "token-worth",
     "one-connection": "one-connection-worth",
+    "server-stacks": "server-answer",
     "gateway": "gateway-worth",
     "loss": "loss-early-data",
     "path-quality": "path-early-data",

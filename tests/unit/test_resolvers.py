@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import base64
+import contextlib
 import dataclasses
 import json
+import pickle
 import random
 import re
+import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,17 +19,36 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from crosslayer.campaign import provenance
 from crosslayer.cli import cli
 from crosslayer.discover import Support, table
-from crosslayer.dns import Protocol
+from crosslayer.discover import run as discovering
+from crosslayer.discover.support import ProbedHost
+from crosslayer.dns import ClientSettings, Protocol, Question, Resolver, build_query, client_for
 from crosslayer.errors import CrosslayerError
-from crosslayer.resolvers import ResolversError, ResolverTarget, analysis, ledger, manners, read, stamps, well_known
+from crosslayer.resolvers import ResolversError, ResolverTarget, analysis, ledger, manners, stamps
 from crosslayer.resolvers.flags import FlagKind, flags
+from crosslayer.resolvers.journal import Journal, read_campaign
+from crosslayer.resolvers.listed import read, well_known
 from crosslayer.resolvers.page import page
-from crosslayer.resolvers.plan import ComparePlan, Journal, NetworkCheck, OperatorStop, TargetVisit
+from crosslayer.resolvers.plan import (
+    ComparePlan,
+    Measured,
+    MissedRound,
+    NetworkCheck,
+    OperatorLimit,
+    OperatorStop,
+    Progress,
+    TargetVisit,
+    entries_of,
+    rows_of,
+)
+from crosslayer.resolvers.run import vantages
+from crosslayer.resolvers.schedule import RoundTimes, seconds
 from crosslayer.stub import StubSettings
 from crosslayer.testbed import outside, stop_list
 from crosslayer.testbed.errors import OutsideError
+from crosslayer.vocabulary import Role
 
 Row = dict[str, Any]
 BOX_LIST = """
@@ -283,15 +306,15 @@ def test_the_budget_counts_each_query_by_operator() -> None:
 
 
 def test_dry_run_prints_the_budget_and_sends_nothing(unsent: None, tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["compare", "quad9", "--dry-run", "--visits", str(tmp_path / "c.jsonl")])
+    done = CliRunner().invoke(cli, ["compare", "quad9", "--dry-run", "--dataset", str(tmp_path / "c")])
     assert done.exit_code == 0, done.output
     assert "at most 34 queries" in done.output
     assert "9.9.9.9\n" in done.output
     assert "MANY QUERIES" not in done.output
-    done = CliRunner().invoke(cli, ["compare", "quad9", "--all", "--dry-run", "--visits", str(tmp_path / "c.jsonl")])
+    done = CliRunner().invoke(cli, ["compare", "quad9", "--all", "--dry-run", "--dataset", str(tmp_path / "c")])
     assert "at most 115 queries" in done.output
     assert "9.9.9.9 2620:fe::fe" in done.output
-    assert not list(tmp_path.glob("*.jsonl"))
+    assert not (tmp_path / "c").exists()
 
 
 def test_five_resolvers_need_300_queries_and_more_are_pointed_out(unsent: None, tmp_path: Path) -> None:
@@ -314,11 +337,11 @@ def test_five_resolvers_need_300_queries_and_more_are_pointed_out(unsent: None, 
 
 @pytest.mark.parametrize("typed", ["", "yes\n", "i may send this\n"])
 def test_without_the_sentence_nothing_is_sent(unsent: None, tmp_path: Path, typed: str) -> None:
-    arguments = ["compare", "udp://192.0.2.1", "--visits", str(tmp_path / "c.jsonl")]
+    arguments = ["compare", "udp://192.0.2.1", "--dataset", str(tmp_path / "c")]
     done = CliRunner().invoke(cli, arguments, input=typed)
     assert isinstance(done.exception, ResolversError)
     assert "you did not consent; nothing was sent" in str(done.exception)
-    assert not list(tmp_path.glob("*.jsonl"))
+    assert not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize(("option", "message"), [("--rate=2", "1 query/s"), ("--per-day=5001", "5000 queries a day")])
@@ -373,6 +396,34 @@ def test_a_stopped_address_gets_no_packet_whatever_the_consent(monkeypatch: pyte
     for address in ("192.33.4.12", "::ffff:192.33.4.12"):
         with pytest.raises(OutsideError, match="is on the stop list"):
             outside.check(address)
+
+
+def test_an_operator_on_the_stop_list_is_left_out_by_every_client(
+    monkeypatch: pytest.MonkeyPatch, own_folders: Path
+) -> None:
+    (own_folders / "config/crosslayer/stop_list.toml").write_text(
+        '[[stop]]\nreason = "they asked"\noperators = ["quad9", "example.net"]\n', encoding="utf-8"
+    )
+    monkeypatch.setattr(outside, "_allowed", set())
+    outside._stops.cache_clear()
+    outside.allow(["9.9.9.9", "2620:fe::fe", "192.0.2.1"])
+    try:
+        for upstream in ("udp://9.9.9.9", "quic://[2620:fe::fe]"):  # no name is given
+            with pytest.raises(OutsideError, match=r"is on the stop list \(they asked\)"):
+                StubSettings(upstream).check_consent()
+        with pytest.raises(OutsideError, match="is on the stop list"):
+            StubSettings("tls://192.0.2.1", server_name="dns.example.net").check_consent()
+        StubSettings("tls://192.0.2.1", server_name="dns.example.org").check_consent()
+        with pytest.raises(OutsideError, match="is on the stop list"):
+            client_for(Protocol.DOT, Resolver("192.0.2.1", "dns.example.net", verify=False), ClientSettings()).connect(
+                build_query(Question("a.example"), Protocol.DOT, ClientSettings())
+            )
+    finally:
+        outside._stops.cache_clear()
+    told: list[str] = []
+    hosts = [ProbedHost("9.9.9.9", "9.9.9.9"), ProbedHost("192.0.2.1", "192.0.2.1")]
+    assert [host.address for host in discovering._not_stopped(hosts, told.append)] == ["192.0.2.1"]
+    assert told == ["not asked: 9.9.9.9 9.9.9.9: stop list: they asked"]
 
 
 def test_stopped_targets_are_no_part_of_the_budget(unsent: None, own_folders: Path) -> None:
@@ -489,48 +540,85 @@ def plan_of(count: int = 2, rounds: int = 10) -> ComparePlan:
     return ComparePlan("a.example", rounds, 1, 5.0, [target(f"r{number}") for number in range(count)])
 
 
-def test_a_file_is_whole_after_every_visit_and_resumes(tmp_path: Path) -> None:
-    path, plan = tmp_path / "c.jsonl", plan_of()
-    journal = Journal.create(path, plan)
-    journal.add(TargetVisit(0, 1, 1.0, first_ms=5.0))
-    assert len(path.read_text(encoding="utf-8").splitlines()) == 2
-    journal.close()
-    with path.open("a", encoding="utf-8") as stream:
-        stream.write('{"round": 0, "tar')
-    again = Journal.resume(path, ComparePlan("a.example", 12, 99, 5.0, plan.targets))
-    assert (again.plan.rounds, again.plan.seed) == (12, 1)
-    assert again.visits == [TargetVisit(0, 1, 1.0, first_ms=5.0)]
-    again.add(TargetVisit(0, 0, 2.0, error="timeout"))
-    again.close()
-    assert [json.loads(line)["round"] for line in path.read_text(encoding="utf-8").splitlines()[1:]] == [0, 0]
+def kept(folder: Path) -> list[Row]:
+    """Rows of the store of a comparison, read as another program reads it."""
+    with contextlib.closing(sqlite3.connect(folder / "campaign.sqlite")) as database:
+        database.row_factory = sqlite3.Row
+        return [dict(row) for row in database.execute("SELECT * FROM resolver_queries ORDER BY rowid")]
 
 
-def test_a_file_of_another_comparison_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "c.jsonl"
-    Journal.create(path, plan_of()).close()
+def test_every_visit_is_kept_and_a_comparison_resumes(tmp_path: Path) -> None:
+    folder, plan = tmp_path / "c", plan_of()
+    visit = TargetVisit(0, 1, 1.0, first_ms=5.0, handshake_ms=0.0)
+    with Journal.create(folder, plan) as journal:
+        journal.progress["host-1"].add(visit)
+        journal.finish("host-1", 0)
+    with Journal.resume(folder, ComparePlan("a.example", 12, 99, 5.0, plan.targets)) as again:
+        assert (again.plan.rounds, again.plan.seed) == (12, 1)
+        assert again.measured.visits == [visit]
+        assert again.finished("host-1", 0)
+        assert not again.finished("host-1", 1)
+        again.progress["host-1"].add(TargetVisit(0, 0, 2.0, error="timeout"))
+    assert [(row["target"], row["total_ms"], row["error"]) for row in kept(folder)] == [
+        (1, 5.0, None), (0, None, "timeout"),
+    ]  # fmt: skip
+
+
+def test_rows_contain_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "list.toml"
+    path.write_text(BOX_LIST, encoding="utf-8")
+    plan = ComparePlan("a.example", 6, 1, 5.0, read([str(path)]).targets, vantages=("one", "two"))
+    entries = [
+        NetworkCheck("192.0.2.53", True, "box", 0.5),
+        TargetVisit(0, 0, 1.0, 5.0, 0.0, miss_ms=90.0, site="x", vantage="one"),
+        TargetVisit(
+            0, 3, 2.0, 60.0, 40.0, 20.0, 45.0, 25.0, True, 100.0, 20.5, "x", vantage="one",
+        ),
+        TargetVisit(1, 3, 3.0, 60.0, 40.0, next_error="timeout", vantage="one"),
+        TargetVisit(1, 4, 4.0, 60.0, 40.0, 20.0, resumed_error="no ticket", miss_error="rcode REFUSED", vantage="one"),
+        TargetVisit(1, 5, 5.0, error="timeout", rtt_ms=20.0, vantage="one"),
+        OperatorStop("city", "it asked", 6.0),
+        OperatorLimit("city", "it got its queries", 7.0),
+        MissedRound(3, "the machine does not answer", 8.0),
+    ]  # fmt: skip
+    rows: dict[str, list[Row]] = {"resolver_queries": [], "resolver_events": []}
+    for entry in entries:
+        for name, some in rows_of(plan, entry).items():
+            rows[name] += [row | {"link": "one"} for row in some]
+    read_again = entries_of(rows["resolver_queries"], rows["resolver_events"])["one"]
+    assert sorted(map(repr, read_again)) == sorted(map(repr, entries))
+    cold, kept_hit, kept_miss, resumed = rows["resolver_queries"][2:6]
+    assert [row["state"] for row in (cold, kept_hit, kept_miss, resumed)] == ["cold", "kept", "kept", "resumed"]
+    assert [row["cache"] for row in (cold, kept_hit, kept_miss, resumed)] == ["hit", "hit", "miss", "hit"]
+    assert [row["session_resumed"] for row in (cold, resumed)] == [False, True]
+    assert (cold["handshake_ms"], cold["query_ms"], cold["total_ms"]) == (40.0, 20.0, 60.0)
+
+
+def test_a_dataset_of_another_comparison_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    Journal.create(folder, plan_of()).close()
     for other, message in (
         (plan_of(3), "is of another comparison"),
         (ComparePlan("b.example", 10, 1, 5.0, []), "another"),
     ):
         with pytest.raises(ResolversError, match=message):
-            Journal.resume(path, other)
-    with pytest.raises(ResolversError, match="exists already"):
-        Journal.create(path, plan_of())
-    path.write_text("text\n", encoding="utf-8")
-    with pytest.raises(CrosslayerError, match="is not a file of"):
-        Journal.resume(path, plan_of())
-    with pytest.raises(ResolversError, match="cannot be used"):
-        Journal.resume(tmp_path / "none.jsonl", plan_of())
+            Journal.resume(folder, other)
+    with pytest.raises(ResolversError, match="has a campaign already"):
+        Journal.create(folder, plan_of())
+    with pytest.raises(CrosslayerError, match="there is no campaign here"):
+        Journal.resume(tmp_path / "none", plan_of())
+    (folder / "campaign.sqlite").write_text("text\n", encoding="utf-8")
+    with pytest.raises(CrosslayerError, match="is damaged"):
+        Journal.resume(folder, plan_of())
 
 
-def test_a_target_that_keeps_failing_is_left_alone(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path / "c.jsonl", plan_of())
+def test_a_target_that_keeps_failing_is_left_alone() -> None:
+    progress = Progress(plan_of())
     for round_, error in enumerate(["timeout", None, "timeout", "timeout", "timeout"]):
-        assert not journal.left_alone(0)
-        journal.add(TargetVisit(round_, 0, 1.0, error=error))
-    assert journal.left_alone(0)
-    assert not journal.left_alone(1)
-    journal.close()
+        assert not progress.left_alone(0)
+        progress.add(TargetVisit(round_, 0, 1.0, error=error))
+    assert progress.left_alone(0)
+    assert not progress.left_alone(1)
 
 
 def test_an_address_that_never_answers_is_left_alone_over_all_transports(tmp_path: Path) -> None:
@@ -538,27 +626,170 @@ def test_an_address_that_never_answers_is_left_alone_over_all_transports(tmp_pat
     path.write_text(BOX_LIST, encoding="utf-8")
     plan = ComparePlan("a.example", 6, 1, 5.0, read([str(path)]).targets)
     kinds = [target.protocol for target in plan.targets[:6]]
-    journal = Journal.create(tmp_path / "c.jsonl", plan)
+    progress = Progress(plan)
     for protocol in (Protocol.DOQ, Protocol.DOH3, Protocol.DOUDP):
-        journal.add(TargetVisit(0, kinds.index(protocol), 1.0, error="timeout"))
-    assert not journal.left_alone(kinds.index(Protocol.DOT)), "the network may block UDP"
-    journal.add(TargetVisit(0, kinds.index(Protocol.DOT), 1.0, error="timeout"))
-    assert [journal.left_alone(number) for number in range(12)] == [True] * 6 + [False] * 6
-    journal.close()
+        progress.add(TargetVisit(0, kinds.index(protocol), 1.0, error="timeout"))
+    assert not progress.left_alone(kinds.index(Protocol.DOT)), "the network may block UDP"
+    progress.add(TargetVisit(0, kinds.index(Protocol.DOT), 1.0, error="timeout"))
+    assert [progress.left_alone(number) for number in range(12)] == [True] * 6 + [False] * 6
+
+
+def test_who_is_left_alone_is_known_without_reading_all_visits_again() -> None:
+    """313 resolvers, 5 transports, 84 rounds: linear; reading all visits for each question would take hours."""
+    plan = ComparePlan("a.example", 84, 1, 5.0, [target(f"r{number}") for number in range(313 * 5)])
+    progress = Progress(plan)
+    began = time.process_time()
+    for round_ in range(84):
+        for number in range(len(plan.targets)):
+            assert not progress.left_alone(number)
+            progress.add(TargetVisit(round_, number, 1.0, first_ms=1.0))
+    assert time.process_time() - began < 10
 
 
 def test_an_operator_that_asked_to_stop_is_left_alone_after_a_resume(tmp_path: Path) -> None:
-    path, plan = tmp_path / "c.jsonl", plan_of()
-    journal = Journal.create(path, plan)
-    journal.add(TargetVisit(0, 0, 1.0, error="http status 403"))
-    journal.stop(OperatorStop("r0", "it answered with http status 403", 1.0))
-    journal.close()
-    again = Journal.resume(path, plan)
-    again.close()
-    assert again.left_alone(0)
-    assert not again.left_alone(1)
-    shown = analysis.text(analysis.compare(plan, again.visits, {0: "left alone: it answered"}), plan)
+    folder, plan = tmp_path / "c", plan_of()
+    with Journal.create(folder, plan) as journal:
+        journal.progress["host-1"].add(TargetVisit(0, 0, 1.0, error="http status 403"))
+        journal.progress["host-1"].add(OperatorStop("r0", "it answered with http status 403", 1.0))
+    with Journal.resume(folder, plan) as again:
+        assert again.progress["host-1"].left_alone(0)
+        assert not again.progress["host-1"].left_alone(1)
+        comparison = analysis.of(again.measured)
+    shown = analysis.text(comparison, plan)
     assert "not asked: r0 127.0.0.1: left alone: it answered" in shown
+
+
+# Over time and from several machines
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("90s", 90), ("15m", 900), ("15min", 900), ("2h", 7200), ("1.5 h", 5400), ("7d", 604_800)]
+)
+def test_times_of_people(text: str, expected: float) -> None:
+    assert seconds(text, "--every") == expected
+    assert seconds(manners.span(expected), "--every") == expected
+
+
+@pytest.mark.parametrize("text", ["", "2", "2 weeks", "0h", "-1h", "h"])
+def test_what_is_no_time_is_an_error(text: str) -> None:
+    with pytest.raises(ResolversError, match="Write 90s, 15m, 2h or 7d"):
+        seconds(text, "--every")
+
+
+def test_rounds_are_due_at_their_times_and_missed_when_the_next_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("crosslayer.resolvers.schedule.time.time", lambda: now[0])
+
+    def sleep(duration_s: float) -> None:
+        now[0] += duration_s
+
+    schedule = RoundTimes(1000.0, 7200.0)
+    begun = []
+    for round_ in range(6):
+        if schedule.wait(round_, sleep):
+            begun.append((round_, now[0] - 1000))
+            now[0] += 16_000 if round_ == 2 else 300  # round 2 takes longer than two rounds are apart
+    assert begun == [(0, 0), (1, 7200), (2, 14400), (4, 30400), (5, 36000)]
+    assert RoundTimes(1000.0, 0.0).wait(5, sleep), "without a schedule all are due"
+
+
+def test_vantage_points_have_names_that_rows_can_have() -> None:
+    assert vantages("one,me@two") == {"host-1": "one", "host-2": "me@two"}
+    assert vantages("oslo=me@one, lima=two") == {"oslo": "me@one", "lima": "two"}
+    for text, message in (("a_b=one", "is no vantage point"), ("oslo=", "is no vantage point"), ("a,a", "twice")):
+        with pytest.raises(ResolversError, match=message):
+            vantages(text)
+    with pytest.raises(ResolversError, match="twice"):
+        vantages("oslo=one,oslo=two")
+
+
+def test_the_budget_of_a_schedule_has_all_rounds_and_vantage_points(unsent: None, tmp_path: Path) -> None:
+    base = ["compare", "quad9", "--dry-run", "--transport", "doudp", "--dataset", str(tmp_path / "c")]
+    done = CliRunner().invoke(cli, [*base, "--every", "2h", "--for", "7d", "--everywhere", "oslo=one,lima=two"])
+    assert done.exit_code == 0, done.output
+    # 84 rounds with a query and one that fills the cache, from two machines; two queries to an address of nobody.
+    assert f"at most {2 * 84 * 2 + 2} queries" in done.output
+    assert "A round begins every 2 h, 84 times: 7 d." in done.output
+    assert "2 vantage points share them" in done.output
+    assert "more than one day allows" not in done.output
+    done = CliRunner().invoke(cli, [*base, "--for", "7d"])
+    assert "--for needs --every" in done.output
+    done = CliRunner().invoke(cli, [*base, "--every", "2h", "--for", "7d", "--rounds", "3"])
+    assert done.exit_code == 2
+
+
+def test_a_copy_of_the_progress_goes_on_elsewhere() -> None:
+    progress = Progress(plan_of())
+    for round_ in range(2):
+        progress.add(TargetVisit(round_, 0, 1.0, error="timeout"))
+    progress.add(OperatorStop("r1", "it asked", 1.0))
+    copy = pickle.loads(pickle.dumps(progress.copy(1)))
+    assert copy.visited(1, 0)
+    assert not copy.visited(0, 0)
+    assert copy.left_alone(1)
+    assert not copy.left_alone(0)
+    copy.add(TargetVisit(2, 0, 2.0, error="timeout"))
+    assert copy.left_alone(0)
+    assert copy.entries == [TargetVisit(2, 0, 2.0, error="timeout")]
+    assert not progress.left_alone(0)
+
+
+def test_intervals_resample_vantage_points() -> None:
+    """Three vantage points at 20, 60 and 100 ms: their number, and not that of rounds, makes the interval."""
+    vantages = {"a": 20.0, "b": 60.0, "c": 100.0}
+    plan = dataclasses.replace(plan_of(2, 30), vantages=tuple(vantages))
+    visits = [
+        TargetVisit(round_, target, 1.0, first_ms=ms + 0.01 * round_ + 5 * target, vantage=vantage)
+        for vantage, ms in vantages.items()
+        for round_ in range(30)
+        for target in range(2)
+    ]
+    comparison = analysis.compare(plan, visits)
+    first = comparison.lines[0].times["first_ms"]
+    assert first.rounds == 90
+    assert first.low is not None
+    assert first.high is not None
+    assert first.low < 21
+    assert first.high > 99
+    # Within a round and a vantage point the difference is 5 ms everywhere.
+    assert [line.group for line in comparison.lines] == [1, 2]
+    assert "from these 3 vantage points" in comparison.advice
+
+
+def test_a_flag_names_its_vantage_point(tmp_path: Path) -> None:
+    plan, visits = measured(tmp_path, lambda _target, _round: {})
+    plan = dataclasses.replace(plan, vantages=("oslo", "lima"))
+    both = [dataclasses.replace(visit, vantage=vantage) for vantage in plan.vantages for visit in visits]
+    assert flags(plan, both, {}) == []
+    (flag,) = flags(plan, both, {"lima": NetworkCheck("192.0.2.53", True, None, 1.0)})
+    assert flag.vantage == "lima"
+    assert str(flag).startswith("interception of UDP port 53: lima: this network:")
+
+
+def test_a_resolver_measured_twice_is_compared_with_itself(tmp_path: Path) -> None:
+    plan, visits = measured(tmp_path, lambda _target, _round: {})
+    copies = [dataclasses.replace(one, role=Role.SELF_CHECK) for one in plan.targets if one.name == "a"]
+    plan = dataclasses.replace(plan, targets=[*plan.targets, *copies])
+    numbers = {number: len(plan.targets) - len(copies) + number for number in range(len(copies))}
+    twice = [
+        dataclasses.replace(visit, target=numbers[visit.target], first_ms=(visit.first_ms or 0) + 0.5)
+        for visit in visits
+        if visit.target in numbers
+    ]
+    comparison = analysis.compare(plan, [*visits, *twice])
+    assert len(comparison.lines) == len(plan.targets) - len(copies), "copies are not ranked"
+    first = [check for check in comparison.self_checks if check.key == "first_ms"]
+    assert [check.difference.median for check in first] == [0.5] * len(copies)
+    assert str(first[0]) == "A/A: a 198.18.1.53 DoUDP: first query: 0.5 [0.5, 0.5] ms (8 rounds)"
+    shown = analysis.text(comparison, plan)
+    count = len(comparison.self_checks)
+    assert f"A/A: a was measured twice: 0 of {count} differences exceed 1 ms; the largest is 0.5 ms (DoUDP," in shown
+    late = [dataclasses.replace(visit, first_ms=(visit.first_ms or 0) + 2) for visit in twice]
+    shown = analysis.text(analysis.compare(plan, [*visits, *late]), plan)
+    assert (
+        f"A/A: a was measured twice: {len(copies)} of {count} differences exceed 1 ms; the largest is 2.5 ms" in shown
+    )
+    assert "A/A: a 198.18.1.53 DoUDP: first query: 2.5 [2.5, 2.5] ms (8 rounds)" in shown
 
 
 # Analysis
@@ -658,13 +889,13 @@ def measured(tmp_path: Path, change: Callable[[ResolverTarget, int], Row]) -> tu
 
 def kinds(tmp_path: Path, change: Callable[[ResolverTarget, int], Row]) -> list[tuple[str, str]]:
     plan, visits = measured(tmp_path, change)
-    return [(flag.kind.name, flag.subject) for flag in flags(plan, visits, None)]
+    return [(flag.kind.name, flag.subject) for flag in flags(plan, visits, {})]
 
 
 def test_a_clean_comparison_has_no_flag(tmp_path: Path) -> None:
     plan, visits = measured(tmp_path, lambda _target, _round: {})
-    assert flags(plan, visits, NetworkCheck("192.0.2.53", False, None, 1.0)) == []
-    (flag,) = flags(plan, visits, NetworkCheck("192.0.2.53", True, "box", 1.0))
+    assert flags(plan, visits, {"host-1": NetworkCheck("192.0.2.53", False, None, 1.0)}) == []
+    (flag,) = flags(plan, visits, {"host-1": NetworkCheck("192.0.2.53", True, "box", 1.0)})
     assert flag.kind is FlagKind.INTERCEPTED
     assert {plan.targets[number].protocol for number in flag.targets} == {Protocol.DOUDP}
 
@@ -744,11 +975,13 @@ def test_a_notebook_gets_frames_a_chart_and_advice(tmp_path: Path) -> None:
     import crosslayer
 
     plan, visits = measured(tmp_path, lambda _target, _round: {})
-    journal = Journal.create(tmp_path / "c.jsonl", plan)
-    for visit in visits:
-        journal.add(visit)
-    journal.close()
-    view = crosslayer.compare(tmp_path / "c.jsonl")
+    with Journal.create(tmp_path / "c", plan) as journal:
+        for visit in visits:
+            journal.progress["host-1"].add(visit)
+        journal.describe("host-1", provenance.this_host(""), {})
+        journal.export()
+    assert read_campaign(tmp_path / "c") == Measured(plan, {"host-1": visits})
+    view = crosslayer.compare(tmp_path / "c")
     assert view.visits.height == len(visits)
     assert view.visits["transport"].unique().sort().to_list() == ["DoH3", "DoT", "DoUDP"]
     first = view.results.filter(measure="first query", transport="DoT", address="198.18.2.53").row(0, named=True)
@@ -764,7 +997,7 @@ def test_a_notebook_sends_nothing_without_consent(unsent: None, tmp_path: Path, 
     import crosslayer
 
     with pytest.raises(ResolversError, match="you did not consent; nothing was sent"):
-        crosslayer.compare(["quad9"], visits=tmp_path / "c.jsonl")
+        crosslayer.compare(["quad9"], dataset=tmp_path / "c")
     assert "at most 34 queries" in capsys.readouterr().out
     with pytest.raises(ResolversError, match="is no transport: 'DOH'"):
         crosslayer.compare(["quad9"], transports=["DOH"])

@@ -42,7 +42,7 @@ def test_units_follow_from_names() -> None:
 
 def test_a_transport_is_a_word_of_every_table_once_it_is_one() -> None:
     columns = [column for table in TABLES.values() for column in table.columns if column.type is Protocol]
-    assert len(columns) == 6
+    assert len(columns) == 7
     assert all(column.values == tuple(Protocol) for column in columns)
 
 

@@ -25,7 +25,8 @@ from crosslayer.dns import ClientSettings, Protocol, Question, build_query, chec
 from crosslayer.errors import CrosslayerError
 from crosslayer.links import LinkError, load_profiles
 from crosslayer.pages import PageError, from_har
-from crosslayer.resolvers import ResolversError, read
+from crosslayer.resolvers import ResolversError
+from crosslayer.resolvers.listed import read
 from crosslayer.studies import load_plan
 from har_cases import contents
 

@@ -41,6 +41,7 @@ MAKES: Final[dict[Make, tuple[Transport, ...]]] = {
 """Transports of each make in a box."""
 MOST_HOSTS: Final = 200
 """More would not fit into the addresses of a box."""
+MOST_VANTAGES: Final = 16
 _EXPLAINED = "docs/reference/box.md explains every key."
 
 
@@ -200,6 +201,17 @@ class NatBehaviour:
 
 
 @dataclass(frozen=True, slots=True)
+class Vantage:
+    """One more client, in a namespace of its own."""
+
+    name: Name
+    rtt_ms: Rtt = 0.0
+    """Added to the RTT of every path."""
+    paths: dict[str, Rtt] = field(default_factory=dict)
+    """RTT between it and some resolvers, by name, in place of theirs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Interception:
     """A middlebox that answers instead of the resolvers."""
 
@@ -235,6 +247,8 @@ class Description:
     zone: Zone = field(default_factory=Zone)
     origin: list[Origin] = field(default_factory=list)
     network: Network = field(default_factory=Network)
+    vantage: Annotated[list[Vantage], Meta(max_length=MOST_VANTAGES)] = field(default_factory=list)
+    """Clients besides the first one."""
     system_resolver: str = ""
     """Name of the resolver in the client's resolv.conf; the first one if nothing is given."""
 
@@ -254,6 +268,14 @@ class Description:
             for name in interception.resolvers:
                 if name not in names:
                     key = f"network.interception[{number}].resolvers"
+                    raise FieldError(f"has '{name}', which is no resolver", key=key, next_step=known)
+        vantages = [vantage.name for vantage in self.vantage]
+        for number, vantage in enumerate(self.vantage):
+            if vantages.count(vantage.name) > 1:
+                raise FieldError(f"has '{vantage.name}' twice", key="vantage", next_step="Give each its own name.")
+            for name in vantage.paths:
+                if name not in names:
+                    key = f"vantage[{number}].paths"
                     raise FieldError(f"has '{name}', which is no resolver", key=key, next_step=known)
         hosts = sum(max(resolver.caches, len(resolver.site)) for resolver in self.resolver) + len(self.origin)
         if hosts > MOST_HOSTS:

@@ -9,6 +9,9 @@ from typing import Any, Final
 from crosslayer.box.description import TRANSPORTS, BoxResolver, Description, Origin, Transport
 
 CLIENT_MAC: Final = "020000000001"
+_VANTAGE_MAC: Final = "0200000002{:02x}"
+_VANTAGE_ADDRESSES: Final = ("198.19.64.{}", "2001:db8:fe::{:x}")
+_CONTROL_ADDRESS: Final = "192.168.54.{}"
 ROUTER_MAC: Final = "0200000000fe"
 GATEWAYS: Final = {4: "198.19.255.254", 6: "2001:db8:ffff::1"}
 """Next hop of every host; it exists as a permanent neighbour only."""
@@ -60,6 +63,40 @@ class BoxHost:
 
 
 @dataclass(frozen=True, slots=True)
+class BoxVantage:
+    """A client besides the first one."""
+
+    name: str
+    number: int
+    """From 1."""
+
+    @property
+    def namespace(self) -> str:
+        """Name of its network namespace."""
+        return f"vantage-{self.name}"
+
+    @property
+    def mac(self) -> str:
+        """Its Ethernet address, hexadecimal digits."""
+        return _VANTAGE_MAC.format(self.number)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Its addresses, IPv4 first."""
+        return tuple(address.format(self.number) for address in _VANTAGE_ADDRESSES)
+
+    @property
+    def control(self) -> str:
+        """Its address in the network that connects the clients with each other."""
+        return control_address(self.number)
+
+
+def control_address(number: int) -> str:
+    """Address of a client in the network that connects the clients with each other; the first one has number 0."""
+    return _CONTROL_ADDRESS.format(number + 1)
+
+
+@dataclass(frozen=True, slots=True)
 class RoutingRule:
     """What the router does with packets towards a host, see `router.CompiledRule`; empty fields match everything."""
 
@@ -103,6 +140,19 @@ class HostPlan:
                 "drop": nat.forgotten == "drop",
                 "address_changes_s": nat.address_changes_s,
             },
+            "vantages": [
+                {
+                    "mac": vantage.mac,
+                    "addresses": vantage.addresses,
+                    "rtt_ms": described.rtt_ms,
+                    "paths": {
+                        str(host.number): described.paths[host.resolver.name]
+                        for host in self.hosts
+                        if host.resolver is not None and host.resolver.name in described.paths
+                    },
+                }
+                for vantage, described in zip(vantages(description), description.vantage, strict=True)
+            ],
             "hosts": [
                 {
                     "name": host.name,
@@ -115,6 +165,11 @@ class HostPlan:
             ],
             "rules": [asdict(rule) for rule in self.rules],
         }
+
+
+def vantages(description: Description) -> tuple[BoxVantage, ...]:
+    """Clients besides the first one."""
+    return tuple(BoxVantage(one.name, number) for number, one in enumerate(description.vantage, start=1))
 
 
 def plan(description: Description) -> HostPlan:

@@ -21,7 +21,16 @@ from pyroute2 import IPRoute, netns
 
 from crosslayer.box.description import Description
 from crosslayer.box.errors import BoxStartError
-from crosslayer.box.hosts import CLIENT_ADDRESSES, CLIENT_MAC, GATEWAYS, INSIDE_ADDRESS, ROUTER_MAC, HostPlan
+from crosslayer.box.hosts import (
+    CLIENT_ADDRESSES,
+    CLIENT_MAC,
+    GATEWAYS,
+    INSIDE_ADDRESS,
+    ROUTER_MAC,
+    HostPlan,
+    control_address,
+    vantages,
+)
 from crosslayer.process import Process
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.backends import packet_port
@@ -46,6 +55,10 @@ class Internet:
                 network.bridge(link, network.bridge_of(side))
             inside = CLIENT_ADDRESSES[4] if description.network.nat is None else INSIDE_ADDRESS
             self._plug_in(link, network.CLIENT, network.CLIENT, CLIENT_MAC, (inside, CLIENT_ADDRESSES[6]))
+            for vantage in vantages(description):
+                self._plug_in(link, vantage.namespace, network.CLIENT, vantage.mac, vantage.addresses)
+            if description.vantage:
+                self._connect_clients(link, [network.CLIENT, *(one.namespace for one in vantages(description))])
             for host in plan.hosts:
                 self._plug_in(link, host.namespace, network.SERVER, host.mac, host.addresses, host.egress)
         ports = [
@@ -70,6 +83,21 @@ class Internet:
         namespaces.return_to(self._before)
         for name in reversed(self._names):
             netns.remove(name)
+
+    def _connect_clients(self, link: IPRoute, clients: list[str]) -> None:
+        """A network without delay among the clients, over which one of them can have the others measure."""
+        network.bridge(link, _CONTROL)
+        for number, client in enumerate(clients):
+            port, device = f"{_CONTROL}-{number}", "eth1"
+            link.link("add", ifname=port, kind="veth", peer={"ifname": device, "net_ns_fd": client})
+            link.link("set", index=network.index(link, port), master=network.index(link, _CONTROL))
+            link.link("set", index=network.index(link, port), state="up")
+            with namespaces.namespace(client):
+                ip = IPRoute()
+            with ip:
+                at = network.index(ip, device)
+                ip.link("set", index=at, state="up")
+                ip.addr("add", index=at, address=control_address(number), prefixlen=24)
 
     def _plug_in(
         self, link: IPRoute, name: str, side: str, mac: str, addresses: tuple[str, ...], egress: str = ""
@@ -111,6 +139,7 @@ class Internet:
                 ip.route("add", dst="default", gateway=gateway, oif=device, family=number, flags=_ON_LINK, **source)
 
 
+_CONTROL: Final = "control"
 _NO_DAD, _ON_LINK = 0x02, 0x04
 """IFA_F_NODAD; RTNH_F_ONLINK: the gateway is a neighbour although no route leads to it."""
 

@@ -134,14 +134,27 @@ class FarEnd:
     """Its own addresses by family, to which packets for other addresses are rewritten; empty without rewriting."""
     jitter_ms: float = 0.0
     """Mean of the random delay of its packets towards the client."""
-    last_due_ns: int = 0
-    """Departure of its latest packet towards the client."""
+    last_due_ns: dict[int, int] = field(default_factory=dict)
+    """Departure of its latest packet towards each client."""
     packets: int = 0
     late_ns: list[int] = field(default_factory=list)
 
     def rtt_ms(self, after_s: float) -> float:
         """RTT of its path at a time after the start, s."""
         return [rtt for at, rtt in self.path if at <= max(after_s, 0.0)][-1]
+
+
+@dataclass(slots=True)
+class NearEnd:
+    """A client."""
+
+    number: int
+    mac: bytes
+    addresses: set[bytes]
+    rtt_ms: float = 0.0
+    """Added to the RTT of every path."""
+    paths: dict[int, float] = field(default_factory=dict)
+    """RTT towards some hosts, by their numbers, in place of theirs."""
 
 
 @dataclass(slots=True)
@@ -269,9 +282,15 @@ class Router:
         self._near, self._far, self._truth = near, far, truth
         self._mac = bytes.fromhex(config["mac"])
         client = config["client"]
-        self._client_mac = bytes.fromhex(client["mac"])
         outside = [_wire(address) for address in client["outside"]]
-        self._client = {*outside, *(_wire(address) for address in client["addresses"])}
+        first = NearEnd(0, bytes.fromhex(client["mac"]), {*outside, *(_wire(one) for one in client["addresses"])})
+        self._clients = [first]
+        for number, one in enumerate(config["vantages"], start=1):
+            paths = {int(host): rtt for host, rtt in one["paths"].items()}
+            own = {_wire(address) for address in one["addresses"]}
+            self._clients.append(NearEnd(number, bytes.fromhex(one["mac"]), own, one["rtt_ms"], paths))
+        self._client_by_mac = {client.mac: client for client in self._clients}
+        self._client_at = {address: client for client in self._clients for address in client.addresses}
         self._hosts = [
             FarEnd(
                 host["name"],
@@ -368,35 +387,48 @@ class Router:
                     came_ns = seconds * 1_000_000_000 + nanoseconds
             packet = parse(frame)
             if packet is not None:
-                self._forward(packet, came_ns, None if end is self._near else self._by_mac.get(frame[6:12]))
+                client = self._client_by_mac.get(frame[6:12]) if end is self._near else None
+                self._forward(packet, came_ns, client, None if end is self._near else self._by_mac.get(frame[6:12]))
 
-    def _forward(self, packet: IpPacket, came_ns: int, sender: int | None) -> None:
-        """Forward a packet of a host, or of the client (None)."""
+    def _forward(self, packet: IpPacket, came_ns: int, client: NearEnd | None, sender: int | None) -> None:
+        """Forward a packet of a client, or of a host (by its number)."""
         after_s = -1.0 if self._start_ns is None else (came_ns - self._start_ns) / 1e9
         while self._nat and self._renumber_s and self._renumber_s[0] <= after_s:
             self._renumber_s.pop(0)
             self._nat.renumber()
             self._write({"event": "address-change", "time_ns": came_ns})
-        if sender is not None and packet.destination in self._client:
-            self._to_client(packet, came_ns, after_s, self._hosts[sender])
+        if sender is not None and (receiver := self._client_at.get(packet.destination)) is not None:
+            self._to_client(packet, came_ns, after_s, sender, receiver)
         else:
-            self._to_host(packet, came_ns, after_s, sender)
+            self._to_host(packet, came_ns, after_s, client, sender)
 
-    def _to_client(self, packet: IpPacket, came_ns: int, after_s: float, host: FarEnd) -> None:
+    def _rtt_ms(self, client: NearEnd | None, host: int, after_s: float) -> float:
+        """RTT of the path between a client and a host; that of the host's path between hosts."""
+        if client is None:
+            return self._hosts[host].rtt_ms(after_s)
+        if host in client.paths:
+            return client.paths[host]
+        return self._hosts[host].rtt_ms(after_s) + client.rtt_ms
+
+    def _to_client(self, packet: IpPacket, came_ns: int, after_s: float, sender: int, client: NearEnd) -> None:
+        host = self._hosts[sender]
         back = (host.mac, packet.protocol, packet.source, packet.source_port, packet.destination_port)
         if (original := self._rewritten.get(back)) is not None:
             rewrite(packet, source=original)
-        reason = self._nat.back(packet, came_ns) if self._nat else ""
+        reason = self._nat.back(packet, came_ns) if self._nat and client is self._clients[0] else ""
         row = self._row(packet, came_ns, "down", host.name, reason)
         if not reason:
-            due_ns = came_ns + round(host.rtt_ms(after_s) * 5e5)
+            due_ns = came_ns + round(self._rtt_ms(client, sender, after_s) * 5e5)
             if host.jitter_ms:
-                due_ns = max(due_ns + round(self._random.expovariate(1 / host.jitter_ms) * 1e6), host.last_due_ns)
-                host.last_due_ns = due_ns
-            self._queue(self._near, self._client_mac, packet, due_ns, host, row)
+                due_ns += round(self._random.expovariate(1 / host.jitter_ms) * 1e6)
+                due_ns = max(due_ns, host.last_due_ns.get(client.number, 0))
+                host.last_due_ns[client.number] = due_ns
+            self._queue(self._near, client.mac, packet, due_ns, host, row)
 
-    def _to_host(self, packet: IpPacket, came_ns: int, after_s: float, sender: int | None) -> None:
-        reason, receiver = "no-route", None
+    def _to_host(
+        self, packet: IpPacket, came_ns: int, after_s: float, client: NearEnd | None, sender: int | None
+    ) -> None:
+        reason, receiver, number = "no-route", None, -1
         for rule in self._rules:
             if rule.matches(packet, after_s, of_client=sender is None):
                 reason = rule.reason
@@ -406,10 +438,11 @@ class Router:
                         self._seed, packet.source, packet.destination, packet.protocol, packet.source_port,
                         packet.destination_port,
                     )  # fmt: skip
-                    receiver = self._hosts[rule.hosts[zlib.crc32(flow) % len(rule.hosts)]]
+                    number = rule.hosts[zlib.crc32(flow) % len(rule.hosts)]
+                    receiver = self._hosts[number]
                 break
         if receiver is not None:
-            reason = self._nat.out(packet, came_ns) if self._nat and sender is None else ""
+            reason = self._nat.out(packet, came_ns) if self._nat and client is self._clients[0] else ""
         row = self._row(
             packet, came_ns, "up" if sender is None else "across", receiver.name if receiver else "", reason
         )
@@ -421,9 +454,10 @@ class Router:
             self._rewritten[back] = packet.destination
             rewrite(packet, destination=own)
         # Between hosts, the path is that of the authoritative server, whichever end it is.
-        ends = [receiver] if sender is None else [receiver, self._hosts[sender]]
-        path = next((end for end in ends if end.name == "authority"), receiver)
-        self._queue(self._far, receiver.mac, packet, came_ns + round(path.rtt_ms(after_s) * 5e5), receiver, row)
+        if sender is not None and self._hosts[sender].name == "authority":
+            number = sender
+        due_ns = came_ns + round(self._rtt_ms(client, number, after_s) * 5e5)
+        self._queue(self._far, receiver.mac, packet, due_ns, receiver, row)
 
     def _queue(
         self, out: socket.socket, mac: bytes, packet: IpPacket, at_ns: int, host: FarEnd, row: dict[str, Any] | None

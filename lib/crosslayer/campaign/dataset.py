@@ -49,6 +49,11 @@ def _option_text(value: Any) -> str:
     return str(value)
 
 
+def _of_tables(value: Any) -> bool:
+    """Whether an option is a list of tables, which is too long for a caption."""
+    return isinstance(value, list | tuple) and any(isinstance(part, Mapping) for part in value)
+
+
 class DatasetError(CrosslayerError):
     """A dataset folder that cannot be analysed."""
 
@@ -164,7 +169,8 @@ class Campaign:
         known = {name: getattr(self, name) for name in ("study", "links", "pages", "rounds", "seed", "clock")}
         given = {"congestion_control": self.congestion_control} if self.congestion_control else {}
         given |= {"browser": self.browser} if self.browser != "chromium" else {}
-        return known | given | self.options
+        tables = {name: f"{len(value)}, in campaign.json" for name, value in self.options.items() if _of_tables(value)}
+        return known | given | self.options | tables
 
     @property
     def git_revision(self) -> str:
@@ -318,7 +324,9 @@ class Dataset:
         host = self.campaign.host
         plural = "round" if rounds == "1" else "rounds"
         options = "".join(
-            f"{name.replace('_', ' ')} {_option_text(value)}, " for name, value in self.campaign.options_changed.items()
+            f"{name.replace('_', ' ')} {_option_text(value)}, "
+            for name, value in self.campaign.options_changed.items()
+            if not _of_tables(value)
         )
         machine = f"{host.cpu} ({host.cores} cores), {host.os}, Linux {host.kernel}" if host.cores else host.cpu
         if len(self.campaign.hosts) > 1:

@@ -35,7 +35,6 @@ from crosslayer.dns.capture import measure
 from crosslayer.dns.exchange import CLIENTS
 from crosslayer.pages import PageSpec, normal_path
 from crosslayer.stub import Stub, StubSettings
-from crosslayer.testbed import network
 from crosslayer.testbed.server import Event, RequestEvent
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Exchanges:
 
     def __init__(self, bench: RoundContext) -> None:
         self._bench = bench
-        self._resolver = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        self._resolver = dns.Resolver(bench.server.address, server_name="localhost", ca_file=bench.server.ca_file)
         self._capture = dns.Capture()
 
     def close(self) -> None:
@@ -105,7 +104,8 @@ class StubExchanges(Generic[_Key]):
     def __init__(self, bench: RoundContext, stubs: Mapping[_Key, tuple[dns.Protocol, Mapping[str, Any]]]) -> None:
         self._capture = dns.Capture()
         self._stubs: dict[_Key, Stub] = {}
-        upstream = dns.Resolver(network.SERVER_ADDRESS, server_name="localhost", ca_file=bench.server.ca_file)
+        self._upstream = bench.server.address
+        upstream = dns.Resolver(self._upstream, server_name="localhost", ca_file=bench.server.ca_file)
         try:
             for number, (key, (protocol, others)) in enumerate(stubs.items(), 1):
                 settings = StubSettings.towards(
@@ -143,7 +143,7 @@ class StubExchanges(Generic[_Key]):
                 recording.packets,
                 ip_protocol=CLIENTS[query.protocol].ip_protocol,
                 local_port=query.local_port,
-                server=(network.SERVER_ADDRESS, dns.DEFAULT_PORTS[query.protocol]),
+                server=(self._upstream, dns.DEFAULT_PORTS[query.protocol]),
                 query_at_ns=query.time_ns + round(query.handshake_ms * 1e6),
                 answered_at_ns=query.time_ns + round(query.total_ms * 1e6),
                 closed_at_ns=time.time_ns(),

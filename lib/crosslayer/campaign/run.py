@@ -71,7 +71,7 @@ def measure(
         If measuring fails; finished rounds stay in the store.
     """
     with Store(folder, plan) as store:
-        campaign, done = _identify(store, plan), store.done()
+        campaign, done = identify(store, plan), store.done()
         check_kept(store, folder)
         todo = [
             (number, cell)
@@ -84,7 +84,7 @@ def measure(
             versions = store.fact("versions") or {}
             job = Job(plan, campaign, todo, measurer, dict(profiles), backend, own_pages, versions)
             failures = _keep_all(store, folder, job, source, say)
-            store.set_fact("ended", _now())
+            store.set_fact("ended", now())
             if failures:
                 on = ", ".join(f"{number} on {host}" for host, number in failures.most_common())
                 where = f" ({on})" if len(store.fact("hosts")) > 1 else ""
@@ -99,7 +99,7 @@ def measure(
 def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Callable[[str], None]) -> Counter[str]:
     """Every part into the store when it comes, one transaction each; how many observations failed on which host."""
     failures: Counter[str] = Counter()
-    hosts = _Hosts(store, job.campaign)
+    hosts = Hosts(store, job.campaign)
     with contextlib.closing(source(job, say)) as parts:
         first = next(parts)  # before there is a bar: what is missing is one line
         with tqdm(total=len(job.todo), unit="round", smoothing=0.05, dynamic_ncols=True) as bar:
@@ -120,18 +120,17 @@ def _keep_all(store: Store, folder: Path, job: Job, source: Executor, say: Calla
     return failures
 
 
-def _identify(store: Store, plan: Plan) -> str:
+def identify(store: Store, plan: Plan) -> str:
     """The campaign's identifier, made once; provenance that is fixed at its start."""
     if (known := store.fact("campaign")) is None:
-        now = datetime.now(UTC)
-        known = f"{plan.study}-{now:%Y%m%dT%H%M%S}-{plan.seed}"
+        known = f"{plan.study}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{plan.seed}"
         store.set_fact("campaign", known)
-        store.set_fact("started", _now())
+        store.set_fact("started", now())
         store.set_fact("git", provenance.revision())
     return str(known)
 
 
-class _Hosts:
+class Hosts:
     """The machines of a campaign: their names in rows, and their versions.
 
     If versions differ between machines, or since the campaign was begun, its notes list them.
@@ -161,7 +160,7 @@ class _Hosts:
         if campaign and (changed := _differing(before, versions)):
             on = "" if alone else f", on {name},"
             notes = self._store.fact("notes") or []
-            note = f"continued on {_now()}{on} with other versions of: {', '.join(changed)}"
+            note = f"continued on {now()}{on} with other versions of: {', '.join(changed)}"
             self._store.set_fact("notes", [*notes, note])
         if alone:
             campaign = versions
@@ -191,5 +190,6 @@ def _check_room(folder: Path) -> None:
         )
 
 
-def _now() -> str:
+def now() -> str:
+    """The time now, UTC, as `campaign.json` has it."""
     return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")

@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from crosslayer.vocabulary import (
     Browser,
+    CacheUse,
     ClientKind,
     Clock,
     Connection,
     Coupling,
     Direction,
+    EventKind,
     Http3,
     PathEvent,
     Protocol,
+    QueryState,
     Resumption,
     Role,
     Sharing,
@@ -466,7 +469,8 @@ class ResolvedLoads(_OfStudy, table="resolved_loads"):
         str,
         "main; no-token: without address-validation token; at-once: query and request are sent together, in "
         "at-once-no-token without that token; settings: no request before the server's SETTINGS arrived; certificate, "
-        "certificate-token, certificate-no-token: with a certificate of a configured size",
+        "certificate-token, certificate-no-token: with a certificate of a configured size; aioquic, aioquic-window "
+        "(before a colon): with the second server, in the latter with the initial window of the first",
         required=True,
         key=True,
     )
@@ -555,6 +559,61 @@ class Rests(_OfStudy, table="rests"):
     early_data_accepted = Column(bool, "the server received the query before the end of the handshake (server log)")
     retries = Column(int, "repetitions of the query by the stub", STUB)
     error = _ERROR
+
+
+class ResolverQueries(_OfStudy, table="resolver_queries"):
+    """A query to a resolver of a list, from a vantage point; `link` and `host` name the vantage point."""
+
+    page = Column(str, "name of the queries that hit the cache", required=True, key=True)
+    target = Column(
+        int, "number of the target (resolver, address and transport) in the list of the plan", required=True, key=True
+    )
+    resolver = Column(str, "name of the resolver in its list", required=True, key=True)
+    operator = Column(str, "operator of the resolver: one rate limit", required=True)
+    address = Column(str, "address of the resolver", required=True, key=True)
+    protocol = Column(Protocol, "DNS transport", required=True, key=True)
+    port = Column(int, "port of the resolver", required=True)
+    state = Column(
+        QueryState,
+        "connection of the query; cold: new, without a ticket; kept: that of the query before; resumed: new, with a "
+        "ticket",
+        required=True,
+        key=True,
+    )
+    cache = Column(
+        CacheUse,
+        "hit: an earlier query filled the cache; miss: a new name below a zone of the user",
+        required=True,
+        key=True,
+    )
+    role = Column(
+        Role,
+        "role in the round; self-check: the resolver once more, as another one (A/A)",
+        required=True,
+        key=True,
+    )
+    position = Column(int, "position of the visit (all queries to a target) in the order of its round", required=True)
+    started_s = Column(float, "start of the visit, seconds since the Unix epoch", required=True)
+    handshake_ms = Column(
+        float, "start of the connection to the end of its handshake; 0 for DoUDP and a kept connection", success=True
+    )
+    query_ms = Column(float, "query sent to answer complete", success=True)
+    total_ms = Column(float, "start of the connection, if it is new, or query sent, to answer complete", success=True)
+    session_resumed = Column(bool, "the TLS session was resumed, by the client; null without TLS", present=True)
+    rtt_ms = Column(float, "RTT of the path: TCP connect to the same address before the visit; null without a TCP port")
+    site = Column(str, "name server identifier of the answer (RFC 5001); null if it has none")
+    error = _ERROR
+
+
+class ResolverEvents(_OfStudy, table="resolver_events"):
+    """An event of a comparison of resolvers that is no query to one of them."""
+
+    page = Column(str, "name of the queries that hit the cache", required=True)
+    kind = Column(EventKind, "kind of the event", required=True, key=True)
+    when_s = Column(float, "time of the event, seconds since the Unix epoch", required=True)
+    subject = Column(str, "affected operator or address", required=True, key=True)
+    site = Column(str, "name server identifier of an answer that nobody should have given; null otherwise")
+    reason = Column(str, "evidence", required=True)
 
 
 class HostLoads(_OfStudy, table="host_load"):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
-from statistics import NormalDist
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +20,7 @@ import numpy as np
 from crosslayer.claims.data import NotMeasured, Observed
 from crosslayer.claims.measures import Measure
 from crosslayer.claims.rules import FACTOR, MOST_ROUNDS, OVERHEAD, ROUND_TRIP_SLACK, Tolerance
-from crosslayer.metrics.resampling import LEVEL, MIN_ROUNDS, Estimate, Reals, reach
+from crosslayer.metrics.resampling import LEVEL, MIN_ROUNDS, Estimate, Reals, student_reach
 
 Margins = Mapping[str, Measure] | Callable[[Observed], Mapping[str, Measure]]
 """Measures that are claimed to be above 0, by name; a function if the names depend on the campaign."""
@@ -464,7 +463,7 @@ def _jointly(margins: Sequence[_Margin], needed: int) -> bool:
 def _critical(margins: Sequence[_Margin]) -> float:
     """Standard errors that the greatest of some margins exceeds by chance with 2.5 %, from their resamples.
 
-    As far out as Student's t is, like every interval (`resampling.reach`).
+    As far out as Student's t is, like every interval (`resampling.student_reach`).
     """
     deviations = [margin.deviations for margin in margins if margin.deviations is not None]
     if not deviations:
@@ -473,7 +472,7 @@ def _critical(margins: Sequence[_Margin]) -> float:
         warnings.simplefilter("ignore", RuntimeWarning)  # a resample without any of a sample's rounds
         maximum = np.nanmax(np.array(deviations), axis=0)
     normal = float(np.nanquantile(maximum, (1 + LEVEL) / 2))
-    return reach(min(margin.estimate.rounds for margin in margins), 2 * NormalDist().cdf(normal) - 1)
+    return student_reach(min(margin.estimate.rounds for margin in margins), normal)
 
 
 def _rounds_of_ordering(margins: Sequence[_Margin], needed: int) -> int | None:

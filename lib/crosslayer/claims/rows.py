@@ -7,6 +7,7 @@ The filter is a polars expression on the columns of the Parquet files, so that i
 
 from __future__ import annotations
 
+import ast
 import operator
 import re
 from collections.abc import Mapping
@@ -62,7 +63,7 @@ class RowsOfClaim:
 
     def code(self, folder: str) -> str:
         """Python that reads them from a dataset folder."""
-        return f'pl.scan_parquet("{folder}/{self.table}/**/*.parquet").filter(\n    {written(self.rows)}\n)'
+        return f'pl.scan_parquet("{folder}/{self.table}/**/*.parquet").filter(\n{_lines(written(self.rows))}\n)'
 
 
 def observed_from(sources: Mapping[str, Source], tables: Mapping[str, pl.LazyFrame], rtts: pl.LazyFrame) -> Observed:
@@ -129,10 +130,32 @@ _AS_PYTHON = (
 
 def written(expression: pl.Expr) -> str:
     """A filter as Python."""
-    text = str(expression)
+    with pl.Config(fmt_table_cell_list_len=-1):  # otherwise a list of more than three values is shortened
+        text = str(expression)
     for pattern, replacement in _AS_PYTHON:
         text = re.sub(pattern, replacement, text)
     return text
+
+
+def _lines(expression: str) -> str:
+    """An expression with only the parentheses that it needs; a line per condition, alternatives in parentheses."""
+    alternatives = []
+    for alternative in _operands(ast.parse(expression, mode="eval").body, ast.BitOr):
+        conditions = []
+        for condition in _operands(alternative, ast.BitAnd):
+            text = ast.unparse(condition)
+            conditions.append(f"({text})" if isinstance(condition, (ast.Compare, ast.BinOp)) else text)
+        alternatives.append(conditions)
+    if len(alternatives) == 1:
+        return "    " + "\n    & ".join(alternatives[0])
+    return "    " + "\n    | ".join("(\n        " + "\n        & ".join(each) + "\n    )" for each in alternatives)
+
+
+def _operands(node: ast.expr, operation: type[ast.operator]) -> list[ast.expr]:
+    """Operands of a chain of one operation, from left to right."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, operation):
+        return [*_operands(node.left, operation), *_operands(node.right, operation)]
+    return [node]
 
 
 def _different(expressions: list[pl.Expr]) -> list[pl.Expr]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from crosslayer.commands.common import PATH, FiniteRange, typed
+from crosslayer.commands.common import PATH, TEXT, FiniteRange, typed
 from crosslayer.vocabulary import Protocol
 
 _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
@@ -30,7 +30,20 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
     is_flag=True,
     help="Also measure further addresses, DoTCP and resumed connections: two to three times as many queries.",
 )
-@click.option("--rounds", type=click.IntRange(1, 1000), default=6, show_default=True, help="6 or more give intervals.")
+@click.option(
+    "--self-check",
+    is_flag=True,
+    help="Measure the first resolver twice, as if it were two: their difference is that of equals (A/A).",
+)
+@click.option("--rounds", type=click.IntRange(1, 100_000), help="6 or more give intervals.  [default: 6]")
+@click.option("--every", type=TEXT, metavar="TIME", help="Begin a round every TIME: 90s, 15m, 2h, 1d.")
+@click.option("--for", "duration", type=TEXT, metavar="TIME", help="With --every: how long, in place of --rounds.")
+@click.option(
+    "--everywhere",
+    type=TEXT,
+    metavar="[NAME=]HOST,...",
+    help="Measure from these machines in place of this one, by SSH (docs/howto/cluster.md). NAME is in the data.",
+)
 @click.option("--name", default="www.example.org", show_default=True, help="Name to query (its A record).")
 @click.option(
     "--zone",
@@ -55,9 +68,13 @@ _TRANSPORTS = {protocol.value.lower(): protocol for protocol in Protocol}
 @click.option("--ca", type=PATH, help="PEM file of trusted CAs.  [default: $CROSSLAYER_CA, else the system's]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the order in each round.  [default: random]")
 @click.option(
-    "--visits", type=PATH, default=Path("compare.jsonl"), show_default=True, help="Write each visit to this file."
+    "--dataset",
+    type=PATH,
+    default=Path("compare"),
+    show_default=True,
+    help="Folder of the dataset; a row is a query.",
 )
-@click.option("--resume", is_flag=True, help="Continue the file of --visits.")
+@click.option("--resume", is_flag=True, help="Continue the dataset.")
 @click.option("--out", "report_file", type=PATH, metavar="FILE.html", help="Write the result to this file, HTML.")
 @click.option("--json", "json_file", type=PATH, metavar="FILE", help="Write the result to this file, JSON.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
@@ -66,7 +83,11 @@ def command(
     resolvers: tuple[str, ...],
     transports: tuple[str, ...],
     everything: bool,
-    rounds: int,
+    self_check: bool,
+    rounds: int | None,
+    every: str | None,
+    duration: str | None,
+    everywhere: str | None,
     name: str,
     zone: str,
     timeout: float,
@@ -74,7 +95,7 @@ def command(
     per_day: int,
     ca: Path | None,
     seed: int | None,
-    visits: Path,
+    dataset: Path,
     resume: bool,
     report_file: Path | None,
     json_file: Path | None,
@@ -95,25 +116,35 @@ def command(
     \b
     crosslayer compare cloudflare quad9 --dry-run
     crosslayer compare cloudflare quad9 mine.toml --transport doh --transport doq
+    crosslayer compare quad9 mine.toml --every 2h --for 7d --everywhere oslo=me@one,lima=two
     crosslayer box emulation/boxes/five.toml -- crosslayer compare --name a.box.example --rate 50
     """
     from crosslayer.resolvers import run as comparing
+    from crosslayer.resolvers.schedule import seconds
 
+    if duration and (rounds or not every):
+        raise click.UsageError("--for needs --every, and excludes --rounds.")
+    every_s = seconds(every, "--every") if every else 0.0
+    if duration:
+        rounds = max(1, int(seconds(duration, "--for") // every_s))
     if not resolvers and (listed := os.environ.get("CROSSLAYER_RESOLVERS")):
         resolvers = (listed,)
     request = comparing.request(
         resolvers,
         protocols=[_TRANSPORTS[transport] for transport in transports],
         everything=everything,
+        self_check=self_check,
         name=name,
         zone=zone,
-        rounds=rounds,
+        rounds=rounds or 6,
+        every_s=every_s,
+        hosts=comparing.vantages(everywhere) if everywhere else None,
         seed=random.SystemRandom().getrandbits(32) if seed is None else seed,
         timeout_s=timeout,
         queries_per_s=rate,
         per_day=per_day,
         ca_file=ca or (Path(os.environ["CROSSLAYER_CA"]) if os.environ.get("CROSSLAYER_CA") else None),
-        visits_file=visits,
+        dataset=dataset,
         resume=resume,
         json_file=json_file,
         report_file=report_file,

@@ -26,7 +26,7 @@ class _Measure(click.Command):
         from crosslayer.pages import find_spec_dir, load_pages
 
         with formatter.section("Studies (`crosslayer studies` has their links and pages)"):
-            formatter.write_dl([(study.name, study.lead) for study in STUDIES.values()])
+            formatter.write_dl([(study.name, study.lead) for study in STUDIES.values() if not study.measured_by])
         with contextlib.suppress(CrosslayerError):  # outside a checkout there are none
             for title, names in (
                 ("Links", ", ".join(load_profiles()) + MADE),
@@ -187,6 +187,7 @@ def command(
         raise click.UsageError("--plan determines study and size: leave --study and --size out.")
     # A wrong name is reported on any machine, also on one that cannot measure.
     chosen = STUDIES[plan.study]
+    measurer = chosen.measurer
     profiles, specs = {**chosen.profiles(plan), **own_links}, load_pages(find_spec_dir(), *own_folders)
     check_names(
         plan,
@@ -231,7 +232,7 @@ def command(
             run(
                 plan,
                 folder,
-                chosen.measurer,
+                measurer,
                 profiles,
                 backend=backend,
                 say=say,

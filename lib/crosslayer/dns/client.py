@@ -175,7 +175,7 @@ class Client(ABC):
 
     def _new_socket(self, kind: socket.SocketKind) -> socket.socket:
         """A socket to the server; `OutsideError` if it is outside and the user has not consented."""
-        self._connection = outside.open_socket(self.server.address, kind)
+        self._connection = outside.open_socket(self.server.address, kind, self.server.server_name)
         return self._connection
 
     @property

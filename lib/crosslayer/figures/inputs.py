@@ -31,6 +31,8 @@ class Inputs:
     resolved_loads: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     rests: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     attempts: pl.LazyFrame = field(default_factory=pl.LazyFrame)
+    resolver_queries: pl.LazyFrame = field(default_factory=pl.LazyFrame)
+    resolver_events: pl.LazyFrame = field(default_factory=pl.LazyFrame)
     host_load: pl.LazyFrame = field(default_factory=partial(pl.LazyFrame, schema=TABLES["host_load"].polars_schema()))
 
     @classmethod
@@ -45,6 +47,8 @@ class Inputs:
             **tables,
             paced_queries=dataset.table("paced_queries"),
             attempts=dataset.table("attempts"),
+            resolver_queries=dataset.table("resolver_queries"),
+            resolver_events=dataset.table("resolver_events"),
             host_load=dataset.table("host_load"),
             published=published,
             links=tuple(link for link in rtts["link"] if link in set(cells["link"])),

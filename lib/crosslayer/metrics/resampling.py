@@ -123,7 +123,12 @@ def interval(draws: Reals, rounds: int, level: float = LEVEL) -> tuple[float, fl
 @cache
 def reach(rounds: int, level: float = LEVEL) -> float:
     """Half-width of an interval in standard errors of the bootstrap, by the number of rounds; 1.96 for many."""
-    n, z = rounds - 1, NormalDist().inv_cdf((1 + level) / 2)
+    return student_reach(rounds, NormalDist().inv_cdf((1 + level) / 2))
+
+
+def student_reach(rounds: int, z: float) -> float:
+    """The same from the quantile of a normal distribution, which may be farther out than a level can express."""
+    n = rounds - 1
     # Quantile of Student's t (Abramowitz and Stegun, 26.7.5); exact to 0.1 % from 5 degrees of freedom on.
     t = z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
     t += (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)

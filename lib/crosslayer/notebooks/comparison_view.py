@@ -11,13 +11,14 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from crosslayer.campaign.store import FILE_NAME
 from crosslayer.figures import Drawing, draw
 from crosslayer.notebooks.paths import existing, fresh
 from crosslayer.resolvers import analysis, run
 from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.frames import FIGURE, results_frame, visits_frame
+from crosslayer.resolvers.journal import read_campaign
 from crosslayer.resolvers.page import page
-from crosslayer.resolvers.plan import read_file, stopped_targets
 from crosslayer.testbed import outside
 from crosslayer.vocabulary import Protocol
 
@@ -28,15 +29,14 @@ class ComparisonView:
     Parameters
     ----------
     path
-        A file of `crosslayer compare --visits`. `ResolversError` if it is none.
+        A folder of `crosslayer compare --dataset`. `CrosslayerError` if it is none.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = existing(path)
-        self.plan, measured, stops, check, _size = read_file(self.path)
-        stopped = stopped_targets(self.plan, stops)
-        self.comparison = analysis.compare(self.plan, measured, stopped, check)
-        self.visits: pl.DataFrame = visits_frame(self.plan, measured)
+        measured = read_campaign(self.path)
+        self.plan, self.comparison = measured.plan, analysis.of(measured)
+        self.visits: pl.DataFrame = visits_frame(self.plan, measured.visits)
         """A row for each visit."""
         self.results: pl.DataFrame = results_frame(self.comparison)
         """A row for each target and measure: median and 95 % interval, ms."""
@@ -80,7 +80,7 @@ def compare(
     transports: Iterable[str] = (),
     rounds: int = 6,
     name: str = "www.example.org",
-    visits: str | Path = "compare.jsonl",
+    dataset: str | Path = "compare",
     i_may_send_this: bool = False,
     **options: Any,
 ) -> ComparisonView:
@@ -89,11 +89,11 @@ def compare(
     Parameters
     ----------
     resolvers
-        Names, files, stamps and URLs, as the command takes them; or one file of `--visits`, which is opened.
+        Names, files, stamps and URLs, as the command takes them; or the folder of a dataset, which is opened.
     transports
         Only these, such as `["DoH", "DoQ"]`; all but DoTCP by default.
-    visits
-        File for the visits; it is continued if it exists. Relative paths are from the checkout.
+    dataset
+        Folder of the dataset; it is continued if it exists. Relative paths are from the checkout.
     i_may_send_this
         Consent to the budget, which is printed. Without it nothing is sent to an address outside this machine.
     options
@@ -106,7 +106,7 @@ def compare(
     """
     if not isinstance(resolvers, (str, Path)):
         arguments = list(resolvers)
-    elif str(resolvers).endswith(".jsonl"):
+    elif existing(resolvers).is_dir():
         return ComparisonView(resolvers)
     else:
         arguments = [str(resolvers)]
@@ -116,14 +116,14 @@ def compare(
             raise ResolversError(
                 f"is no transport: {transport!r}", where="transports", next_step=f"Transports are: {', '.join(known)}."
             )
-    file = fresh(visits)
+    folder = fresh(dataset)
     request = run.request(
         arguments,
         protocols=[known[transport] for transport in transports],
         name=name,
         rounds=rounds,
-        visits_file=file,
-        resume=file.exists(),
+        dataset=folder,
+        resume=(folder / FILE_NAME).exists(),
         **{"seed": random.SystemRandom().getrandbits(32), "timeout_s": 5.0} | options,
     )
     run.announce(request, print)
@@ -132,4 +132,4 @@ def compare(
         run.run(request, say=lambda _text: None, tell=print)
     finally:
         outside.withdraw()
-    return ComparisonView(file)
+    return ComparisonView(folder)

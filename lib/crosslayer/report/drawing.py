@@ -60,7 +60,8 @@ class Drawer:
         study = STUDIES.get(self.dataset.campaign.study)
         of_study = study.figures if study else ()
         of_clocks = clocks.figures(study.name) if study and self.other else ()
-        return (*of_study, *of_clocks, *((HOSTS,) if len(self.dataset.campaign.hosts) > 1 else ()))
+        several = len(self.dataset.campaign.hosts) > 1 and self.dataset.files["page_loads"]
+        return (*of_study, *of_clocks, *((HOSTS,) if several else ()))
 
     def draw(self, figure: Figure) -> Drawing:
         """Draw a figure.

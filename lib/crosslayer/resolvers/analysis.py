@@ -12,9 +12,12 @@ import numpy as np
 from crosslayer.metrics.intervals import median
 from crosslayer.metrics.resampling import MIN_ROUNDS, Rounds
 from crosslayer.resolvers.flags import Flag, flags, not_ranked
-from crosslayer.resolvers.listed import ResolverTarget
-from crosslayer.resolvers.plan import ComparePlan, NetworkCheck, TargetVisit
+from crosslayer.resolvers.plan import ComparePlan, Measured, NetworkCheck, TargetVisit, stopped_targets
+from crosslayer.resolvers.target import ResolverTarget
+from crosslayer.vocabulary import Role
 
+ByRound = dict[tuple[str, int], float]
+"""Values by vantage point and round."""
 MARGIN_MS = 1.0
 """Two targets differ if the whole 95 % interval of their paired difference is beyond this."""
 LEGEND = (
@@ -41,8 +44,8 @@ class Median:
 
     def __str__(self) -> str:
         if self.low is None or self.high is None:
-            return f"{self.median:.1f}"
-        return f"{self.median:.1f} [{self.low:.1f}, {self.high:.1f}]"
+            return f"{self.median:z.1f}"
+        return f"{self.median:z.1f} [{self.low:z.1f}, {self.high:z.1f}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,25 @@ class TargetResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SelfCheck:
+    """The difference between a target and itself, measured as if it were another one (A/A)."""
+
+    target: ResolverTarget
+    key: str
+    """Key of `TIMES`."""
+    difference: Median
+
+    @property
+    def differs(self) -> bool:
+        """Whether the whole interval is beyond `MARGIN_MS`: a fault of the procedure."""
+        low, high = self.difference.low, self.difference.high
+        return low is not None and high is not None and (low > MARGIN_MS or high < -MARGIN_MS)
+
+    def __str__(self) -> str:
+        return f"A/A: {self.target.label}: {TIMES[self.key]}: {self.difference} ms ({self.difference.rounds} rounds)"
+
+
+@dataclass(frozen=True, slots=True)
 class ResolverComparison:
     """The result of a comparison."""
 
@@ -72,6 +94,7 @@ class ResolverComparison:
     """In the order of the median of the first query; targets that never succeeded last."""
     advice: str
     flags: list[Flag]
+    self_checks: list[SelfCheck]
 
     def record(self, plan: ComparePlan) -> dict[str, Any]:
         """The comparison as plain values for JSON."""
@@ -92,23 +115,29 @@ class ResolverComparison:
             "rounds": plan.rounds,
             "margin_ms": MARGIN_MS,
             "advice": self.advice,
-            "flags": [
-                {"kind": flag.kind, "subject": flag.subject, "evidence": flag.evidence, "targets": flag.targets}
-                for flag in self.flags
-            ],
+            "flags": [asdict(flag) for flag in self.flags],
+            "self_checks": [asdict(check) for check in self.self_checks],
+            "vantages": list(plan.vantages),
             "lines": lines,
         }
+
+
+def of(measured: Measured, not_asked: Mapping[int, str] | None = None) -> ResolverComparison:
+    """Summarise what was measured; parameters as for `compare`."""
+    stopped = stopped_targets(measured.plan, measured.stops)
+    return compare(measured.plan, measured.visits, {**stopped, **(not_asked or {})}, measured.checks)
 
 
 def compare(
     plan: ComparePlan,
     visits: Sequence[TargetVisit],
     not_asked: Mapping[int, str] | None = None,
-    check: NetworkCheck | None = None,
+    checks: Mapping[str, NetworkCheck] | None = None,
 ) -> ResolverComparison:
     """Summarise the visits of a plan; rounds may be missing.
 
-    `not_asked` has targets that were not asked at all, or no more, each with its reason.
+    `not_asked` has targets that were not asked at all, or no more, each with its reason. `checks` has the check of the
+    network at each vantage point.
     """
     not_asked = not_asked or {}
     by_target: list[list[TargetVisit]] = [[] for _ in plan.targets]
@@ -118,8 +147,9 @@ def compare(
         number: values for number in range(len(plan.targets)) if (values := _by_round(by_target[number], "first_ms"))
     }
     order = sorted(first, key=lambda number: (float(np.median(list(first[number].values()))), number))
-    all_flags = flags(plan, visits, check)
-    misleading = not_ranked(all_flags)
+    all_flags = flags(plan, visits, checks or {})
+    copies = {number for number, target in enumerate(plan.targets) if target.role is Role.SELF_CHECK}
+    misleading = not_ranked(all_flags) | copies
     ranked = [number for number in order if number not in misleading]
     numbers = _groups(ranked, first)
     others = [
@@ -133,11 +163,20 @@ def compare(
             flags=tuple(str(flag.kind) for flag in all_flags if number in flag.targets),
         )
         for number in [*order, *others]
+        if number not in copies
     ]
-    return ResolverComparison(lines, _advice(plan, order, first, numbers), all_flags)
+    self_checks = [
+        SelfCheck(target, key, difference)
+        for copy in sorted(copies)
+        for number, target in enumerate(plan.targets)
+        if plan.targets[copy].copies(target)
+        for key in TIMES
+        if (difference := differs(_by_round(by_target[number], key), _by_round(by_target[copy], key))[1]) is not None
+    ]
+    return ResolverComparison(lines, _advice(plan, order, first, numbers), all_flags, self_checks)
 
 
-def differs(one: dict[int, float], other: dict[int, float]) -> tuple[bool | None, Median | None]:
+def differs(one: ByRound, other: ByRound) -> tuple[bool | None, Median | None]:
     """Whether `other` takes longer than `one` beyond `MARGIN_MS`, and the paired difference `other` - `one`.
 
     None and the difference under `MIN_ROUNDS` common rounds; None for both without a common round.
@@ -145,7 +184,7 @@ def differs(one: dict[int, float], other: dict[int, float]) -> tuple[bool | None
     common = sorted(one.keys() & other.keys())
     if not common:
         return None, None
-    difference = _median([other[round_] - one[round_] for round_ in common])
+    difference = _median({round_: other[round_] - one[round_] for round_ in common})
     if difference.low is None:
         return None, difference
     return difference.low > MARGIN_MS, difference
@@ -166,14 +205,27 @@ def text(comparison: ResolverComparison, plan: ComparePlan) -> str:
     parts = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     if len(rows) == 1:
         parts = []
-    notes = [f"flag: {flag}" for flag in comparison.flags]
+    notes = [*self_check_text(comparison), *(f"flag: {flag}" for flag in comparison.flags)]
     return "\n".join([*parts, *failures(comparison, plan), *notes, LEGEND, comparison.advice])
+
+
+def self_check_text(comparison: ResolverComparison) -> list[str]:
+    """The A/A self-check in one line, and a line for each difference that is beyond `MARGIN_MS`."""
+    checks = comparison.self_checks
+    if not checks:
+        return []
+    largest = max(checks, key=lambda check: abs(check.difference.median))
+    beyond = [check for check in checks if check.differs]
+    name = f"{checks[0].target.name} was measured twice"
+    most = f"{abs(largest.difference.median):z.1f} ms ({largest.target.protocol}, {TIMES[largest.key]})"
+    summary = f"{len(beyond)} of {len(checks)} differences exceed {MARGIN_MS:g} ms; the largest is {most}."
+    return [f"A/A: {name}: {summary}", *map(str, beyond)]
 
 
 def failures(comparison: ResolverComparison, plan: ComparePlan) -> list[str]:
     """Every failure with its reason, and who was not asked or no more."""
     failed = [
-        f"failed: {line.target.label}: {reason} ({count} of {plan.rounds} rounds)"
+        f"failed: {line.target.label}: {reason} ({count} of {plan.rounds * len(plan.vantages)} rounds)"
         for line in comparison.lines
         for reason, count in line.reasons.items()
     ]
@@ -199,7 +251,7 @@ def explained(error: str) -> str:
 def _line(
     target: ResolverTarget, group: int | None, visits: Sequence[TargetVisit], not_asked: str | None
 ) -> TargetResult:
-    times = {key: _median(list(values.values())) for key in TIMES if (values := _by_round(visits, key))}
+    times = {key: _median(values) for key in TIMES if (values := _by_round(visits, key))}
     reasons: dict[str, int] = {}
     for visit in visits:
         for prefix, error in (
@@ -215,17 +267,21 @@ def _line(
     return TargetResult(target, group, times, failed, reasons, not_asked)
 
 
-def _by_round(visits: Sequence[TargetVisit], key: str) -> dict[int, float]:
-    return {visit.round: value for visit in visits if (value := getattr(visit, key)) is not None}
+def _by_round(visits: Sequence[TargetVisit], key: str) -> ByRound:
+    return {(visit.vantage, visit.round): value for visit in visits if (value := getattr(visit, key)) is not None}
 
 
-def _median(values: Sequence[float]) -> Median:
-    rounds = Rounds.of(np.arange(len(values)), np.zeros(len(values), np.intp))
-    _n, count, middle, low, high = median(np.asarray(values, np.float64), rounds)
+def _median(values: ByRound) -> Median:
+    """Median and interval; vantage points are resampled first, then the rounds of each."""
+    keys = sorted(values)
+    numbers = {vantage: number for number, vantage in enumerate(sorted({vantage for vantage, _ in keys}))}
+    hosts = np.asarray([numbers[vantage] for vantage, _ in keys], np.intp)
+    rounds = Rounds.of(np.arange(len(keys)), hosts)
+    _n, count, middle, low, high = median(np.asarray([values[key] for key in keys], np.float64), rounds)
     return Median(count, middle, low, high)
 
 
-def _groups(order: Sequence[int], first: dict[int, dict[int, float]]) -> dict[int, int]:
+def _groups(order: Sequence[int], first: dict[int, ByRound]) -> dict[int, int]:
     """Number of the group of each target; a new one begins where a target differs from the first of the last one."""
     numbers: dict[int, int] = {}
     leader: int | None = None
@@ -240,9 +296,7 @@ def _groups(order: Sequence[int], first: dict[int, dict[int, float]]) -> dict[in
     return numbers
 
 
-def _advice(
-    plan: ComparePlan, order: Sequence[int], first: dict[int, dict[int, float]], numbers: dict[int, int]
-) -> str:
+def _advice(plan: ComparePlan, order: Sequence[int], first: dict[int, ByRound], numbers: dict[int, int]) -> str:
     """One sentence: what to take here, and its condition."""
     if not order:
         return "No resolver answered, so there is no advice."
@@ -259,13 +313,14 @@ def _advice(
         for kind, some in (("encrypted", encrypted), ("unencrypted", plain))
         if some
     ]
+    here = "here" if len(plan.vantages) == 1 else f"these {len(plan.vantages)} vantage points"
     return (
-        f"Take {'; '.join(takes)}: their first queries are the fastest from here and now, on a new connection and for "
-        f"a name in the resolver's cache ('{plan.name}')."
+        f"Take {'; '.join(takes)}: their first queries are the fastest from {here} and now, on a new connection and "
+        f"for a name in the resolver's cache ('{plan.name}')."
     )
 
 
-def _best(plan: ComparePlan, ranked: Sequence[int], first: dict[int, dict[int, float]]) -> str:
+def _best(plan: ComparePlan, ranked: Sequence[int], first: dict[int, ByRound]) -> str:
     """The fastest of some targets, and those that do not differ from it, with the largest difference there may be."""
     best = ranked[0]
     differences = {number: differs(first[best], first[number]) for number in ranked[1:]}

@@ -5,16 +5,16 @@ A target with a flag of `NOT_RANKED` is shown, but it is neither grouped nor adv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
 import numpy as np
 
-from crosslayer.dns import Protocol
 from crosslayer.resolvers.ledger import SLOWING
 from crosslayer.resolvers.plan import SILENT, ComparePlan, NetworkCheck, TargetVisit
+from crosslayer.vocabulary import Protocol
 
 SLOWER_MS = 10.0
 """A change of the path's RTT, and the recursion of a query that missed the cache, are at least so long."""
@@ -66,13 +66,25 @@ class Flag:
     evidence: str
     targets: tuple[int, ...]
     """Numbers of the affected targets in the plan."""
+    vantage: str = ""
+    """Vantage point, if there are several."""
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.subject}: {self.evidence}"
+        return f"{self.kind}: {f'{self.vantage}: ' if self.vantage else ''}{self.subject}: {self.evidence}"
 
 
-def flags(plan: ComparePlan, visits: Sequence[TargetVisit], check: NetworkCheck | None) -> list[Flag]:
-    """Every flag of a comparison, those of the network first."""
+def flags(plan: ComparePlan, visits: Sequence[TargetVisit], checks: Mapping[str, NetworkCheck]) -> list[Flag]:
+    """Every flag of a comparison by vantage point, those of the network first."""
+    several = len(plan.vantages) > 1
+    found = (
+        (vantage, flag)
+        for vantage in plan.vantages
+        for flag in _of_vantage(plan, [visit for visit in visits if visit.vantage == vantage], checks.get(vantage))
+    )
+    return [replace(flag, vantage=vantage) if several else flag for vantage, flag in found]
+
+
+def _of_vantage(plan: ComparePlan, visits: Sequence[TargetVisit], check: NetworkCheck | None) -> list[Flag]:
     by_target: dict[int, list[TargetVisit]] = {number: [] for number in range(len(plan.targets))}
     for visit in sorted(visits, key=lambda visit: visit.started_s):
         by_target[visit.target].append(visit)

@@ -11,9 +11,10 @@ import polars as pl
 from crosslayer.figures import Figure, marks
 from crosslayer.figures.style import TEXT_WIDTH, TRANSPORTS, AnyChart
 from crosslayer.resolvers.analysis import TIMES, ResolverComparison
-from crosslayer.resolvers.plan import ComparePlan, TargetVisit
+from crosslayer.resolvers.plan import STUDY, ComparePlan, TargetVisit
 
 _VISITS = {
+    "vantage": pl.String,
     "round": pl.Int64, "resolver": pl.String, "operator": pl.String, "address": pl.String, "transport": pl.String,
     "started_s": pl.Float64, "first_ms": pl.Float64, "handshake_ms": pl.Float64, "next_ms": pl.Float64,
     "miss_ms": pl.Float64, "resumed_ms": pl.Float64, "rtt_ms": pl.Float64, "site": pl.String, "error": pl.String,
@@ -37,7 +38,7 @@ def visits_frame(plan: ComparePlan, visits: Sequence[TargetVisit]) -> pl.DataFra
         rows.append(
             own
             | {
-                "resolver": target.name,
+                "resolver": target.title,
                 "operator": target.operator,
                 "address": target.address,
                 "transport": str(target.protocol),
@@ -71,7 +72,8 @@ def results_frame(comparison: ResolverComparison) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_RESULTS)
 
 
-def _figure_rows(comparison: ResolverComparison) -> pl.DataFrame:
+def figure_rows(comparison: ResolverComparison) -> pl.DataFrame:
+    """A row for each target and shown measure."""
     frame = results_frame(comparison).filter(pl.col("measure").is_in(_SHOWN))
     several = pl.col("address").n_unique().over("resolver") > 1
     label = pl.when(several).then(pl.format("{} {}", "resolver", "address")).otherwise(pl.col("resolver"))
@@ -104,10 +106,10 @@ def _chart(frame: pl.DataFrame) -> AnyChart:
 FIGURE = Figure(
     name="compare",
     title="Resolvers from here",
-    notebook="resolvers",
+    notebook=STUDY,
     caption="First query on a new connection, and next query on the same connection, for a name in the cache.",
-    note="Marks: medians; bars: 95 % intervals of the median, rounds resampled.",
-    data=_figure_rows,
+    note="Marks: medians; bars: 95 % intervals, vantage points and rounds resampled.",
+    data=figure_rows,
     chart=_chart,
     table=lambda frame: frame.select(
         "resolver", "address", "transport", "measure", "n", "median", "low", "high", "group"

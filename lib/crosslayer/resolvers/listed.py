@@ -17,39 +17,18 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from crosslayer.decode import FieldError, checked, choice, read_text, read_toml
-from crosslayer.dns import Protocol
 from crosslayer.dns.model import is_host_name
 from crosslayer.resolvers import stamps
 from crosslayer.resolvers.errors import ResolversError
+from crosslayer.resolvers.target import DNS_PATH, ResolverTarget
+from crosslayer.vocabulary import Protocol
 
 _BY_SCHEME = {protocol.transport.url_scheme: protocol for protocol in Protocol}
-_PATH = "/dns-query"
 _URL_PATH = re.compile(r"/(?:[\w.~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*", re.ASCII)
 """RFC 3986, section 3.3."""
 _SECTION = re.compile(r"^## +(.+?) *$")
 _BY_KEY = {protocol.value.lower(): protocol for protocol in Protocol}
 _Port = Annotated[int, Meta(ge=1, le=65535)]
-
-
-@dataclass(frozen=True, slots=True)
-class ResolverTarget:
-    """One transport of one address of a resolver."""
-
-    name: str
-    operator: str
-    """Who is asked: the queries to all targets of an operator share one rate limit."""
-    address: str
-    """IPv4 or IPv6 address in its canonical form."""
-    protocol: Protocol
-    port: int
-    host: str = ""
-    """Name in the certificate; empty for unencrypted transports."""
-    path: str = _PATH
-
-    @property
-    def label(self) -> str:
-        """The target in one line of text."""
-        return f"{self.name} {self.address} {self.protocol}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +40,7 @@ class ResolverEntry:
     transports: dict[str, _Port]
     operator: str = ""
     host: str = ""
-    path: str = _PATH
+    path: str = DNS_PATH
 
     def __post_init__(self) -> None:
         if not self.address:
@@ -155,7 +134,7 @@ def read(arguments: Iterable[str], protocols: Iterable[Protocol] = ()) -> Listed
 
 def well_known() -> dict[str, list[ResolverTarget]]:
     """Targets of the resolvers that have a name here."""
-    with as_file(files("crosslayer.resolvers") / "well_known.toml") as path:
+    with as_file(files("crosslayer.testbed") / "well_known.toml") as path:
         return {entry.name: entry.targets() for entry in _entries(path)}
 
 
@@ -234,7 +213,7 @@ def _support_table(path: Path) -> Listed:
                 where=str(path),
                 next_step="Name a file of `crosslayer discover --out`.",
             )
-        listed.targets.append(_target(host, address, protocol, row["port"], host, _PATH))
+        listed.targets.append(_target(host, address, protocol, row["port"], host, DNS_PATH))
     return listed
 
 
@@ -259,7 +238,7 @@ def _of_stamp(text: str, *, where: str, name: str = "") -> ResolverTarget:
         )
     if stamp.protocol.transport.encrypted and not _is_certificate_name(host):
         raise ResolversError(f"the stamp has no host name but '{host}'", where=where, next_step="Use another stamp.")
-    path = stamp.path or _PATH
+    path = stamp.path or DNS_PATH
     if not _URL_PATH.fullmatch(path):
         raise ResolversError(f"the stamp's path is '{path}'", where=where, next_step="Use another stamp.")
     return _target(name or host or address, address, stamp.protocol, port, host, path)
@@ -296,7 +275,7 @@ def _of_url(text: str) -> ResolverTarget:
     name = url.fragment or host
     if not _is_certificate_name(name):
         raise ResolversError(f"'{name}' is not a host name", where=text, next_step="Give the name in the certificate.")
-    path = url.path if url.path.strip("/") else _PATH
+    path = url.path if url.path.strip("/") else DNS_PATH
     return _target(name, host, protocol, port or protocol.transport.port, name, path)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from crosslayer.dns import Protocol, Resumption
 from crosslayer.resolvers.errors import ResolversError
-from crosslayer.resolvers.listed import ResolverTarget
 from crosslayer.resolvers.plan import ComparePlan
+from crosslayer.resolvers.target import ResolverTarget
 from crosslayer.testbed import outside, stop_list
 
 QUERIES_PER_S = 1.0
@@ -44,9 +45,9 @@ def visit_queries(plan: ComparePlan, protocol: Protocol) -> int:
     return 1 + sum(more)
 
 
-def priming_queries(rounds: int) -> int:
+def priming_queries(plan: ComparePlan, rounds: int) -> int:
     """Queries that fill the cache of an address in so many rounds, at most."""
-    return (rounds + 1) // 2
+    return rounds if plan.every_s else (rounds + 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +85,28 @@ def budget(
             fill[target.address] = max(
                 fill.get(target.address, target.protocol), target.protocol, key=_CONNECTION_BYTES.__getitem__
             )
-        priming = {address: priming_queries(len(rounds)) for address, rounds in rounds_of.items()}
+        priming = {address: priming_queries(plan, len(rounds)) for address, rounds in rounds_of.items()}
         queries = sum(visit_queries(plan, target.protocol) for _, target in pending)
+        vantages = len(plan.vantages)
         budgets.append(
             OperatorBudget(
                 operator,
                 tuple(rounds_of),
-                queries + sum(priming.values()),
-                sum(_visit_bytes(plan, target.protocol) for _, target in pending)
-                + sum(count * _CONNECTION_BYTES[fill[address]] for address, count in priming.items()),
+                vantages * (queries + sum(priming.values())),
+                vantages * sum(_visit_bytes(plan, target.protocol) for _, target in pending)
+                + vantages * sum(count * _CONNECTION_BYTES[fill[address]] for address, count in priming.items()),
             )
         )
     if network_check and budgets:
-        budgets.append(OperatorBudget("nobody (RFC 5737)", (NOBODY,), 1, _CONNECTION_BYTES[Protocol.DOUDP]))
+        vantages = len(plan.vantages)
+        size = vantages * _CONNECTION_BYTES[Protocol.DOUDP]
+        budgets.append(OperatorBudget("nobody (RFC 5737)", (NOBODY,), vantages, size))
     return budgets
 
 
-def budget_text(shares: Sequence[OperatorBudget], name: str, queries_per_s: float, per_day: int) -> str:
+def budget_text(shares: Sequence[OperatorBudget], plan: ComparePlan, queries_per_s: float, per_day: int) -> str:
     """The budget as text for people."""
+    name = plan.name
     if not shares:
         return "This comparison sends nothing more."
     rows = [
@@ -117,10 +122,17 @@ def budget_text(shares: Sequence[OperatorBudget], name: str, queries_per_s: floa
     total = sum(share.queries for share in shares)
     minutes = most / queries_per_s / 60
     limits = f"At most {queries_per_s:g} queries/s and {per_day} a day go to each operator."
+    if len(plan.vantages) > 1:
+        limits += f" {len(plan.vantages)} vantage points share them."
+    time = f"It takes at least {minutes:.1f} minutes."
+    if plan.every_s:
+        days = 86_400 / plan.every_s
+        most = math.ceil(most * min(1.0, days / plan.rounds))
+        time = f"A round begins every {span(plan.every_s)}, {plan.rounds} times: {span(plan.every_s * plan.rounds)}."
     text = [
         f"This comparison sends at most {total} queries for '{name}':",
         *lines,
-        f"{limits} It takes at least {minutes:.1f} minutes.",
+        f"{limits} {time}",
     ]
     if most > per_day:
         text.append(f"That is more than one day allows: it ends after {per_day} queries. Continue with --resume.")
@@ -130,6 +142,14 @@ def budget_text(shares: Sequence[OperatorBudget], name: str, queries_per_s: floa
             "resolvers, --transport or fewer --rounds reduce them."
         )
     return "\n".join(text)
+
+
+def span(seconds: float) -> str:
+    """A time as people write it: 90 s, 15 min, 2 h, 7 d."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"
 
 
 def check_limits(queries_per_s: float, per_day: int, targets: Iterable[ResolverTarget]) -> None:

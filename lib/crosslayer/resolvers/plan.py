@@ -1,29 +1,33 @@
-"""What a comparison measures, and what it measured, in one file that is whole after every visit."""
+"""What a comparison measures, and what it measured: values, and rows of the tables. No I/O."""
 
 from __future__ import annotations
 
-import json
-import os
 import random
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from crosslayer.campaign.plan import Plan
 from crosslayer.decode import checked
-from crosslayer.dns import Protocol
 from crosslayer.resolvers.errors import ResolversError
-from crosslayer.resolvers.listed import ResolverTarget
+from crosslayer.resolvers.target import ResolverTarget
+from crosslayer.vocabulary import CacheUse, EventKind, Protocol, QueryState, Role
 
+STUDY = "resolvers"
+"""Study of the campaigns that a comparison writes."""
+HERE = "host-1"
+"""Vantage point of a comparison that has one and gives it no name."""
 LEFT_ALONE_AFTER = 3
 """A target that fails in so many visits in succession is not asked again, nor an address that never answers."""
 SILENT = "timeout"
 """Error of a query without an answer."""
+QUERIES, EVENTS = "resolver_queries", "resolver_events"
+"""Tables of a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetVisit:
-    """One visit of a target: a row of the file. Times are in ms, None where they were not measured."""
+    """One visit of a target. Times are in ms, None where they were not measured."""
 
     round: int
     target: int
@@ -38,6 +42,10 @@ class TargetVisit:
     """Next query on the same connection; None for DoUDP, which has none."""
     resumed_ms: float | None = None
     """Query on a new connection with a session ticket."""
+    resumed_handshake_ms: float | None = None
+    """The handshake of that connection."""
+    session_resumed: bool | None = None
+    """Whether TLS resumed the session there."""
     miss_ms: float | None = None
     """Query on the first connection for a name that nobody asked for before; None without a zone."""
     rtt_ms: float | None = None
@@ -49,11 +57,13 @@ class TargetVisit:
     next_error: str | None = None
     miss_error: str | None = None
     resumed_error: str | None = None
+    vantage: str = HERE
+    """Vantage point of the visit."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorStop:
-    """An operator that asked to stop: a row of the file. It is left alone for the rest of the comparison."""
+    """An operator that asked to stop. It is left alone for the rest of the comparison."""
 
     operator: str
     reason: str
@@ -62,8 +72,28 @@ class OperatorStop:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorLimit:
+    """An operator that got all its queries of a day. It is left out until the next day."""
+
+    operator: str
+    reason: str
+    limited_s: float
+    """Seconds since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissedRound:
+    """A round that could not be measured before the next one was due."""
+
+    round: int
+    reason: str
+    missed_s: float
+    """Seconds since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkCheck:
-    """A query over UDP to an address where nobody is: a row of the file."""
+    """A query over UDP to an address where nobody is."""
 
     address: str
     intercepted: bool
@@ -74,9 +104,25 @@ class NetworkCheck:
     """Seconds since the Unix epoch."""
 
 
+@dataclass(frozen=True)
+class CompareOptions:
+    """What a comparison measures, besides name, rounds and vantage points: `[options]` of its plan."""
+
+    targets: tuple[ResolverTarget, ...] = ()
+    """Who is asked, over which transport."""
+    timeout_s: float = 5.0
+    """Time that a query may take, s."""
+    resumed: bool = False
+    """Resumed connections are measured too."""
+    zone: str = ""
+    """Zone in which every name exists, for queries that miss the cache; empty: there are none."""
+    every_s: float = 0.0
+    """Time from the start of a round to the start of the next one; 0 without a schedule."""
+
+
 @dataclass(frozen=True, slots=True)
 class ComparePlan:
-    """What a comparison measures: the first row of its file."""
+    """What a comparison measures."""
 
     name: str
     """Domain name of the queries (type A)."""
@@ -89,6 +135,10 @@ class ComparePlan:
     """Resumed connections are measured too."""
     zone: str = ""
     """Zone in which every name exists: misses are measured with names below it; empty: they are not."""
+    vantages: tuple[str, ...] = (HERE,)
+    """Names of the vantage points."""
+    every_s: float = 0.0
+    """Time from the start of a round to the start of the next one, s; 0: they follow each other at once."""
 
     def order(self, round_: int) -> list[int]:
         """Numbers of the targets in the order of a round."""
@@ -96,110 +146,185 @@ class ComparePlan:
         random.Random(f"{self.seed} {round_}").shuffle(order)
         return order
 
+    def campaign_plan(self, clock: str) -> Plan:
+        """The same as the plan of a campaign: a cell is a vantage point and a name."""
+        return Plan(
+            study=STUDY,
+            links=self.vantages,
+            pages=(self.name,),
+            rounds=self.rounds,
+            seed=self.seed,
+            clock="virtual" if clock == "virtual" else "wall",
+            options=CompareOptions(tuple(self.targets), self.timeout_s, self.resumed, self.zone, self.every_s),
+        )
 
-@dataclass(slots=True)
-class Journal:
-    """The JSON Lines file of a comparison: its plan and its rows, each written as soon as it exists."""
+    @classmethod
+    def of_campaign(
+        cls,
+        vantages: Iterable[str],
+        names: Iterable[str],
+        rounds: int,
+        seed: int,
+        options: Mapping[str, Any],
+        where: str,
+    ) -> ComparePlan:
+        """From the plan of a campaign; `ResolversError` for options that are not those of a comparison."""
+        known = checked(dict(options), CompareOptions, where=where, error=ResolversError, json_file=True)
+        (name,) = names
+        return cls(
+            name, rounds, seed, known.timeout_s, list(known.targets), known.resumed, known.zone, tuple(vantages),
+            known.every_s,
+        )  # fmt: skip
+
+
+Entry = TargetVisit | OperatorStop | OperatorLimit | MissedRound | NetworkCheck
+"""What happens in a comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A comparison and all that happened in it."""
 
     plan: ComparePlan
-    visits: list[TargetVisit]
-    _stream: TextIO
-    stops: dict[str, str] = field(default_factory=dict)
-    """Operators that asked to stop, each with the reason."""
-    check: NetworkCheck | None = None
+    entries: dict[str, list[Entry]]
+    """By vantage point."""
 
-    @classmethod
-    def create(cls, path: Path, plan: ComparePlan) -> Journal:
-        """A new file; `ResolversError` if it exists or cannot be written."""
-        try:
-            stream = path.open("x", encoding="utf-8")
-        except FileExistsError:
-            raise ResolversError(
-                "exists already",
-                where=str(path),
-                next_step="Continue it with --resume, or name another file with --visits.",
-            ) from None
-        except OSError as error:
-            raise _unusable(path, error) from None
-        journal = cls(plan, [], stream)
-        journal._write(asdict(plan))
-        return journal
+    @property
+    def visits(self) -> list[TargetVisit]:
+        """All visits."""
+        return [entry for some in self.entries.values() for entry in some if isinstance(entry, TargetVisit)]
 
-    @classmethod
-    def resume(cls, path: Path, plan: ComparePlan) -> Journal:
-        """Continue a file, which has the same plan except for its rounds and its seed.
+    @property
+    def stops(self) -> dict[str, str]:
+        """Operators that asked to stop, each with the reason."""
+        stops = (entry for some in self.entries.values() for entry in some if isinstance(entry, OperatorStop))
+        return {stop.operator: stop.reason for stop in stops}
 
-        An incomplete last line is removed. `ResolversError` if the file is missing or is of another comparison.
-        """
-        kept, visits, stops, check, size = read_file(path)
-        same = replace(plan, seed=kept.seed)
-        if replace(kept, rounds=plan.rounds) != same or any(not 0 <= v.target < len(plan.targets) for v in visits):
-            raise ResolversError(
-                "is of another comparison (resolvers, transports, --all, --name or --timeout)",
-                where=str(path),
-                next_step="Give the same arguments as before, or name another file with --visits.",
-            )
-        try:
-            if size < path.stat().st_size:
-                os.truncate(path, size)
-            stream = path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise _unusable(path, error) from None
-        return cls(same, visits, stream, stops, check)
+    @property
+    def checks(self) -> dict[str, NetworkCheck]:
+        """The latest check of the network at each vantage point that has one."""
+        return {
+            vantage: entry
+            for vantage, some in self.entries.items()
+            for entry in some
+            if isinstance(entry, NetworkCheck)
+        }
 
-    def add(self, visit: TargetVisit) -> None:
-        """Write a visit; it is in the file when this returns, also if the process is killed afterwards."""
-        self._write(asdict(visit))
-        self.visits.append(visit)
 
-    def stop(self, row: OperatorStop) -> None:
-        """Write that an operator asked to stop."""
-        self._write(asdict(row))
-        self.stops[row.operator] = row.reason
+def measured_of(queries: Sequence[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> Measured:
+    """What rows of the tables have; targets have no names of certificates and no paths, which rows lack too."""
+    targets: dict[int, ResolverTarget] = {}
+    for row in queries:
+        known = (row["resolver"], row["operator"], row["address"], Protocol(row["protocol"]), row["port"])
+        targets.setdefault(row["target"], ResolverTarget(*known, role=Role(row["role"])))
+    numbers = {target: number for number, target in enumerate(sorted(targets))}
+    renumbered = [{**row, "target": numbers[row["target"]]} for row in queries]
+    vantages = tuple(sorted({row["link"] for row in queries}))
+    name = queries[0]["page"] if queries else ""
+    rounds = 1 + max((row["round"] for row in queries), default=0)
+    plan = ComparePlan(name, rounds, 0, 5.0, [targets[number] for number in sorted(targets)], vantages=vantages)
+    return Measured(plan, entries_of(renumbered, events))
 
-    def add_check(self, row: NetworkCheck) -> None:
-        """Write the check of the network."""
-        self._write(asdict(row))
-        self.check = row
 
-    def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
+@dataclass(slots=True)
+class _Answers:
+    """What became of the visits of an address from one vantage point."""
 
-    def visited(self) -> set[tuple[int, int]]:
-        """Round and target of every visit."""
-        return {(visit.round, visit.target) for visit in self.visits}
+    visits: int = 0
+    tried: set[bool] = field(default_factory=set)
+    """Over UDP, over TCP."""
+    silent: bool = True
+
+
+class Progress:
+    """What was measured from one vantage point so far, and who is left alone there.
+
+    Parameters
+    ----------
+    plan
+        The comparison.
+    vantage
+        The vantage point.
+    entries
+        What was measured before.
+    record
+        Keeps each new entry, before it counts; None keeps them in memory only.
+    """
+
+    def __init__(
+        self,
+        plan: ComparePlan,
+        vantage: str = HERE,
+        entries: Iterable[Entry] = (),
+        record: Callable[[Entry], None] | None = None,
+    ) -> None:
+        self.plan, self.vantage, self._record = plan, vantage, record
+        self.entries: list[Entry] = []
+        self.stops: dict[str, str] = {}
+        """Operators that asked to stop, each with the reason."""
+        self.check: NetworkCheck | None = None
+        self._visited: set[tuple[int, int]] = set()
+        self._failed: dict[int, int] = {}
+        self._answers: dict[str, _Answers] = {}
+        self._kinds: dict[str, set[bool]] = {}
+        for target in plan.targets:
+            self._kinds.setdefault(target.address, set()).add(_over_udp(target))
+        for entry in entries:
+            self._count(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Record what happened; a visit is kept when this returns, also if the process is killed afterwards."""
+        if self._record is not None:
+            self._record(entry)
+        self._count(entry)
+
+    def copy(self, round_: int) -> Progress:
+        """What another machine has to know to measure a round; new entries of the copy are in its `entries`."""
+        copy = Progress(self.plan, self.vantage)
+        copy.stops, copy.check = dict(self.stops), self.check
+        copy._visited = {key for key in self._visited if key[0] == round_}
+        copy._failed = dict(self._failed)
+        copy._answers = {address: replace(one, tried=set(one.tried)) for address, one in self._answers.items()}
+        return copy
+
+    def visited(self, round_: int, target: int) -> bool:
+        """Whether a target was visited in a round."""
+        return (round_, target) in self._visited
 
     def left_alone(self, target: int) -> bool:
         """Whether a target is not asked again.
 
         Its operator asked to stop, its latest visits failed, or nothing at its address ever answered.
         """
-        if self.plan.targets[target].operator in self.stops:
+        one = self.plan.targets[target]
+        if one.operator in self.stops or self._failed.get(target, 0) >= LEFT_ALONE_AFTER:
             return True
-        errors = [visit.error for visit in self.visits if visit.target == target][-LEFT_ALONE_AFTER:]
-        if len(errors) == LEFT_ALONE_AFTER and None not in errors:
-            return True
-        return self._silent(self.plan.targets[target].address)
-
-    def _silent(self, address: str) -> bool:
-        """Whether an address answered no visit, over UDP and TCP as far as it is listed with them."""
-        listed = {
-            number: target.protocol.transport.over_quic or target.protocol is Protocol.DOUDP
-            for number, target in enumerate(self.plan.targets)
-            if target.address == address
-        }
-        visits = [visit for visit in self.visits if visit.target in listed]
-        tried = {listed[visit.target] for visit in visits}
+        answers = self._answers.get(one.address)
         return (
-            len(visits) >= LEFT_ALONE_AFTER
-            and tried == set(listed.values())
-            and all(visit.error == SILENT for visit in visits)
+            answers is not None
+            and answers.visits >= LEFT_ALONE_AFTER
+            and answers.silent
+            and answers.tried == self._kinds[one.address]
         )
 
-    def _write(self, row: dict[str, Any]) -> None:
-        self._stream.write(json.dumps(row) + "\n")
-        self._stream.flush()
+    def _count(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        if isinstance(entry, OperatorStop):
+            self.stops[entry.operator] = entry.reason
+        elif isinstance(entry, NetworkCheck):
+            self.check = entry
+        elif isinstance(entry, TargetVisit):
+            self._visited.add((entry.round, entry.target))
+            self._failed[entry.target] = 0 if entry.error is None else self._failed.get(entry.target, 0) + 1
+            target = self.plan.targets[entry.target]
+            answers = self._answers.setdefault(target.address, _Answers())
+            answers.visits += 1
+            answers.tried.add(_over_udp(target))
+            answers.silent = answers.silent and entry.error == SILENT
+
+
+def _over_udp(target: ResolverTarget) -> bool:
+    return target.protocol.transport.over_quic or target.protocol is Protocol.DOUDP
 
 
 def stopped_targets(plan: ComparePlan, stops: Mapping[str, str]) -> dict[int, str]:
@@ -211,35 +336,94 @@ def stopped_targets(plan: ComparePlan, stops: Mapping[str, str]) -> dict[int, st
     }
 
 
-def read_file(path: Path) -> tuple[ComparePlan, list[TargetVisit], dict[str, str], NetworkCheck | None, int]:
-    """Plan, visits, stops, check of the network, and the size of the complete lines of a file."""
-    try:
-        data = path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        first, *rest = map(json.loads, whole.decode("utf-8").splitlines())
-    except OSError as error:
-        raise _unusable(path, error) from None
-    except ValueError:
-        raise ResolversError(
-            "is not a file of `crosslayer compare`", where=str(path), next_step="Name the file of --visits."
-        ) from None
-    plan = checked(first, ComparePlan, where=f"{path}, line 1", error=ResolversError, json_file=True)
-    visits: list[TargetVisit] = []
-    stops: dict[str, str] = {}
-    check: NetworkCheck | None = None
-    for number, row in enumerate(rest, start=2):
-        where = f"{path}, line {number}"
-        if isinstance(row, dict) and "operator" in row:
-            stop = checked(row, OperatorStop, where=where, error=ResolversError, json_file=True)
-            stops[stop.operator] = stop.reason
-        elif isinstance(row, dict) and "intercepted" in row:
-            check = checked(row, NetworkCheck, where=where, error=ResolversError, json_file=True)
+# Rows of the tables
+
+
+def rows_of(plan: ComparePlan, entry: Entry) -> dict[str, list[dict[str, Any]]]:
+    """Rows by table, without the columns that all rows of a campaign have in common."""
+    if isinstance(entry, OperatorStop):
+        return _event(EventKind.STOPPED, entry.stopped_s, entry.operator, entry.reason)
+    if isinstance(entry, OperatorLimit):
+        return _event(EventKind.DAY_LIMIT, entry.limited_s, entry.operator, entry.reason)
+    if isinstance(entry, MissedRound):
+        return _event(EventKind.MISSED_ROUND, entry.missed_s, f"round {entry.round}", entry.reason, round_=entry.round)
+    if isinstance(entry, NetworkCheck):
+        kind = EventKind.INTERCEPTED if entry.intercepted else EventKind.NOT_INTERCEPTED
+        reason = f"a query to an address where nobody is was {'' if entry.intercepted else 'not '}answered"
+        return _event(kind, entry.checked_s, entry.address, reason, entry.site)
+    target = plan.targets[entry.target]
+    common = {
+        "round": entry.round,
+        "target": entry.target,
+        "resolver": target.name,
+        "operator": target.operator,
+        "address": target.address,
+        "protocol": target.protocol.value,
+        "port": target.port,
+        "role": target.role.value,
+        "position": plan.order(entry.round).index(entry.target),
+        "started_s": entry.started_s,
+        "rtt_ms": entry.rtt_ms,
+    }
+    kept = QueryState.COLD if target.protocol is Protocol.DOUDP else QueryState.KEPT
+    encrypted = target.protocol.transport.encrypted
+    queries = (
+        (QueryState.COLD, CacheUse.HIT, entry.first_ms, entry.handshake_ms, entry.error, False),
+        (QueryState.KEPT, CacheUse.HIT, entry.next_ms, 0.0, entry.next_error, False),
+        (kept, CacheUse.MISS, entry.miss_ms, 0.0, entry.miss_error, False),
+        (
+            QueryState.RESUMED, CacheUse.HIT, entry.resumed_ms, entry.resumed_handshake_ms, entry.resumed_error,
+            entry.session_resumed,
+        ),
+    )  # fmt: skip
+    rows = []
+    for state, cache, total_ms, handshake_ms, error, resumed in queries:
+        if total_ms is None and error is None:
+            continue
+        own: dict[str, Any] = {"state": state.value, "cache": cache.value, "error": error}
+        own["session_resumed"] = resumed if encrypted and error is None else None
+        query_ms = None if total_ms is None or handshake_ms is None else total_ms - handshake_ms
+        times = {"handshake_ms": None if error else handshake_ms, "query_ms": query_ms, "total_ms": total_ms}
+        site = entry.site if (state, cache) == (QueryState.COLD, CacheUse.HIT) else None
+        rows.append(common | own | times | {"site": site})
+    return {QUERIES: rows}
+
+
+def _event(
+    kind: EventKind, when_s: float, subject: str, reason: str, site: str | None = None, round_: int = -1
+) -> dict[str, list[dict[str, Any]]]:
+    own = {"kind": kind.value, "when_s": when_s, "subject": subject, "reason": reason, "site": site, "round": round_}
+    return {EVENTS: [own]}
+
+
+def entries_of(queries: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> dict[str, list[Entry]]:
+    """Entries by vantage point, from rows of the tables: the inverse of `rows_of`."""
+    visits: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for row in queries:
+        key = (row["link"], row["round"], row["target"])
+        values = visits.setdefault(key, {"started_s": row["started_s"], "rtt_ms": row["rtt_ms"]})
+        total_ms, handshake_ms, error = row["total_ms"], row["handshake_ms"], row["error"]
+        if row["cache"] == CacheUse.MISS:
+            values |= {"miss_ms": total_ms, "miss_error": error}
+        elif row["state"] == QueryState.COLD:
+            values |= {"first_ms": total_ms, "handshake_ms": handshake_ms, "error": error, "site": row["site"]}
+        elif row["state"] == QueryState.KEPT:
+            values |= {"next_ms": total_ms, "next_error": error}
         else:
-            visits.append(checked(row, TargetVisit, where=where, error=ResolversError, json_file=True))
-    return plan, visits, stops, check, len(whole)
-
-
-def _unusable(path: Path, error: OSError) -> ResolversError:
-    return ResolversError(
-        f"cannot be used ({error.strerror})", where=str(path), next_step="Name another file with --visits."
-    )
+            values |= {"resumed_ms": total_ms, "resumed_handshake_ms": handshake_ms, "resumed_error": error}
+            values["session_resumed"] = row["session_resumed"]
+    entries: dict[str, list[Entry]] = {}
+    for (vantage, round_, target), values in sorted(visits.items(), key=lambda item: item[1]["started_s"]):
+        entries.setdefault(vantage, []).append(TargetVisit(round_, target, vantage=vantage, **values))
+    for row in events:
+        of_vantage = entries.setdefault(row["link"], [])
+        if row["kind"] == EventKind.STOPPED:
+            of_vantage.append(OperatorStop(row["subject"], row["reason"], row["when_s"]))
+        elif row["kind"] == EventKind.DAY_LIMIT:
+            of_vantage.append(OperatorLimit(row["subject"], row["reason"], row["when_s"]))
+        elif row["kind"] == EventKind.MISSED_ROUND:
+            of_vantage.append(MissedRound(row["round"], row["reason"], row["when_s"]))
+        else:
+            intercepted = row["kind"] == EventKind.INTERCEPTED
+            of_vantage.append(NetworkCheck(row["subject"], intercepted, row["site"], row["when_s"]))
+    return entries

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
-import ssl
+import re
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
 from tqdm import tqdm
 
+from crosslayer.campaign import provenance
 from crosslayer.dns import ClientSettings, Protocol, Question, build_query
 from crosslayer.resolvers import analysis, ledger, manners
 from crosslayer.resolvers.errors import ResolversError
-from crosslayer.resolvers.listed import Listed, ResolverTarget, read
-from crosslayer.resolvers.plan import ComparePlan, Journal, stopped_targets
-from crosslayer.resolvers.visits import needs_check, visits
+from crosslayer.resolvers.journal import Journal
+from crosslayer.resolvers.listed import Listed, read
+from crosslayer.resolvers.plan import HERE, ComparePlan, MissedRound
+from crosslayer.resolvers.schedule import RoundTimes
+from crosslayer.resolvers.target import ResolverTarget
+from crosslayer.resolvers.visits import Visitor, needs_check, system_ca
 from crosslayer.testbed import outside
+from crosslayer.vocabulary import Role
 
 Say = Callable[[str], None]
-_SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
 
 class CompareStatus(IntEnum):
@@ -45,10 +50,14 @@ class CompareRequest:
     queries_per_s: float
     per_day: int
     ca_file: Path | None
-    visits_file: Path
+    ca_given: Path | None
+    """The file of CAs that the user named."""
+    dataset: Path
     resume: bool
     json_file: Path | None
     report_file: Path | None
+    hosts: Mapping[str, str]
+    """Machine of each vantage point, as SSH knows it; empty for this machine."""
 
 
 def request(
@@ -56,6 +65,7 @@ def request(
     *,
     protocols: Sequence[Protocol] = (),
     everything: bool = False,
+    self_check: bool = False,
     name: str,
     zone: str = "",
     rounds: int,
@@ -64,37 +74,72 @@ def request(
     queries_per_s: float = manners.QUERIES_PER_S,
     per_day: int = manners.QUERIES_PER_DAY,
     ca_file: Path | None = None,
-    visits_file: Path,
+    dataset: Path,
     resume: bool = False,
     json_file: Path | None = None,
     report_file: Path | None = None,
+    every_s: float = 0.0,
+    hosts: Mapping[str, str] | None = None,
 ) -> CompareRequest:
     """Validate a call before anything is sent; `CrosslayerError` for the first invalid part.
 
     Without `everything`, the first address of each resolver is measured, DoTCP only where `protocols` has it, and no
-    resumed connection. With a `zone`, misses are measured by queries for new names below it.
+    resumed connection. With a `zone`, misses are measured by queries for new names below it. With `self_check`, the
+    first resolver is measured twice, as if it were two (A/A). With `every_s`, a round begins every so many seconds.
+    `hosts` are machines that measure in place of this one, by the names of their vantage points.
     """
     listed: Listed = read(arguments, protocols)
     targets = listed.targets if everything else _usual(listed.targets, protocols)
+    if self_check:
+        first = targets[0].name
+        targets = [*targets, *(replace(one, role=Role.SELF_CHECK) for one in targets if one.name == first)]
     for asked in (name, *([f"{seed:x}.{zone}"] if zone else [])):
         build_query(Question(asked), Protocol.DOUDP, ClientSettings())
     manners.check_limits(queries_per_s, per_day, targets)
-    for file in (visits_file, json_file, report_file):
+    for file in (dataset, json_file, report_file):
         if file is not None and not file.absolute().parent.is_dir():
             raise ResolversError("is in a folder that does not exist", where=str(file), next_step="Create it first.")
     encrypted = any(target.protocol.transport.encrypted for target in targets)
     return CompareRequest(
-        ComparePlan(name, rounds, seed, timeout_s, targets, everything, zone),
+        ComparePlan(name, rounds, seed, timeout_s, targets, everything, zone, tuple(hosts or (vantage(),)), every_s),
         listed.left_out,
         manners.stopped(targets),
         queries_per_s,
         per_day,
-        (ca_file or _system_ca()) if encrypted else None,
-        visits_file,
+        (ca_file or system_ca()) if encrypted else None,
+        ca_file if encrypted else None,
+        dataset,
         resume,
         json_file,
         report_file,
+        hosts or {},
     )
+
+
+def vantage() -> str:
+    """Name of this vantage point: that of the machine in campaigns."""
+    return provenance.this_host("").name or HERE
+
+
+def vantages(text: str) -> dict[str, str]:
+    """Machines by the names of their vantage points: `[NAME=]HOST`, separated by commas; else `host-1`, `host-2`.
+
+    `ResolversError` for an invalid name, and for a name or machine that occurs twice.
+    """
+    hosts: dict[str, str] = {}
+    for number, part in enumerate(text.split(","), start=1):
+        name, _, host = part.rpartition("=")
+        name = name.strip() or f"host-{number}"
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}", name) or not host.strip():
+            raise ResolversError(
+                f"is no vantage point: {part!r}",
+                where="--everywhere",
+                next_step="Write HOST or NAME=HOST; a name has letters, digits and hyphens.",
+            )
+        if name in hosts or host.strip() in hosts.values():
+            raise ResolversError(f"names {part!r} twice", where="--everywhere", next_step="Name it once.")
+        hosts[name] = host.strip()
+    return hosts
 
 
 def _usual(targets: Sequence[ResolverTarget], protocols: Sequence[Protocol]) -> list[ResolverTarget]:
@@ -117,11 +162,16 @@ def announce(request: CompareRequest, say: Say) -> None:
     visited: set[tuple[int, int]] = set()
     check = needs_check(request.plan, request.not_asked)
     if request.resume:
-        journal = Journal.resume(request.visits_file, request.plan)
-        visited, check = journal.visited(), check and journal.check is None
-        journal.close()
+        with Journal.resume(request.dataset, request.plan) as journal:
+            # What every vantage point has.
+            by_vantage = [
+                {(visit.round, visit.target) for visit in journal.measured.visits if visit.vantage == vantage}
+                for vantage in journal.progress
+            ]
+            visited = set.intersection(*by_vantage)
+            check = check and any(progress.check is None for progress in journal.progress.values())
     shares = manners.budget(request.plan, not_asked=request.not_asked, visited=visited, network_check=check)
-    say(manners.budget_text(shares, request.plan.name, request.queries_per_s, request.per_day))
+    say(manners.budget_text(shares, request.plan, request.queries_per_s, request.per_day))
 
 
 def consent(request: CompareRequest, *, given: bool, ask: Callable[[str], str]) -> None:
@@ -151,33 +201,26 @@ def _outside(request: CompareRequest) -> list[str]:
 
 
 def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
-    """Measure, print the result and write it.
+    """Measure, write the dataset, print the result and write it.
 
     `CrosslayerError` if a file cannot be written.
     """
-    path = ledger.user_file() if _outside(request) else None
-    paced = ledger.QueryLedger(request.queries_per_s, request.per_day, path)
     make = Journal.resume if request.resume else Journal.create
-    journal = make(request.visits_file, request.plan)
-    plan, status, ending = journal.plan, CompareStatus.INTERRUPTED, "Stopped. Give the same command with --resume."
-    try:
-        total = (len(plan.targets) - len(request.not_asked)) * plan.rounds
+    status, ending = CompareStatus.INTERRUPTED, "Stopped. Give the same command with --resume."
+    with make(request.dataset, request.plan) as journal:
+        plan = journal.plan
+        total = (len(plan.targets) - len(request.not_asked)) * plan.rounds * len(plan.vantages)
+        done = len(journal.measured.visits)
         with (
             contextlib.suppress(KeyboardInterrupt),
-            tqdm(total=total, initial=len(journal.visits), unit="visit", smoothing=0.05, dynamic_ncols=True) as bar,
+            tqdm(total=total, initial=done, unit="visit", smoothing=0.05, dynamic_ncols=True) as bar,
         ):
-            try:
-                for visit in visits(journal, paced, ca_file=request.ca_file, not_asked=request.not_asked):
-                    bar.set_postfix_str(plan.targets[visit.target].label)
-                    bar.update()
-                status = CompareStatus.COMPLETE
-            except ledger.DayLimitError as limit:
-                status, ending = CompareStatus.DAY_LIMIT, f"Stopped: {limit}"
-    finally:
-        journal.close()
-    comparison = analysis.compare(
-        plan, journal.visits, {**stopped_targets(plan, journal.stops), **request.not_asked}, journal.check
-    )
+            limited = (_everywhere if request.hosts else _here)(journal, request, bar, tell)
+            status = CompareStatus.COMPLETE
+            if limited and not plan.every_s:
+                status, ending = CompareStatus.DAY_LIMIT, f"Left out: {' '.join(limited.values())}"
+        journal.export()
+        comparison = analysis.of(journal.measured, request.not_asked)
     say(analysis.text(comparison, plan))
     if request.json_file is not None:
         _write(request.json_file, json.dumps(comparison.record(plan), indent=2) + "\n", tell)
@@ -185,10 +228,54 @@ def run(request: CompareRequest, *, say: Say, tell: Say) -> CompareStatus:
         from crosslayer.resolvers.page import page  # charts take a second to import
 
         _write(request.report_file, page(comparison, plan), tell)
-    tell(str(request.visits_file))
+    tell(str(request.dataset))
     if status is not CompareStatus.COMPLETE:
         tell(ending)
     return status
+
+
+def _here(journal: Journal, request: CompareRequest, bar: tqdm, tell: Say) -> dict[str, str]:
+    """Measure from this machine; returns operators that were left out, each with the reason."""
+    plan = journal.plan
+    (progress,) = journal.progress.values()
+    vantage = progress.vantage
+    journal.describe(vantage, provenance.this_host(vantage), provenance.packages())
+    path = ledger.user_file() if _outside(request) else None
+    paced = ledger.QueryLedger(request.queries_per_s, request.per_day, path)
+    visitor = Visitor(progress, paced, ca_file=request.ca_file, not_asked=request.not_asked)
+    schedule = RoundTimes(journal.first_s, plan.every_s)
+    limited: dict[str, str] = {}
+    for round_ in range(plan.rounds):
+        if journal.finished(vantage, round_):
+            continue
+        if not schedule.wait(round_):
+            tell(f"round {round_} is missed")
+            progress.add(MissedRound(round_, "nothing measured at its time", time.time()))
+            journal.finish(vantage, round_)
+            continue
+        for visit in visitor.round(round_):
+            bar.set_postfix_str(plan.targets[visit.target].label)
+            bar.update()
+        limited |= visitor.limited
+        if not visitor.limited or plan.every_s:
+            journal.finish(vantage, round_)
+    return limited
+
+
+def _everywhere(journal: Journal, request: CompareRequest, bar: tqdm, tell: Say) -> dict[str, str]:
+    """Measure from other machines; returns operators that were left out, each with the reason."""
+    from crosslayer.resolvers.everywhere import measure  # Dask takes a second to import
+
+    return measure(
+        journal,
+        request.hosts,
+        queries_per_s=request.queries_per_s,
+        per_day=request.per_day,
+        consent=tuple(_outside(request)),
+        ca=request.ca_given.read_bytes() if request.ca_given else None,
+        say=tell,
+        done=bar.update,
+    )
 
 
 def _write(file: Path, content: str, tell: Say) -> None:
@@ -199,11 +286,3 @@ def _write(file: Path, content: str, tell: Say) -> None:
             f"cannot be written ({error.strerror})", where=str(file), next_step="Name another file."
         ) from None
     tell(str(file))
-
-
-def _system_ca() -> Path:
-    """The system's file of trusted CAs; `ResolversError` if there is none."""
-    for name in (ssl.get_default_verify_paths().cafile, *_SYSTEM_CA):
-        if name and Path(name).is_file():
-            return Path(name)
-    raise ResolversError("this system has no file of trusted CAs", where="--ca", next_step="Name a PEM file with --ca.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import ssl
 import time
 from collections.abc import Container, Generator, Iterable, Iterator
 from contextlib import suppress
@@ -33,11 +34,13 @@ from crosslayer.dns import (
     tcp_rtt,
 )
 from crosslayer.dns.timing import PhaseName, collector_paused
+from crosslayer.resolvers.errors import ResolversError
 from crosslayer.resolvers.ledger import DayLimitError, QueryLedger
-from crosslayer.resolvers.listed import ResolverTarget
 from crosslayer.resolvers.manners import NOBODY, priming_queries, resumable, visit_queries
-from crosslayer.resolvers.plan import ComparePlan, Journal, NetworkCheck, OperatorStop, TargetVisit
+from crosslayer.resolvers.plan import ComparePlan, NetworkCheck, OperatorLimit, OperatorStop, Progress, TargetVisit
+from crosslayer.resolvers.target import ResolverTarget
 
+_SYSTEM_CA = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _CACHED_FOR_S = 10.0
 """An answer must stay in the resolver's cache for so long, otherwise a query fills the cache before a visit."""
 _CHECK_S = 2.0
@@ -49,30 +52,6 @@ _SETTLE_S = 0.1
 _NO_TICKET = "the server sent no session ticket"
 Steps = Iterator[float | TargetVisit]
 """Steps of an operator: the Unix time at which its next query may leave, or a visit that ended."""
-
-
-def visits(
-    journal: Journal, ledger: QueryLedger, *, ca_file: Path | None, not_asked: Container[int] = ()
-) -> Iterator[TargetVisit]:
-    """Make the visits that the journal lacks, add them to it, and yield them.
-
-    Raises
-    ------
-    DayLimitError
-        If an operator got its queries of today. Visits that had begun are complete.
-    """
-    plan, visited = journal.plan, journal.visited()
-    if journal.check is None and needs_check(plan, not_asked):
-        journal.add_check(_check_network(plan))
-    visiting = _Visiting(journal, ledger, ca_file)
-    for round_ in range(plan.rounds):
-        by_operator: dict[str, list[int]] = {}
-        for number in plan.order(round_):
-            if number not in not_asked and (round_, number) not in visited:
-                by_operator.setdefault(plan.targets[number].operator, []).append(number)
-        for visit in _interleaved(visiting.steps(round_, numbers) for numbers in by_operator.values()):
-            journal.add(visit)
-            yield visit
 
 
 def needs_check(plan: ComparePlan, not_asked: Container[int]) -> bool:
@@ -99,57 +78,93 @@ def _interleaved(operators: Iterable[Steps]) -> Iterator[TargetVisit]:
     """Advance the steps of all operators, always those that have waited longest for their turn; yields the visits."""
     pending = enumerate(operators)
     waiting = [(0.0, number, steps) for number, steps in itertools.islice(pending, _AT_ONCE)]
-    limit: DayLimitError | None = None
     while waiting:
         ready_s, number, steps = heapq.heappop(waiting)
         time.sleep(max(0.0, ready_s - time.time()))
-        try:
-            step = next(steps, None)
-        except DayLimitError as error:
-            limit = error
-            continue
+        step = next(steps, None)
         if isinstance(step, TargetVisit):
             yield step
-            if limit is None:
-                heapq.heappush(waiting, (time.time(), number, steps))
+            heapq.heappush(waiting, (time.time(), number, steps))
         elif step is not None:
             heapq.heappush(waiting, (step, number, steps))
-        elif limit is None and (following := next(pending, None)) is not None:
+        elif (following := next(pending, None)) is not None:
             heapq.heappush(waiting, (time.time(), *following))
-    if limit is not None:
-        raise limit
 
 
-class _Visiting:
-    """Makes visits."""
+class Visitor:
+    """Visits the targets of a comparison from one vantage point, a round at a time.
 
-    def __init__(self, journal: Journal, ledger: QueryLedger, ca_file: Path | None) -> None:
-        self._journal, self._plan, self._ledger, self._ca_file = journal, journal.plan, ledger, ca_file
+    Parameters
+    ----------
+    progress
+        What was measured before; visits are added to it.
+    ledger
+        Rates and limits of the operators.
+    ca_file
+        Trusted CAs.
+    not_asked
+        Numbers of targets that are never asked.
+    """
+
+    def __init__(
+        self, progress: Progress, ledger: QueryLedger, *, ca_file: Path | None, not_asked: Container[int] = ()
+    ) -> None:
+        self._progress, self._plan, self._ledger, self._ca_file = progress, progress.plan, ledger, ca_file
+        self._not_asked = not_asked
+        self.limited: dict[str, str] = {}
+        """Operators that were left out of the latest round: they got their queries of the day. Each with the reason."""
+        self._limits: set[tuple[str, str]] = set()
         # A UDP query is sent once, so that the budget holds.
         timeout_s = self._plan.timeout_s
         self._settings = ClientSettings(timeout_s=timeout_s, udp_retransmit_s=2 * timeout_s)
         self._question = Question(self._plan.name)
-        visited, rounds = journal.visited(), dict[str, set[int]]()
+        rounds = dict[str, set[int]]()
         for number, target in enumerate(self._plan.targets):
-            missing = {round_ for round_ in range(self._plan.rounds) if (round_, number) not in visited}
+            missing = {round_ for round_ in range(self._plan.rounds) if not progress.visited(round_, number)}
             rounds.setdefault(target.address, set()).update(missing)
-        self._priming_left = {address: priming_queries(len(missing)) for address, missing in rounds.items()}
+        self._priming_left = {address: priming_queries(self._plan, len(missing)) for address, missing in rounds.items()}
         self._cached_until_s: dict[str, float] = {}
 
-    def steps(self, round_: int, numbers: Iterable[int]) -> Steps:
+    def round(self, round_: int) -> Iterator[TargetVisit]:
+        """Make the visits that a round lacks, add them to the progress, and yield them.
+
+        An operator that got its queries of today is left out.
+        """
+        plan, progress = self._plan, self._progress
+        self.limited = {}
+        if progress.check is None and needs_check(plan, self._not_asked):
+            progress.add(_check_network(plan))
+        by_operator: dict[str, list[int]] = {}
+        for number in plan.order(round_):
+            if number not in self._not_asked and not progress.visited(round_, number):
+                by_operator.setdefault(plan.targets[number].operator, []).append(number)
+        for visit in _interleaved(self._steps(round_, numbers) for numbers in by_operator.values()):
+            progress.add(visit)
+            yield visit
+
+    def _steps(self, round_: int, numbers: Iterable[int]) -> Steps:
         """Visit targets of one operator."""
         for number in numbers:
-            if self._journal.left_alone(number):
+            if self._progress.left_alone(number):
                 continue
             target = self._plan.targets[number]
             needed = visit_queries(self._plan, target.protocol) + 1
-            if self._ledger.left(target.operator) < needed:
-                raise DayLimitError(
-                    f"has got its {self._ledger.per_day} queries of today (UTC)",
-                    where=target.operator,
-                    next_step="Continue tomorrow with --resume.",
-                )
-            yield (yield from self._visit(TargetVisit(round_, number, time.time()), target))
+            try:
+                if self._ledger.left(target.operator) < needed:
+                    raise DayLimitError(
+                        f"has got its {self._ledger.per_day} queries of today (UTC)",
+                        where=target.operator,
+                        next_step="Continue tomorrow with --resume.",
+                    )
+                visit = TargetVisit(round_, number, time.time(), vantage=self._progress.vantage)
+                yield (yield from self._visit(visit, target))
+            except DayLimitError as limit:
+                today = time.strftime("%Y-%m-%d", time.gmtime())
+                if (target.operator, today) not in self._limits:
+                    self._limits.add((target.operator, today))
+                    self._progress.add(OperatorLimit(target.operator, limit.what, time.time()))
+                self.limited[target.operator] = str(limit)
+                return
 
     def _visit(self, visit: TargetVisit, target: ResolverTarget) -> Generator[float, None, TargetVisit]:
         """A query that fills the cache where it is needed; then path RTT, first, next and resumed query."""
@@ -181,7 +196,7 @@ class _Visiting:
             if self._plan.zone:
                 _settle(client, handshake_ms)
                 yield from self._turn(target)
-                label = f"{self._plan.seed:x}-{visit.round}-{visit.target}"
+                label = f"{self._plan.seed:x}-{visit.round}-{visit.target}-{visit.vantage}"
                 error, _ = self._ask(client, target, connect=False, name=f"{label}.{self._plan.zone}")
                 if error is not None:
                     return replace(visit, miss_error=error)
@@ -200,7 +215,13 @@ class _Visiting:
         self._heed(target, resumed.error)
         if resumed.error is not None:
             return replace(visit, resumed_error=resumed.error)
-        return replace(visit, resumed_ms=(resumed.handshake_ms or 0.0) + (resumed.query_ms or 0.0))
+        handshake_ms = resumed.handshake_ms or 0.0
+        return replace(
+            visit,
+            resumed_ms=handshake_ms + (resumed.query_ms or 0.0),
+            resumed_handshake_ms=handshake_ms,
+            session_resumed=resumed.session_resumed,
+        )
 
     def _turn(self, target: ResolverTarget) -> Iterator[float]:
         """Wait until a query to the target may leave."""
@@ -214,7 +235,7 @@ class _Visiting:
 
     def _intercepted(self, target: ResolverTarget) -> bool:
         """Whether a middlebox answers in place of the target: then the resolver's cache is not filled."""
-        check = self._journal.check
+        check = self._progress.check
         return check is not None and check.intercepted and target.protocol is Protocol.DOUDP
 
     def _ask(
@@ -241,8 +262,8 @@ class _Visiting:
     def _heed(self, target: ResolverTarget, error: str | None, answer: Answer | None = None) -> None:
         """Heed what an operator wants, by the outcome of a query."""
         reason = self._ledger.heed(target.operator, error, answer.extended_error if answer else None)
-        if reason is not None and target.operator not in self._journal.stops:
-            self._journal.stop(OperatorStop(target.operator, reason, time.time()))
+        if reason is not None and target.operator not in self._progress.stops:
+            self._progress.add(OperatorStop(target.operator, reason, time.time()))
 
     def _path_rtt_ms(self, target: ResolverTarget) -> float | None:
         """RTT of the path to the address of a target, ms: TCP connect to a port that it lists; None without one."""
@@ -259,6 +280,14 @@ class _Visiting:
             return tcp_rtt(Resolver(target.address), port=ports[0], timeout_s=self._plan.timeout_s)
         except DnsError:
             return None
+
+
+def system_ca() -> Path:
+    """The system's file of trusted CAs; `ResolversError` if there is none."""
+    for name in (ssl.get_default_verify_paths().cafile, *_SYSTEM_CA):
+        if name and Path(name).is_file():
+            return Path(name)
+    raise ResolversError("this system has no file of trusted CAs", where="--ca", next_step="Name a PEM file with --ca.")
 
 
 def resolver_of(target: ResolverTarget, ca_file: Path | None) -> Resolver:

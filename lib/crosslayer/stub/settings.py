@@ -80,7 +80,7 @@ class StubSettings:
             return
         host = self.upstream_host
         try:
-            outside.check(host)
+            outside.check(host, self.server_name)
         except ValueError:
             outside.check_names([host], "the stub")
 

@@ -20,6 +20,7 @@ _PACKAGES = (
     "key_share",
     "address_token",
     "one_connection",
+    "server_stacks",
     "gateway",
     "certificates",
     "combinations",
@@ -31,6 +32,7 @@ _PACKAGES = (
     "https_records",
     "fallback",
     "web",
+    "resolvers",
 )
 
 STUDIES: dict[str, Study] = {

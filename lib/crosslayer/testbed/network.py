@@ -37,6 +37,8 @@ NETWORK = ipaddress.ip_network("10.53.0.0/16")
 _HOSTS = ipaddress.ip_network("10.53.1.0/24")
 _HOSTS6 = ipaddress.ip_network("2001:db8:53:1::/64")
 _FAR_HOSTS = ipaddress.ip_network("10.53.0.64/26")
+_FAR_NAMES = [ipaddress.ip_network(f"10.53.{2 + number}.0/24") for number in range(2)]
+"""Networks of the names of far hosts, by the host's number."""
 _CLIENT_ADDRESSES = ("10.53.0.129", "10.53.0.130")
 """Addresses that the client can lose."""
 _MAIN_TABLE = 254
@@ -178,13 +180,32 @@ def add_hosts(names: list[str]) -> dict[str, str]:
     Chromium pools connections of hosts that share an address and a certificate. With separate addresses every host has
     its own connection.
     """
-    if len(names) > _HOSTS.num_addresses - 2:
+    return _assign(names, _HOSTS, SERVER)
+
+
+@contextlib.contextmanager
+def far_names(names: list[str], number: int, name: str, address: str) -> Iterator[dict[str, str]]:
+    """As `add_hosts`, at a far host of a number, with its namespace and address, for the duration of the block."""
+    addresses = _assign(names, _FAR_NAMES[number], name)
+    route = {"dst": str(_FAR_NAMES[number]), "gateway": address}
+    with NetNS(CLIENT) as client:
+        client.route("add", **route)
+    try:
+        yield addresses
+    finally:
+        with NetNS(CLIENT) as client:
+            client.route("del", **route)
+
+
+def _assign(names: list[str], pool: ipaddress.IPv4Network | ipaddress.IPv6Network, name: str) -> dict[str, str]:
+    """Give each host name an address of a pool, on loopback of a namespace."""
+    if len(names) > pool.num_addresses - 2:
         raise TestbedError(
-            f"the pages have {len(names)} host names, the testbed has {_HOSTS.num_addresses - 2} addresses",
+            f"the pages have {len(names)} host names, the testbed has {pool.num_addresses - 2} addresses",
             next_step="Measure fewer pages at once.",
         )
-    addresses = {name: str(_HOSTS[1 + i]) for i, name in enumerate(names)}
-    with NetNS(SERVER) as inside:
+    addresses = {host: str(pool[1 + i]) for i, host in enumerate(names)}
+    with NetNS(name) as inside:
         loopback = index(inside, "lo")
         for address in addresses.values():
             inside.addr("add", index=loopback, address=address, prefixlen=32)

@@ -63,12 +63,15 @@ def withdraw() -> None:
     _allowed.clear()
 
 
-def check(address: str) -> None:
-    """Raise `OutsideError` if the address is outside and is on the stop list, or the user has not consented."""
+def check(address: str, *names: str) -> None:
+    """Raise `OutsideError` if the address is outside and is on the stop list, or the user has not consented.
+
+    `names` are those of its operator and host, for the stop list.
+    """
     if inside(address):
         return
     address = canonical(address)
-    if (reason := _stops().reason(address)) is not None:
+    if (reason := _stops().reason(address, *names)) is not None:
         raise OutsideError(
             f"is on the stop list ({reason})",
             where=address,
@@ -83,9 +86,9 @@ def check(address: str) -> None:
         )
 
 
-def open_socket(address: str, kind: socket.SocketKind) -> socket.socket:
+def open_socket(address: str, kind: socket.SocketKind, *names: str) -> socket.socket:
     """A new socket for packets to an address; `OutsideError` as `check` raises it."""
-    check(address)
+    check(address, *names)
     return socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
 
 

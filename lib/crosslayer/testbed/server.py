@@ -174,8 +174,12 @@ class Server(Process):
     fault = ServerError
     spawn: Spawn
     """Starts a program where the server runs."""
+    address: str
+    """IPv4 address of its DNS over UDP, DoQ and DoH3."""
     addresses: dict[str, str]
     """IPv4 address of each host name it serves."""
+    pages_dir: Path | None
+    """Folder of the built pages; None without any."""
     ca_file: Path
     """Certificate of the run's CA, PEM."""
     spki: str
@@ -250,14 +254,28 @@ class Server(Process):
             zone.write_text(zone_text(addresses, https_records=https_records), encoding="utf-8")
             corefile.write_text(corefile_text(certificates, zone, properties, upstream=upstream), encoding="utf-8")
             events.touch(mode=0o600)
-        return cls._run(spawn, folder, certificates, dict(addresses))
+        return cls.launch(spawn, folder, certificates, dict(addresses), pages_dir, SERVER_ADDRESS)
 
     @classmethod
-    def _run(cls, spawn: Spawn, folder: Path, certificates: Certificates, addresses: dict[str, str]) -> Self:
-        """Start the server with the files in a folder."""
-        zone, corefile, control, events = (folder / name for name in _FILES)
-        server = cls(spawn, [str(resources.locate("server").path), "-conf", str(corefile)], folder / "server.log")
+    def command_line(cls, folder: Path) -> list[str]:
+        """The program and its arguments; its configuration is in a folder."""
+        return [str(resources.locate("server").path), "-conf", str(folder / "Corefile")]
+
+    @classmethod
+    def launch(
+        cls,
+        spawn: Spawn,
+        folder: Path,
+        certificates: Certificates,
+        addresses: dict[str, str],
+        pages_dir: Path | None,
+        address: str,
+    ) -> Self:
+        """Start the server with the files in a folder; parameters are its attributes."""
+        zone, control, events = folder / "zone", folder / "control", folder / "events.jsonl"
+        server = cls(spawn, cls.command_line(folder), folder / "server.log")
         server.spawn, server.addresses = spawn, addresses
+        server.address, server.pages_dir = address, pages_dir
         server.ca_file, server.spki = certificates.ca_file, certificates.spki
         server.certificates = certificates
         server.zone, server.control_path, server.events_file = zone, control, events
@@ -268,7 +286,8 @@ class Server(Process):
     def restarted(self) -> Self:
         """Kill the server and start another with the same keys and files; earlier tickets and tokens become invalid."""
         self.kill()
-        return self._run(self.spawn, self.events_file.parent, self.certificates, self.addresses)
+        folder = self.events_file.parent
+        return self.launch(self.spawn, folder, self.certificates, self.addresses, self.pages_dir, self.address)
 
     def close_connections(self, listener: str | None = None) -> int:
         """Close open QUIC connections, of one listener (`h3`, `doq`) or of all; returns their number.

@@ -1,13 +1,13 @@
 """Addresses, networks and operators that are never asked: the list that comes along, and the user's.
 
 An entry names networks or operators, and a reason. An operator is a name as in a list of resolvers, or a domain of its
-host names.
+host names. Well-known addresses have the names of their operator, whoever asks and whether a name was given or not.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import as_file, files
@@ -70,10 +70,13 @@ class StopList:
     """All entries."""
 
     entries: tuple[StopEntry, ...]
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of the operators of well-known addresses."""
 
     def reason(self, address: str, *names: str) -> str | None:
         """Why an address with these names must not be asked; None if it may be."""
-        return next((entry.reason for entry in self.entries if entry.contains(address, names)), None)
+        known = (*filter(None, names), *self.names.get(address, ()))
+        return next((entry.reason for entry in self.entries if entry.contains(address, known)), None)
 
 
 def user_file() -> Path:
@@ -86,7 +89,13 @@ def load() -> StopList:
     with as_file(files("crosslayer.testbed") / FILE) as shipped:
         entries = _read(shipped)
     own = user_file()
-    return StopList((*entries, *(_read(own) if own.exists() else [])))
+    return StopList((*entries, *(_read(own) if own.exists() else [])), _well_known_names())
+
+
+def _well_known_names() -> dict[str, tuple[str, ...]]:
+    with as_file(files("crosslayer.testbed") / "well_known.toml") as path:
+        known = read_toml(path, OutsideError)["resolver"]
+    return {address: (entry["name"], entry["host"]) for entry in known for address in entry["address"]}
 
 
 def _read(path: Path) -> list[StopEntry]:

@@ -19,7 +19,6 @@ from crosslayer.dns.timing import collector_paused
 from crosslayer.h3 import PageClient
 from crosslayer.pages import PageSpec
 from crosslayer.studies.one_connection.modes import BASELINE, MODES, Mode
-from crosslayer.testbed import network
 from crosslayer.testbed.server import Event, QueryEvent, RequestEvent
 from crosslayer.vocabulary import Resumption, Sharing
 
@@ -66,7 +65,7 @@ class OneConnection(Measurer):
             resolver = dns.Resolver(address, "localhost", ca_file)
             resolving = loading = bringing(PageClient, resolver)
         else:
-            resolver = dns.Resolver(network.SERVER_ADDRESS, "localhost", ca_file)
+            resolver = dns.Resolver(self.bench.server.address, "localhost", ca_file)
             resolving = bringing(CLIENTS[mode.protocol], resolver, early=mode.resumption is Resumption.EARLY_DATA)
             loading = bringing(PageClient, dns.Resolver(address, page.host, ca_file))
         quiet(self.bench.server)

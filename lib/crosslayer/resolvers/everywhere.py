@@ -1,0 +1,267 @@
+"""Measure a comparison from several machines: each of them measures every target in every round.
+
+A machine is reached by SSH for each round, as a Dask cluster of its own (`campaign.cluster`). So a machine that dies
+costs its rounds alone, and those go on when it is back. The starter keeps all rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crosslayer.campaign import provenance
+from crosslayer.campaign.cluster import connected
+from crosslayer.campaign.errors import CampaignError
+from crosslayer.errors import CrosslayerError
+from crosslayer.resolvers import ledger, manners
+from crosslayer.resolvers.errors import ResolversError
+from crosslayer.resolvers.journal import Journal
+from crosslayer.resolvers.plan import Entry, MissedRound, Progress
+from crosslayer.resolvers.schedule import RoundTimes
+from crosslayer.resolvers.visits import Visitor, system_ca
+from crosslayer.testbed import outside
+
+_AGAIN_S, _MOST_S = 60.0, 960.0
+"""Time after which a machine that could not be reached is tried again; twice as long each time, up to the second."""
+_ATTEMPTS = 3
+"""So many attempts, where no schedule says when a round is missed."""
+_POLL_S = 5.0
+_PER_VISIT_S = 60.0
+"""A round whose visits take longer than this each is given up: its machine stands still."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRequest:
+    """What a machine has to know to measure a round."""
+
+    progress: Progress
+    round: int
+    queries_per_s: float
+    per_day: int
+    consent: tuple[str, ...]
+    """Addresses outside, to which the user consented."""
+    ca: bytes | None
+    """PEM of trusted CAs; None for those of the machine."""
+    code: str
+    """Hash of the starter's crosslayer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """What a machine measured."""
+
+    entries: list[Entry]
+    host: provenance.MeasuringHost
+    versions: dict[str, str]
+    limited: dict[str, str] = field(default_factory=dict)
+    """Operators that got their queries of the day."""
+
+
+def measure_round(request: bytes) -> RoundResult:
+    """Measure a round on this machine; pickle finds this function by its name.
+
+    `ResolversError` if this machine has another crosslayer. Its own stop list holds too.
+    """
+    asked: RoundRequest = pickle.loads(request)
+    progress = asked.progress
+    if provenance.code_sha256() != asked.code:
+        raise ResolversError(
+            "has another crosslayer than the starter",
+            where=progress.vantage,
+            next_step="Check out the same commit on both.",
+        )
+    targets = progress.plan.targets
+    outside.allow(asked.consent)
+    not_asked = manners.stopped(targets)
+    addresses = {target.address for number, target in enumerate(targets) if number not in not_asked}
+    path = None if all(map(outside.inside, addresses)) else ledger.user_file()
+    paced = ledger.QueryLedger(asked.queries_per_s, asked.per_day, path)
+    try:
+        with _ca_file(asked.ca) as ca_file:
+            visitor = Visitor(progress, paced, ca_file=ca_file, not_asked=not_asked)
+            for _visit in visitor.round(asked.round):
+                pass
+    finally:
+        outside.withdraw()
+    host = provenance.this_host(progress.vantage)
+    return RoundResult(progress.entries, host, provenance.packages(), visitor.limited)
+
+
+@contextlib.contextmanager
+def _ca_file(pem: bytes | None) -> Iterator[Path]:
+    if pem is None:
+        yield system_ca()
+        return
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+        file.write(pem)
+        file.flush()
+        yield Path(file.name)
+
+
+def measure(
+    journal: Journal,
+    hosts: Mapping[str, str],
+    *,
+    queries_per_s: float,
+    per_day: int,
+    consent: tuple[str, ...],
+    ca: bytes | None,
+    say: Callable[[str], None],
+    done: Callable[[int], object],
+) -> dict[str, str]:
+    """Measure what a comparison lacks, from every vantage point at once; returns operators that were left out.
+
+    Parameters
+    ----------
+    journal
+        The comparison; entries are recorded in the calling thread.
+    hosts
+        Machine of each vantage point, as SSH knows it.
+    queries_per_s, per_day
+        Limits of each operator; the vantage points share them.
+    consent, ca
+        As in `RoundRequest`.
+    say
+        Takes lines for the user.
+    done
+        Takes the number of new visits.
+    """
+    share = len(hosts)
+    limits = (queries_per_s / share, max(1, per_day // share))
+    code = provenance.code_sha256()
+    results: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+    stop = threading.Event()
+    schedule = RoundTimes(journal.first_s, journal.plan.every_s)
+    loops = []
+    for vantage, host in hosts.items():
+        todo = [round_ for round_ in range(journal.plan.rounds) if not journal.finished(vantage, round_)]
+
+        def request(round_: int, vantage: str = vantage) -> bytes:
+            progress = journal.progress[vantage].copy(round_)
+            return pickle.dumps(RoundRequest(progress, round_, *limits, consent, ca, code))
+
+        timeout_s = 600 + _PER_VISIT_S * len(journal.plan.targets)
+        loop = _Loop(vantage, host, todo, schedule, request, results, stop, say, timeout_s)
+        loops.append(threading.Thread(target=loop.run, daemon=True))
+    limited: dict[str, str] = {}
+    for thread in loops:
+        thread.start()
+    try:
+        left = len(loops)
+        while left:
+            message = results.get()
+            if message.round is None:
+                left -= 1
+                if message.error is not None:
+                    raise message.error
+                continue
+            _keep(journal, message)
+            if message.result is not None:
+                limited |= message.result.limited
+                done(sum(hasattr(entry, "target") for entry in message.result.entries))
+            message.kept.set()
+    finally:
+        stop.set()
+    return limited
+
+
+def _keep(journal: Journal, message: _Message) -> None:
+    """Record a round, or that it was missed."""
+    assert message.round is not None
+    progress = journal.progress[message.vantage]
+    if message.result is None:
+        progress.add(MissedRound(message.round, message.missed, time.time()))
+    else:
+        journal.describe(message.vantage, message.result.host, message.result.versions)
+        for entry in message.result.entries:
+            progress.add(entry)
+        for other in journal.progress.values():
+            journal.share_stops(other)
+    if message.result is None or not message.result.limited or journal.plan.every_s:
+        journal.finish(message.vantage, message.round)
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """What a vantage point's thread reports: a round, a missed one, or its end."""
+
+    vantage: str
+    round: int | None = None
+    result: RoundResult | None = None
+    missed: str = ""
+    error: CrosslayerError | None = None
+    kept: threading.Event = field(default_factory=threading.Event)
+    """Set when it was recorded."""
+
+
+@dataclass(slots=True)
+class _Loop:
+    """Has one machine measure its rounds, one after the other."""
+
+    vantage: str
+    host: str
+    todo: list[int]
+    schedule: RoundTimes
+    request: Callable[[int], bytes]
+    results: queue.SimpleQueue[_Message]
+    stop: threading.Event
+    say: Callable[[str], None]
+    timeout_s: float
+
+    def run(self) -> None:
+        """Measure all rounds; report the end."""
+        error: CrosslayerError | None = None
+        try:
+            for round_ in self.todo:
+                message = self._round(round_)
+                if self.stop.is_set():
+                    return
+                self.results.put(message)
+                message.kept.wait()
+        except CrosslayerError as fault:
+            error = fault
+        finally:
+            self.results.put(_Message(self.vantage, error=error))
+
+    def _round(self, round_: int) -> _Message:
+        reason = "nothing measured at its time"
+        attempts = 0
+        while self.schedule.wait(round_, self.stop.wait) and not self.stop.is_set():
+            try:
+                return _Message(self.vantage, round_, self._measured(round_))
+            except (CampaignError, OSError) as error:
+                reason = str(error)
+            attempts += 1
+            if not self.schedule.every_s and attempts == _ATTEMPTS:
+                break
+            pause_s = min(_AGAIN_S * 2 ** (attempts - 1), _MOST_S, max(0.0, self.schedule.over_s(round_) - time.time()))
+            self.say(f"{self.vantage}: round {round_} is tried again in {pause_s:.0f} s: {reason}")
+            self.stop.wait(pause_s)
+        self.say(f"{self.vantage}: round {round_} is missed: {reason}")
+        return _Message(self.vantage, round_, missed=reason)
+
+    def _measured(self, round_: int) -> RoundResult:
+        """Have the machine measure a round; `CampaignError` if it cannot be reached or ends meanwhile."""
+        with connected(None, "ssh", hosts=self.host) as client:
+            future = client.submit(measure_round, self.request(round_), pure=False)
+            until_s = time.monotonic() + self.timeout_s
+            while not self.stop.is_set():
+                try:
+                    result: RoundResult = future.result(timeout=_POLL_S)
+                except TimeoutError:
+                    if client.status == "running" and time.monotonic() < until_s:
+                        continue
+                    raise CampaignError("the machine does not answer", where=self.vantage) from None
+                except CrosslayerError:
+                    raise
+                except Exception as error:  # what Dask says of a worker or a scheduler that ended has many classes
+                    raise CampaignError(f"the machine ended ({type(error).__name__})", where=self.vantage) from error
+                return result
+        raise CampaignError("the comparison was stopped", where=self.vantage)

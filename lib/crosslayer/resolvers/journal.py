@@ -1,0 +1,174 @@
+"""The campaign of a comparison: a store that is whole after every visit, and the dataset that is made of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from crosslayer.campaign import provenance
+from crosslayer.campaign.dataset import Dataset
+from crosslayer.campaign.export import export
+from crosslayer.campaign.plan import Cell
+from crosslayer.campaign.rounds import FinishedRound
+from crosslayer.campaign.run import Hosts, identify, now
+from crosslayer.campaign.store import FILE_NAME, Store
+from crosslayer.guest import inside
+from crosslayer.resolvers.errors import ResolversError
+from crosslayer.resolvers.plan import (
+    EVENTS,
+    QUERIES,
+    STUDY,
+    ComparePlan,
+    Entry,
+    Measured,
+    Progress,
+    entries_of,
+    rows_of,
+)
+
+_BACKEND = "the paths themselves"
+"""In place of the emulation of links."""
+
+
+class Journal:
+    """The store of a comparison; a context manager that closes it.
+
+    Every entry is one transaction. `export` makes the dataset, which `crosslayer report` and notebooks read.
+    """
+
+    def __init__(self, folder: Path, plan: ComparePlan) -> None:
+        self.folder, self.plan = folder, plan
+        clock = inside() or "wall"
+        campaign_plan = plan.campaign_plan(clock)
+        self._store = Store(folder, campaign_plan)
+        self._common = {
+            "campaign": identify(self._store, campaign_plan), "study": STUDY, "clock": clock, "page": plan.name,
+        }  # fmt: skip
+        for name, value in (("backend", _BACKEND), ("host", provenance.host())):
+            if self._store.fact(name) is None:
+                self._store.set_fact(name, value)
+        self._hosts = Hosts(self._store, self._common["campaign"])
+        rows = (_rows(self._store, plan, table) for table in (QUERIES, EVENTS))
+        known = entries_of(*rows)
+        self.progress = {
+            vantage: Progress(plan, vantage, known.get(vantage, ()), partial(self._record, vantage))
+            for vantage in plan.vantages
+        }
+        for one in self.progress.values():
+            self.share_stops(one)
+
+    @classmethod
+    def create(cls, folder: Path, plan: ComparePlan) -> Journal:
+        """A new campaign; `ResolversError` if the folder has one."""
+        if (folder / FILE_NAME).exists():
+            raise ResolversError(
+                "has a campaign already",
+                where=str(folder),
+                next_step="Continue it with --resume, or name another folder with --dataset.",
+            )
+        return cls(folder, plan)
+
+    @classmethod
+    def resume(cls, folder: Path, plan: ComparePlan) -> Journal:
+        """Continue a campaign, which has the same plan except for its rounds and its seed.
+
+        `CrosslayerError` if it is missing or of another comparison.
+        """
+        with Store(folder) as store:
+            kept = _plan_of(store.fact("plan"), folder)
+        same = replace(plan, seed=kept.seed)
+        if replace(kept, rounds=plan.rounds) != same:
+            raise ResolversError(
+                "is of another comparison (resolvers, transports, --all, --name, --zone, --timeout or vantage points)",
+                where=str(folder),
+                next_step="Give the same arguments as before, or name another folder with --dataset.",
+            )
+        return cls(folder, same)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    @property
+    def measured(self) -> Measured:
+        """What was measured so far."""
+        return Measured(self.plan, {vantage: one.entries for vantage, one in self.progress.items()})
+
+    @property
+    def first_s(self) -> float:
+        """When the first round was due: the first start of the comparison, seconds since the Unix epoch."""
+        if (first_s := self._store.fact("first_s")) is None:
+            first_s = time.time()
+            self._store.set_fact("first_s", first_s)
+        return float(first_s)
+
+    def share_stops(self, progress: Progress) -> None:
+        """Leave operators alone at one vantage point that asked at another one to stop."""
+        progress.stops |= self.measured.stops
+
+    def finished(self, vantage: str, round_: int) -> bool:
+        """Whether a round was measured at a vantage point."""
+        return (vantage, self.plan.name, round_) in self._store.done()
+
+    def finish(self, vantage: str, round_: int) -> None:
+        """Record the end of a round at a vantage point."""
+        if not self.finished(vantage, round_):
+            self._store.add_round(Cell(vantage, self.plan.name), round_, {})
+
+    def export(self) -> Path:
+        """Write the dataset; returns its folder."""
+        self._store.set_fact("ended", now())
+        return export(self._store, self.folder)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def describe(self, vantage: str, host: provenance.MeasuringHost, versions: dict[str, str]) -> None:
+        """Keep which machine a vantage point is, without its name and address."""
+        self._hosts.named(FinishedRound(None, -1, {}, 0, _BACKEND, versions, replace(host, name=vantage, mark=vantage)))
+
+    def _record(self, vantage: str, entry: Entry) -> None:
+        common = self._common | {"link": vantage, "host": vantage}
+        rows = rows_of(self.plan, entry)
+        self._store.add_rows({table: [common | row for row in some] for table, some in rows.items()})
+
+
+def read_campaign(folder: Path) -> Measured:
+    """What a dataset has; `CrosslayerError` if it is none of a comparison."""
+    dataset = Dataset.open(folder)
+    campaign = dataset.campaign
+    if campaign.study != STUDY:
+        raise ResolversError(
+            f"has a campaign of the study {campaign.study}",
+            where=str(folder),
+            next_step="Name the folder of `crosslayer compare --dataset`.",
+        )
+    plan = ComparePlan.of_campaign(
+        campaign.links, campaign.pages, campaign.rounds, campaign.seed or 0, campaign.options, str(folder)
+    )
+    queries, events = (dataset.table(name).collect().iter_rows(named=True) for name in (QUERIES, EVENTS))
+    return Measured(plan, entries_of(queries, events))
+
+
+def _rows(store: Store, plan: ComparePlan, table: str) -> Iterator[dict[str, Any]]:
+    for vantage in plan.vantages:
+        yield from store.rows(table, vantage)
+
+
+def _plan_of(known: dict[str, Any], folder: Path) -> ComparePlan:
+    if known["study"] != STUDY:
+        raise ResolversError(
+            f"has a campaign of the study {known['study']}",
+            where=str(folder),
+            next_step="Name another folder with --dataset.",
+        )
+    return ComparePlan.of_campaign(
+        known["links"], known["pages"], known["rounds"], known["seed"], known["options"], str(folder)
+    )

@@ -1,0 +1,312 @@
+"""Do round-trips and the answer depend on the server's QUIC implementation?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import altair as alt
+import polars as pl
+
+from crosslayer import metrics
+from crosslayer.figures import Figure, Inputs, marks
+from crosslayer.figures.sentences import percent, row, with_interval
+from crosslayer.figures.style import (
+    BLUE,
+    LONG,
+    PURPLE,
+    RED,
+    SHORT,
+    SOLID,
+    TEXT_WIDTH,
+    AnyChart,
+    Style,
+    link_title,
+    page_title,
+    with_titles,
+)
+from crosslayer.studies.server_stacks.conditions import (
+    ANSWER,
+    DOCUMENT,
+    EXCHANGES,
+    FIRST_BYTE,
+    LOADS,
+    NAME,
+    VISITS,
+    ServerVisit,
+)
+from crosslayer.studies.server_stacks.metrics import costs, differences, times, visits
+from crosslayer.studies.server_stacks.stacks import FIRST, SECOND, STACKS, WIDE
+from crosslayer.vocabulary import Http3, Protocol
+
+_LIMIT_RTT = 0.02
+_NOTHING = "no visits with two servers in this dataset"
+_MEASURES = {NAME: Style(BLUE, "circle", SOLID), FIRST_BYTE: Style(RED, "diamond", LONG)}
+_STACKS = {
+    FIRST: Style(BLUE, "circle", SOLID),
+    SECOND: Style(RED, "diamond", LONG),
+    WIDE: Style(PURPLE, "square", SHORT),
+}
+_ORDER = [*EXCHANGES, *LOADS, *VISITS]
+
+
+def _times(inputs: Inputs) -> pl.LazyFrame:
+    return times(inputs.resolved_loads, inputs.dns_exchanges, inputs.page_loads)
+
+
+def differences_data(inputs: Inputs) -> pl.DataFrame:
+    """How much later each is with a server than with the first, within a round; multiples of the RTT.
+
+    Columns what, measure (name, first byte, document), stack, link, page, n, rounds, median, low, high.
+    """
+    later = differences(_times(inputs), inputs.rtts)
+    medians = metrics.medians(later, "difference_rtt", ["what", "measure", "stack", "link", "page"])
+    rank = {what: position for position, what in enumerate(_ORDER)}
+    order = pl.col("what").replace_strict(rank, return_dtype=pl.Int64)
+    return inputs.by_rtt(medians.sort(order, "measure", "stack", "page"))
+
+
+def _by_condition(
+    shown: pl.DataFrame, field: str, styles: dict[str, Style], title: str, *, least: tuple[float, float], margin: float
+) -> AnyChart:
+    """A row a condition, a column a link; a mark for each page."""
+    if shown.is_empty():
+        return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
+    links = [link_title(link) for link in shown["link"].unique(maintain_order=True)]
+    present = set(shown["what"])
+    x = alt.X("median:Q", title=title, scale=marks.domain(shown, least=least, margin=margin))
+    y = marks.rows("what", [what for what in _ORDER if what in present])
+    encodings = marks.encode_series(field, styles, "color", "shape", "offset")
+    tooltip = marks.tooltip(
+        "what", "page", "link_title", "measure", "stack", value="median, RTT", digits="+.4f", counted="rounds"
+    )
+    base = alt.Chart(width=(TEXT_WIDTH - 290) // max(len(links), 2), height=alt.Step(6))
+    lines = [marks.line_at(base, x=0)]
+    if field == "measure":
+        lines += [marks.line_at(base, dashed=True, x=side * _LIMIT_RTT) for side in (-1, 1)]
+    layers = [*lines, *marks.intervals(base, x, y, tooltip, encodings, size=34)]
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=10)
+    chart.data = with_titles(shown)
+    return chart
+
+
+def first_byte(frame: pl.DataFrame) -> AnyChart:
+    """Name and first byte with aioquic minus those with quic-go."""
+    shown = frame.filter(pl.col("measure") != DOCUMENT, stack=SECOND)
+    return _by_condition(
+        shown, "measure", _MEASURES, "Later than with quic-go (RTT)", least=(-0.03, 0.03), margin=0.002
+    )
+
+
+def document(frame: pl.DataFrame) -> AnyChart:
+    """Document with each server on aioquic minus that with quic-go."""
+    shown = frame.filter(pl.col("stack") != FIRST, measure=DOCUMENT)
+    styles = {stack: _STACKS[stack] for stack in (SECOND, WIDE)}
+    return _by_condition(
+        shown, "stack", styles, "Document later than from quic-go (RTT)", least=(-0.2, 1.3), margin=0.1
+    )
+
+
+def differences_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """measure, what, stack, link, page, n, median, low, high; multiples of the RTT."""
+    return frame.select("measure", "what", "stack", "link", "page", "n", "median", "low", "high")
+
+
+def _range(values: pl.Series, digits: int) -> str:
+    """The least and the greatest value, signed."""
+    ends = (float(values.sort()[end]) for end in (0, -1))
+    return " to ".join(f"{round(end, digits) + 0.0:+.{digits}f}".replace("-", "\N{MINUS SIGN}") for end in ends)
+
+
+def first_byte_verdict(frame: pl.DataFrame) -> str:
+    """Do names and first bytes take the same time with both servers?"""
+    sentences = []
+    for measure in (NAME, FIRST_BYTE):
+        of_measure = frame.filter(measure=measure, stack=SECOND)
+        if of_measure.is_empty():
+            return "Not answered: this dataset has one server."
+        sentences.append(f"the {measure} differs by {_range(of_measure['median'], 3)} RTT")
+    return f"With aioquic, in every visit, exchange and load, link and page, {' and '.join(sentences)}."
+
+
+def document_verdict(frame: pl.DataFrame) -> str:
+    """Does the document take the same time, and what explains the difference?"""
+    sentences = []
+    for stack in (SECOND, WIDE):
+        of_stack = frame.filter(measure=DOCUMENT, stack=stack)
+        if of_stack.is_empty():
+            return "Not answered: this dataset has one server."
+        parts = []
+        for page, of_page in of_stack.sort("page").group_by("page", maintain_order=True):
+            parts.append(f"{_range(of_page['median'], 2)} RTT on {page_title(str(page[0]))}")
+        sentences.append(f"{stack}: {', '.join(parts)}")
+    return f"Document later than from quic-go. {'; '.join(sentences)}."
+
+
+_FOLLOWED = ServerVisit(Protocol.DOUDP, h3=Http3.ZERO_RTT).name
+"""The visit whose datagrams are shown: what arrives is the document, without a handshake before it."""
+
+
+def arrivals_data(inputs: Inputs) -> pl.DataFrame:
+    """Datagrams of the largest document in the first round of one visit with each server.
+
+    Columns stack, link, page, rtt (time of arrival, multiples of the RTT), kb (UDP payload received on the page's
+    connection until then).
+    """
+    columns = ["stack", "link", "page", "round", "arrived_ms", "arrived_bytes", "received_bytes", "nominal_rtt_ms"]
+    rows = visits(inputs.resolved_loads).filter(what=_FOLLOWED).join(inputs.rtts, on="link").select(columns).collect()
+    largest = pl.col("arrived_bytes").list.max()
+    shown = rows.drop_nulls().filter(largest == largest.max(), pl.col("round") == pl.col("round").min())
+    arrivals = shown.explode("arrived_ms", "arrived_bytes", "received_bytes")
+    arrivals = arrivals.sort(pl.col("stack") == SECOND, "stack", "page", "arrived_ms")  # the second is drawn last
+    return inputs.by_rtt(
+        arrivals.select(
+            "stack",
+            "link",
+            "page",
+            rtt=pl.col("arrived_ms") / pl.col("nominal_rtt_ms"),
+            kb=pl.col("received_bytes") / 1000,
+        )
+    )
+
+
+def arrivals(frame: pl.DataFrame) -> AnyChart:
+    """Received bytes over time, link by link, a line a server."""
+    if frame.is_empty():
+        return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
+    links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
+    x = alt.X("rtt:Q", title="After the first packet (RTT)", scale=alt.Scale(zero=False, nice=False, padding=10))
+    y = alt.Y("kb:Q", title="Received (kB)")
+    encodings = marks.encode_series("stack", _STACKS, "color", "shape")
+    tooltip = [alt.Tooltip(f"{name}:{kind}") for name, kind in (("stack", "N"), ("rtt", "Q"), ("kb", "Q"))]
+    base = alt.Chart(width=(TEXT_WIDTH - 110) // max(len(links), 2), height=200)
+    points = base.mark_point(filled=True, size=34, opacity=1).encode(x=x, y=y, **encodings, tooltip=tooltip)
+    chart: AnyChart = marks.multiples([points], column=marks.facet_columns("link_title", links), spacing=14)
+    chart.data = with_titles(frame)
+    return chart
+
+
+def arrivals_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """stack, link, page, rtt, kb: each datagram."""
+    return frame.select("stack", "link", "page", "rtt", "kb")
+
+
+def arrivals_verdict(frame: pl.DataFrame) -> str:
+    """How much comes before the first silence of half a round-trip?"""
+    sentences = []
+    for (stack, link), of_one in frame.group_by("stack", "link", maintain_order=True):
+        times = of_one["rtt"]
+        silent = of_one.filter((times.shift(-1) - times).fill_null(0.0) > 0.5)
+        last = silent if not silent.is_empty() else of_one.tail(1)
+        ending = "before it waits" if not silent.is_empty() else "without a wait"
+        sentences.append(f"{stack} sends {last['kb'][0]:.1f} kB {ending} ({link_title(str(link))})")
+    if not sentences:
+        return "Not answered: this dataset has one server."
+    return f"In the first flight, {', '.join(sentences)}."
+
+
+def answer_data(inputs: Inputs) -> pl.DataFrame:
+    """How much later the document of one visit is complete than of another, with each server.
+
+    Columns what (the comparison), stack, link, page, n, rounds, median, low, high (multiples of the RTT), percent (of
+    the other's median).
+    """
+    of_all, parts = _times(inputs), []
+    keys = ["stack", "link", "page"]
+    for comparison in ANSWER:
+        rows = metrics.in_rtts(costs(of_all, comparison), inputs.rtts, ["difference_ms"])
+        shares = rows.group_by(keys).agg(percent=pl.col("difference_percent").median()).collect()
+        medians = metrics.medians(rows, "difference_rtt", keys).join(shares, on=keys, how="left")
+        parts.append(medians.with_columns(what=pl.lit(comparison.name)))
+    return inputs.by_rtt(pl.concat(parts, how="diagonal"))
+
+
+def answer(frame: pl.DataFrame) -> AnyChart:
+    """A row a comparison, a column a link, a mark a server and page."""
+    if frame.is_empty():
+        return marks.empty_plot(_NOTHING, TEXT_WIDTH - 60)
+    links = [link_title(link) for link in frame["link"].unique(maintain_order=True)]
+    x = alt.X("median:Q", title="Document later by (RTT)", scale=marks.domain(frame, least=(-1.2, 1.2), margin=0.1))
+    y = marks.rows("what", [comparison.name for comparison in ANSWER])
+    encodings = marks.encode_series("stack", _STACKS, "color", "shape", "offset")
+    tooltip = marks.tooltip("what", "stack", "page", "link_title", value="median, RTT", digits="+.3f", counted="rounds")
+    base = alt.Chart(width=(TEXT_WIDTH - 290) // max(len(links), 2), height=alt.Step(8))
+    layers = [marks.line_at(base, x=0), *marks.intervals(base, x, y, tooltip, encodings, size=34)]
+    chart: AnyChart = marks.multiples(layers, column=marks.facet_columns("link_title", links), spacing=10)
+    chart.data = with_titles(frame)
+    return chart
+
+
+def answer_table(frame: pl.DataFrame) -> pl.DataFrame:
+    """what, stack, link, page, n, median, low, high (multiples of the RTT), percent."""
+    return frame.select("what", "stack", "link", "page", "n", "median", "low", "high", "percent")
+
+
+def answer_verdict(frame: pl.DataFrame) -> str:
+    """Does the answer depend on the server?"""
+    links = frame["link"].unique(maintain_order=True).to_list() if "link" in frame.columns else []
+    pages = sorted(frame["page"].unique()) if links else []
+    sentences = []
+    for comparison in (ANSWER[0], ANSWER[3], ANSWER[-1]):
+        for page in pages:
+            values = {s: row(frame, what=comparison.name, stack=s, link=links[-1], page=page) for s in (FIRST, SECOND)}
+            parts = [
+                f"{with_interval(value, 'RTT', 2)} ({percent(value['percent'], 0)}) from {stack}"
+                for stack, value in values.items()
+                if value
+            ]
+            if len(parts) == len(values):
+                sentences.append(f"{comparison.name}, {page_title(page)}: {' and '.join(parts)}")
+    if not sentences:
+        return "Not answered: this dataset has one server."
+    return f"On {link_title(links[-1])}: {'; '.join(sentences)}."
+
+
+_figure = partial(Figure, notebook="question_server_stacks", width=TEXT_WIDTH)
+_DOTS = "Dots: medians within rounds, one for each page; bars: 95 % intervals."
+
+FIGURES = (
+    _figure(
+        name="server-first-byte",
+        title="Name and first byte with a server on aioquic minus those with the server on quic-go",
+        caption="DNS exchanges by crosslayer's client, page loads by Chromium, and visits by crosslayer's client. Each "
+        "minus the same with the server on quic-go in the same round.",
+        note=f"{_DOTS} Dashed: 0.02 RTT.",
+        data=differences_data,
+        chart=first_byte,
+        table=differences_table,
+        verdict=first_byte_verdict,
+    ),
+    _figure(
+        name="server-document",
+        title="The document with a server on aioquic minus that with the server on quic-go",
+        caption="Time until the document's last byte, minus the same with the server on quic-go in the same round. The "
+        "congestion window of quic-go begins with 32 datagrams, that of aioquic with 10.",
+        note=f"{_DOTS} The second server on aioquic differs from the first in its initial window alone.",
+        data=differences_data,
+        chart=document,
+        table=differences_table,
+        verdict=document_verdict,
+    ),
+    _figure(
+        name="server-arrivals",
+        title="Datagrams of a document from each server",
+        caption="A returning visit over plain DNS to the page with the largest document, in the first round: UDP "
+        "payload that the page's connection had received, at the arrival of each datagram.",
+        note="A window of 10 datagrams of 1,200 bytes is 12 kB. Then the server waits for acknowledgements.",
+        data=arrivals_data,
+        chart=arrivals,
+        table=arrivals_table,
+        verdict=arrivals_verdict,
+    ),
+    _figure(
+        name="server-answer",
+        title="The answer with each server",
+        caption="How much later the document of one visit is complete than that of another in the same round, with "
+        f"{STACKS[0]}, {STACKS[1]} and {STACKS[2]} at the server.",
+        note=_DOTS,
+        data=answer_data,
+        chart=answer,
+        table=answer_table,
+        verdict=answer_verdict,
+    ),
+)

@@ -1,0 +1,91 @@
+"""Each condition with each server in a round: servers on aioquic run on hosts of their own beside the first."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import Any
+
+from crosslayer.campaign.conditions import FULL_HANDSHAKE, Exchange, Load, measuring
+from crosslayer.campaign.measurer import Measurer, RoundContext
+from crosslayer.campaign.plan import Cell, Plan
+from crosslayer.campaign.store import Rows
+from crosslayer.dns import Protocol
+from crosslayer.studies import one_connection
+from crosslayer.studies.server_stacks.stacks import FIRST, SECOND, WIDE, WINDOW, labelled
+from crosslayer.testbed.second_server import AioquicServer, second_server_version, serving
+
+_QUIC = (Protocol.DOH3, Protocol.DOQ)
+CONDITIONS = {
+    "DoUDP": Exchange(Protocol.DOUDP),
+    **{f"{p}, {r}": Exchange(p, r) for p in _QUIC for r in p.transport.resumptions},
+    "H3 1-RTT": FULL_HANDSHAKE,
+    "H3 0-RTT": Load("0-rtt"),
+    "H3 0-RTT without token": Load("0-rtt", "no-token", token=False),
+}
+"""The conditions of `combinations` that use QUIC, and its baseline."""
+
+
+class ServerStacks(Measurer):
+    """Visits of the study `one-connection`, exchanges and loads, with each server; with the wide window visits only."""
+
+    def __init__(self, bench: RoundContext) -> None:
+        super().__init__(bench)
+        self._kinds: list[Measurer] = []
+        self._parts: dict[str, tuple[str, Measurer, str]] = {}
+        self._others: list[AioquicServer] = []
+        with contextlib.ExitStack() as stack:
+            benches = {FIRST: bench}
+            for number, (name, window) in enumerate({SECOND: 0, WIDE: WINDOW}.items()):
+                folder = bench.folder / f"aioquic-{number}"
+                server = stack.enter_context(
+                    serving(bench.server, bench.addresses, folder / "server", number=number, initial_window=window)
+                )
+                self._others.append(server)
+                benches[name] = replace(bench, server=server, addresses=server.addresses, folder=folder)
+            visits, others = one_connection.STUDY.measurer, measuring(CONDITIONS)
+            for name, bench_of in benches.items():
+                for kind in (visits,) if name == WIDE else (visits, others):
+                    part = stack.enter_context(kind(bench_of))
+                    self._kinds.append(part)
+                    cell = bench.plan.cells[0]  # these measurers have the same conditions in each cell
+                    self._parts |= {f"{one}, {name}": (name, part, one) for one in part.conditions(cell)}
+            self._stack = stack.pop_all()
+
+    @staticmethod
+    def versions(plan: Plan) -> dict[str, str]:
+        """Version of the second server."""
+        return {"second_server": second_server_version()}
+
+    def conditions(self, cell: Cell) -> list[str]:
+        """Every condition with each server."""
+        return list(self._parts)
+
+    def table_and_columns(self, condition: str) -> tuple[str, dict[str, Any]]:
+        """Table and columns of a condition."""
+        stack, part, name = self._parts[condition]
+        table, columns = part.table_and_columns(name)
+        return table, columns | {"condition": labelled(stack, columns["condition"])}
+
+    def warm_up(self) -> None:
+        """Everything once with each server."""
+        for part in self._kinds:
+            part.warm_up()
+
+    def close(self) -> None:
+        """End browsers, captures and the servers on aioquic."""
+        self._stack.close()
+
+    def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
+        """One observation as rows by table, which name the server's implementation in the column `condition`."""
+        stack, part, name = self._parts[condition]
+        rows = part.measure(name, cell, round_number, position)
+        for server in self._others:
+            server.raise_if_dead()
+        return {
+            table: [{**row, "condition": labelled(stack, row["condition"])} for row in some]
+            for table, some in rows.items()
+        }
+
+
+MEASURER = ServerStacks

@@ -1,0 +1,130 @@
+"""Measure from three vantage points in a box, over SSH, while one of them dies and comes back.
+
+`python tests/vantages.py FOLDER [--days N] [--every H] ARGUMENTS` runs in `emulation/boxes/vantages.toml`; further
+arguments are those of `crosslayer compare`. It starts an SSH server at each vantage point (asyncssh's), kills all
+processes of `oslo` at the given hours, and starts its server again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+SERVER = """
+import asyncio, sys
+import asyncssh
+
+async def copy(source, sink):
+    while data := await source.read(65536):
+        sink.write(data)
+
+async def run(process):
+    # What runs here reads no input.
+    pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    started = await asyncio.create_subprocess_shell(process.command, stdin=none, stdout=pipe, stderr=pipe)
+    # The whole output is written before `exit` closes the channel: writing to a closed one ends the connection.
+    await asyncio.gather(copy(started.stdout, process.stdout), copy(started.stderr, process.stderr))
+    process.exit(await started.wait())
+
+async def serve():
+    address, port, key, clients = sys.argv[1:]
+    options = {"server_host_keys": [key], "authorized_client_keys": clients, "process_factory": run}
+    options["encoding"] = None
+    server = await asyncssh.listen(address, int(port), **options)
+    print(server.get_port(), flush=True)
+    await server.wait_closed()
+
+asyncio.run(serve())
+"""
+"""An SSH server; what it runs, it runs as this user."""
+VANTAGES = {
+    "here": ("client", "192.168.54.1"),
+    "oslo": ("vantage-oslo", "192.168.54.2"),
+    "lima": ("vantage-lima", "192.168.54.3"),
+}
+PORT = 2222
+
+
+class Server:
+    """The SSH server of a vantage point."""
+
+    def __init__(self, home: Path, namespace: str, address: str) -> None:
+        self._namespace = namespace
+        arguments = [sys.executable, "-c", SERVER, address, str(PORT), str(home / "host_key")]
+        arguments.append(str(home / ".ssh/authorized_keys"))
+        self.process = subprocess.Popen(
+            ["nsenter", f"--net=/run/netns/{namespace}", "--", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self.process.stdout is not None
+        assert int(self.process.stdout.readline()) == PORT
+
+    def die(self) -> int:
+        """Kill every process of the namespace; returns their number."""
+        own = Path(f"/run/netns/{self._namespace}").stat().st_ino
+        killed = 0
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (folder / "ns/net").stat().st_ino == own:
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    killed += 1
+        self.process.wait()
+        return killed
+
+
+def prepare(home: Path) -> None:
+    """Keys and settings of SSH in a home."""
+    import asyncssh
+
+    ssh = home / ".ssh"
+    ssh.mkdir(mode=0o700, exist_ok=True)
+    ours, theirs = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    ours.write_private_key(ssh / "id_ed25519")
+    ours.write_public_key(ssh / "authorized_keys")
+    theirs.write_private_key(home / "host_key")
+    key = theirs.export_public_key().decode().strip()
+    addresses = [address for _, address in VANTAGES.values()]
+    (ssh / "config").write_text("".join(f"Host {one}\n    Port {PORT}\n" for one in addresses), encoding="ascii")
+    (ssh / "known_hosts").write_text("".join(f"[{one}]:{PORT} {key}\n" for one in addresses), encoding="ascii")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--dies-h", type=float, default=0.0, help="oslo dies after so many hours; 0 never")
+    parser.add_argument("--back-h", type=float, default=0.0, help="and comes back after so many")
+    own, further = parser.parse_known_args()
+    home = own.folder / "home"
+    home.mkdir()
+    prepare(home)
+    os.environ["HOME"] = str(home)
+    servers = {name: Server(home, *where) for name, where in VANTAGES.items()}
+
+    def mortal() -> None:
+        time.sleep(own.dies_h * 3600)
+        print(f"oslo dies: {servers['oslo'].die()} processes", file=sys.stderr)
+        time.sleep((own.back_h - own.dies_h) * 3600)
+        servers["oslo"] = Server(home, *VANTAGES["oslo"])
+        print("oslo is back", file=sys.stderr)
+
+    if own.dies_h:
+        threading.Thread(target=mortal, daemon=True).start()
+    everywhere = ",".join(f"{name}={address}" for name, (_, address) in VANTAGES.items())
+    command = [sys.executable, "-m", "crosslayer", "compare", "--everywhere", everywhere, "--name", "a.box.example"]
+    done = subprocess.run([*command, "--dataset", str(own.folder / "dataset"), *further], check=False)
+    for server in servers.values():
+        server.process.kill()
+        server.process.wait()
+    sys.exit(done.returncode)
+
+
+if __name__ == "__main__":
+    main()
