@@ -20,6 +20,7 @@ ALLOWED: dict[str, dict[str, set[str]]] = {
     "integration/test_effects.py": {PARTS: {"_prober", "_delays"}, FAULT: {"_replay"}},
     "integration/test_h3.py": {PARTS: {"_core"}},
     "integration/test_link_honesty.py": {STEP: {"_round"}},
+    "integration/test_second_server.py": {STEP: {"_deadline", "_core", "_run_until"}},
     "integration/test_server.py": {FAULT: {"_process"}},
     "integration/test_testbed.py": {FAULT: {"_guest", "_heartbeat"}},
     "unit/test_certificate_study.py": {STEP: {"_search"}},
