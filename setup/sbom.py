@@ -187,7 +187,7 @@ def main() -> None:
     for name, document in documents().items():
         (folder / f"{name}.cdx.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         counts = Counter(
-            (part["licenses"][0]["license"].get("name") or "MIT") if "licenses" in part else "not told here"
+            (part["licenses"][0]["license"].get("name") or "MIT") if "licenses" in part else "unknown"
             for part in document["components"]
         )
         pinned = sum("hashes" in part or "properties" in part for part in document["components"])

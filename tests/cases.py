@@ -53,7 +53,7 @@ CASES: dict[int, tuple[str, list[str]]] = {
     18: ("encodings of the file: utf16 gz.har.gz bom", [_PAGE]),
     19: (
         "names in saved folders",
-        ["test_kept_pages.test_files_of_a_saved_page_are_found_whatever_their_names"],
+        ["test_kept_pages.test_files_of_a_saved_page_are_located_whatever_their_names"],
     ),
     20: (
         "what is no folder or no whole archive",
@@ -164,7 +164,7 @@ CASES: dict[int, tuple[str, list[str]]] = {
     46: (
         "PATH without system folders",
         [
-            "test_resources.test_programs_of_the_system_folders_are_found_without_the_path",
+            "test_resources.test_programs_of_the_system_folders_are_located_without_the_path",
             "test_resources.test_no_other_part_of_the_library_searches_or_expects_programs_on_the_path",
         ],
     ),
@@ -187,7 +187,7 @@ CASES: dict[int, tuple[str, list[str]]] = {
         "folder removed, store damaged",
         [
             "test_store.test_a_folder_that_is_removed_meanwhile_has_its_rounds_again",
-            "test_store.test_a_file_that_is_cut_off_meanwhile_is_said",
+            "test_store.test_a_file_that_is_cut_off_meanwhile_is_reported",
             "test_store.test_a_damaged_store_is_not_called_safe",
         ],
     ),

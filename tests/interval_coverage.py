@@ -1,4 +1,4 @@
-"""How often the intervals in use hold the truth, in simulated campaigns.
+"""Coverage of the intervals in use, in simulated campaigns.
 
 `python -m tests.interval_coverage` renews the table in docs/reference/statistics.md.
 
@@ -131,7 +131,7 @@ KINDS: dict[str, Kind] = {
     "mean of five medians, 32 rounds": Kind(
         several(lambda *xs: np.mean(xs, axis=0), 1, 1, 2, 3, 5, of=durations, statistic=Quantile(0.5)), 32
     ),
-    "greatest of five medians, 32 rounds": Kind(
+    "maximum of five medians, 32 rounds": Kind(
         several(lambda *xs: np.max(xs, axis=0), 1, 1, 2, 3, 5, of=durations, statistic=Quantile(0.5)), 32
     ),
     "slope of a line through five medians, 20 rounds of 3": Kind(slope, 20, 3, 1.0),
@@ -139,7 +139,7 @@ KINDS: dict[str, Kind] = {
     "P5, 32 rounds of 3": Kind(one(durations, Quantile(0.05)), 32, 3),
     "P95, 32 rounds of 3": Kind(one(durations, Quantile(0.95)), 32, 3),
     "P99, 200 rounds of 3": Kind(one(durations, Quantile(0.99)), 200, 3),
-    "least observation, where there is an edge, 32 rounds of 3": Kind(one(with_an_edge, Quantile(0)), 32, 3, 10.0),
+    "minimum of a distribution with an edge, 32 rounds of 3": Kind(one(with_an_edge, Quantile(0)), 32, 3, 10.0),
     "share, 32 rounds of 10": Kind(one(durations, Share(lambda ms: ms > 12)), 32, 10),
     "mean, 32 rounds of 16": Kind(one(paced, Moment("mean")), 32, 16),
     "variance, 32 rounds of 16": Kind(one(paced, Moment("variance")), 32, 16),
@@ -150,7 +150,7 @@ KINDS: dict[str, Kind] = {
 
 
 def coverage_percent(name: str, trials: int = TRIALS) -> float:
-    """Share of simulated campaigns whose interval holds the truth."""
+    """Share of simulated campaigns whose interval contains the true value."""
     kind = KINDS[name]
     truth = kind.truth
     if truth is None:

@@ -103,5 +103,5 @@ def test_a_filter_is_python() -> None:
     rows = (pl.col("error").is_null() & (pl.col("role") == Role.MEASURED)) & (pl.col("rest_s") <= 2.0)
     code = RowsOfClaim("rests", rows & pl.col("link").is_in(["4g", "fiber"]), ()).code("here")
     assert "[[" not in code
-    assert 'pl.col("link").is_in(["4g", "fiber"])' in code
+    assert "pl.col('link').is_in(['4g', 'fiber'])" in code
     compile(code, "filter", "eval")

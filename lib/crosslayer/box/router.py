@@ -149,7 +149,7 @@ class CompiledRule:
     """What happens to packets towards some addresses, protocols and ports; the first rule that matches counts."""
 
     addresses: set[bytes]
-    """Empty: all."""
+    """Addresses that it applies to; empty for all."""
     protocol: int | None
     ports: set[int]
     """Empty: all."""

@@ -7,6 +7,7 @@ The filter is a polars expression on the columns of the Parquet files, so that i
 
 from __future__ import annotations
 
+import ast
 import operator
 import re
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ class Source:
 
     table: str
     rows: pl.Expr
-    """Those that count, of the table's columns."""
+    """Condition on the table's columns for rows that count."""
     value: pl.Expr
     """In the unit of the series, of the table's columns."""
 
@@ -48,7 +49,7 @@ def with_columns(values: Mapping[str, Any]) -> pl.Expr:
 
 
 Sources = Mapping[str, tuple[Source, ...]]
-"""By series. Several sources of one series are added within each round."""
+"""Sources by series. Several sources of one series are added within each round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,11 @@ class RowsOfClaim:
     table: str
     rows: pl.Expr
     series: tuple[str, ...]
-    """What they are in the claim."""
+    """Name of the series in the claim."""
 
     def code(self, folder: str) -> str:
         """Python that reads them from a dataset folder."""
-        return f'pl.scan_parquet("{folder}/{self.table}/**/*.parquet").filter(\n    {written(self.rows)}\n)'
+        return f'pl.scan_parquet("{folder}/{self.table}/**/*.parquet").filter(\n{_lines(written(self.rows))}\n)'
 
 
 def observed_from(sources: Mapping[str, Source], tables: Mapping[str, pl.LazyFrame], rtts: pl.LazyFrame) -> Observed:
@@ -124,15 +125,37 @@ _AS_PYTHON = (
     (r"\)\]", "))"),
     (r"\bcol\(", "pl.col("),
 )
-"""What polars writes of an expression, and what Python reads."""
+"""Replacements in the text of a polars expression that make it Python."""
 
 
 def written(expression: pl.Expr) -> str:
     """A filter as Python."""
-    text = str(expression)
+    with pl.Config(fmt_table_cell_list_len=-1):  # otherwise a list of more than three values is shortened
+        text = str(expression)
     for pattern, replacement in _AS_PYTHON:
         text = re.sub(pattern, replacement, text)
     return text
+
+
+def _lines(expression: str) -> str:
+    """An expression with only the parentheses that it needs; a line per condition, alternatives in parentheses."""
+    alternatives = []
+    for alternative in _operands(ast.parse(expression, mode="eval").body, ast.BitOr):
+        conditions = []
+        for condition in _operands(alternative, ast.BitAnd):
+            text = ast.unparse(condition)
+            conditions.append(f"({text})" if isinstance(condition, (ast.Compare, ast.BinOp)) else text)
+        alternatives.append(conditions)
+    if len(alternatives) == 1:
+        return "    " + "\n    & ".join(alternatives[0])
+    return "    " + "\n    | ".join("(\n        " + "\n        & ".join(each) + "\n    )" for each in alternatives)
+
+
+def _operands(node: ast.expr, operation: type[ast.operator]) -> list[ast.expr]:
+    """Operands of a chain of one operation, from left to right."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, operation):
+        return [*_operands(node.left, operation), *_operands(node.right, operation)]
+    return [node]
 
 
 def _different(expressions: list[pl.Expr]) -> list[pl.Expr]:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from crosslayer.campaign.dataset import Dataset
 
+_CELL = 40
+"""Characters of a text that are printed of a row; the trace of a navigation has thousands."""
+
 
 @click.command("claims")
 @DATASET
@@ -60,7 +63,8 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
     verdicts = report.check_claims(dataset)
     if compare is not None:
         [other] = others(dataset, [compare])
-        _print_changed(claims.compared(verdicts, report.check_claims(other)), dataset.caption, other.caption)
+        other_verdicts = report.check_claims(other)
+        _print_changed(claims.compared(verdicts, other_verdicts), (dataset, verdicts), (other, other_verdicts))
         return
     measured = pl.col("verdict") != Verdict.NOT_MEASURED
     for row in verdicts.filter(measured).iter_rows(named=True):
@@ -83,30 +87,48 @@ def command(folder: Path, out: Path | None, compare: Path | None, rows: str | No
 
 def _print_rows(dataset: Dataset, claim: str) -> None:
     """The filter of each table that the claim needs, how many rows it has, and its first rows."""
+    import polars as pl
+
     from crosslayer.notebooks.campaign_view import observations
 
     for part in observations(dataset, claim):
         frame = part.frame.collect()
         click.echo(part.code)
         click.echo(f"{frame.height} rows")
-        click.echo(frame.head().write_csv(separator="\t"))
+        shortened = pl.col(pl.String)
+        shortened = (
+            pl.when(shortened.str.len_chars() > _CELL).then(shortened.str.head(_CELL - 1) + "…").otherwise(shortened)
+        )
+        click.echo(frame.head().with_columns(shortened).write_csv(separator="\t"))
 
 
-def _print_changed(both: pl.DataFrame, caption: str, other_caption: str) -> None:
-    """The claims whose verdicts differ between two campaigns, and how many do."""
+def _print_changed(both: pl.DataFrame, *campaigns: tuple[Dataset, pl.DataFrame]) -> None:
+    """The claims whose verdicts differ between two campaigns, each with its reason, and how many do.
+
+    Parameters
+    ----------
+    both
+        From `crosslayer.claims.compared`.
+    campaigns
+        Each campaign with its verdicts, from `crosslayer.claims.check`; first that of columns without suffix.
+    """
     from crosslayer.claims import interval, ours
 
+    reasons = [dict(verdicts.select("claim_id", "why").iter_rows()) for _, verdicts in campaigns]
     changed = both.filter("changed")
     for row in changed.iter_rows(named=True):
-        other = row | {name: row[f"{name}_other"] for name in ("ours", "low", "high")}
         what = ", ".join(row[name] for name in ("quantity", "scope") if row[name])
-        click.echo(f"{row['claim_id']:<5} {row['verdict']:<15} {ours(row)} {interval(row)}: {what}")
-        click.echo(f"{'':<5} {row['verdict_other']:<15} {ours(other)} {interval(other)}")
+        click.echo(f"{row['claim_id']}  {what}")
+        for number, suffix in enumerate(("", "_other")):
+            values = row | {name: row[name + suffix] for name in ("ours", "low", "high")}
+            verdict = row["verdict" + suffix]
+            click.echo(f"  [{number + 1}] {verdict:<15} {ours(values)} {interval(values)}".rstrip())
+            click.echo(f"      {reasons[number][row['claim_id']]}")
     click.echo(f"{changed.height} of {both.height} verdicts differ.")
     if both.is_empty():
         click.echo("No claim has a verdict in both: one of them has other links or pages, or too few of them.")
-    click.echo(caption)
-    click.echo(other_caption)
+    for number, (dataset, _) in enumerate(campaigns):
+        click.echo(f"[{number + 1}] {dataset.caption}")
 
 
 def _span(identifiers: list[str]) -> str:

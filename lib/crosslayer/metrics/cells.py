@@ -35,7 +35,7 @@ Cell = tuple[str, str, str]
 
 
 class Numbers(NamedTuple):
-    """Observations, and the number of the round each is of."""
+    """Observations, and the round of each."""
 
     values: Reals
     rounds: Clusters
@@ -43,20 +43,20 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a table, and which series they are of."""
+    """Rows of a table, and their series."""
 
     rows: pl.LazyFrame
     """Columns campaign, round, host, link, page, the one of the condition, and those of the values."""
     condition: str = "series"
     series: Mapping[str, str] = field(default_factory=lambda: {"{}": "value"})
-    """Column of each series; `{}` in its name stands for the word of the condition."""
+    """Column of each series; `{}` in its name stands for the value of the condition."""
     spelled: Callable[[str], str] = str
-    """How the word is spelled there."""
+    """Value of the condition in that column name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Where in the file an array lies."""
+    """Position of an array in the file."""
 
     start: int
     kind: np.dtype[Any]
@@ -113,7 +113,7 @@ class Cells:
         return cls(Part(frame) for frame in ([frames] if isinstance(frames, pl.LazyFrame) else frames))
 
     def only(self, links: Sequence[str], pages: Sequence[str]) -> Cells:
-        """The cells of some links and pages, and no round but theirs."""
+        """The cells of some links and pages, with their rounds only."""
         chosen = copy(self)
         chosen.cells = frozenset(cell for cell in self.cells if cell[1] in links and cell[2] in pages)
         rounds = {span for cell, (_, span) in self._spans.items() if cell in chosen.cells}
@@ -159,7 +159,7 @@ class Cells:
         return values, rounds
 
     def rounds_of(self, numbers: Clusters) -> Rounds:
-        """The rounds that observations are of, from their numbers, and no other round."""
+        """The rounds of observations, from their numbers."""
         there = np.zeros(self.rounds.count, np.bool_)
         there[numbers] = True
         if there.all():

@@ -9,7 +9,7 @@ from crosslayer.metrics.rows import CELL, ROUND
 from crosslayer.vocabulary import Role
 
 BASELINE = "DoUDP + H3 1-RTT"
-"""What TNSM24 measures every increase against."""
+"""Combination over which TNSM24 gives all increases."""
 
 SHOWN = (("DoUDP", "1-rtt"), ("DoQ", "0-rtt"), ("DoQ", "1-rtt"), ("DoH", "1-rtt"))
 """DNS protocol and HTTP/3 handshake of each pair that TNSM24 shows, the baseline first."""
@@ -59,7 +59,7 @@ def combine(exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def exclusions(dns_exchanges: pl.LazyFrame, page_loads: pl.LazyFrame) -> pl.LazyFrame:
-    """How many rounds of each combination count, and why the others do not; from whole tables, failures included.
+    """Number of valid rounds of each combination, and reasons of the others; from whole tables with failures.
 
     Returns
     -------

@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import os
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -53,6 +54,8 @@ def run_on_link(
             print(f"crosslayer: the link is not what its profile says: {check.verdict}", file=sys.stderr)
         ring = None if capture is None else Ring()
         arguments = [_expanded(argument, environment) for argument in command]
+        # ping takes a clock below one second for one that was never read, and then keeps no interval.
+        time.sleep(max(0.0, 1.0 - time.clock_gettime(time.CLOCK_MONOTONIC_RAW)))
         with testbed.cross_traffic() as cross:
             if ring is not None:
                 ring.start()

@@ -13,5 +13,5 @@ STUDY = question(
     pages=PAGES,
     rounds=(3, 8, 100),
     smoke={"links": ("4g",), "pages": ("wikipedia.org",)},
-    one_host="it controls only the token of the page's own host; whether a browser keeps others is chance",
+    one_host="it controls only the token of the page's own host; whether a browser keeps others depends on chance",
 )

@@ -27,7 +27,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def sooner(kind: str, other: str, *pages: str) -> Measure:
-    """By how much one kind completes the document sooner than another within a round, RTT."""
+    """Lead of one kind over another at the end of the document within a round, RTT."""
     return median({f"{other}, document": 1.0, f"{kind}, document": -1.0}, *pages, in_rtts=True)
 
 
@@ -38,13 +38,13 @@ CLAIMS = Claims(
     checks=by_id(
         claim(
             "TOKEN1",
-            "With the token, early data completes wikipedia.org's document a round-trip sooner than without",
+            "With early data, the token completes the document of wikipedia.org one round-trip earlier",
             sooner("token", "no token", "wikipedia.org"),
             one_round_trip,
         ),
         claim(
             "TOKEN2",
-            "The token saves example.org nothing: its document is below three times what the server received",
+            "The token saves example.org nothing: its document is below three times the bytes that the server received",
             sooner("token", "no token", "example.org"),
             nothing,
         ),

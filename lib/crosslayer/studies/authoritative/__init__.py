@@ -13,16 +13,16 @@ _Count = Annotated[int, Meta(ge=1)]
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     clients: _Count = 4
-    """Clients that ask at a steady pace on each kept connection."""
+    """Clients that send queries at a constant rate on each kept connection."""
     interval_ms: _Count = 2000
     """Time from one query of a client to its next, ms."""
     queries: _Count = 4
     """Queries of each client in a round."""
     proxy: Literal["crosslayer", "dnsproxy"] = "crosslayer"
-    """What stands at both ends of the link: our server and stub, or AdGuard's dnsproxy as in the paper."""
+    """Programs at both ends of the link: our server and stub, or AdGuard's dnsproxy as in the paper."""
 
 
 _LINKS = ("twente-local", "twente-eu", "twente-us", "twente-au", "twente-us-jitter", "twente-us-loss")
@@ -30,14 +30,14 @@ _WHOLE = Plan(study="authoritative", links=_LINKS, pages=("example.org",), optio
 
 STUDY = Study(
     name="authoritative",
-    room=__name__,
+    package=__name__,
     paper=Paper("BATENBURG22", "Batenburg, Twente Student Conference on IT 2022"),
     lead="Paced queries on kept connections to BIND 9: jitter, loss, 0-RTT.",
     sections=(
         Section(
             "authoritative",
             "Resolver to authoritative server",
-            "What every query takes on a connection that is kept (Batenburg, Twente 2022).",
+            "Duration of queries on a kept connection (Batenburg, Twente 2022).",
         ),
     ),
     options=Options,

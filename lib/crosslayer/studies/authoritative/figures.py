@@ -59,7 +59,7 @@ def with_published(inputs: Inputs, statistic: str, table: str) -> pl.DataFrame:
 
 
 def means_data(inputs: Inputs) -> pl.DataFrame:
-    """As `with_published`; `beyond`, `beyond_low` and `beyond_high` are the same minus the RTT."""
+    """Means with the columns of `with_published`; `beyond`, `beyond_low`, `beyond_high` are the same minus the RTT."""
     ends = {"beyond": "value", "beyond_low": "low", "beyond_high": "high"}
     rows = with_published(inputs, "mean", "Table 1")
     return rows.with_columns(**{name: pl.col(of) - _RTT for name, of in ends.items()})
@@ -157,13 +157,6 @@ def pace_data(inputs: Inputs) -> pl.DataFrame:
     return _sorted(rows.drop("processing"), _PAPER_LINKS)
 
 
-def pace_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, protocol, n, deviation with its interval, tolerance, lateness, new connections, failures."""
-    return frame.select(
-        "link", "protocol", "n", "value", "low", "high", "tolerance_ms", "send_delay_ms", "new_connections", "failed"
-    )
-
-
 def pace_verdict(frame: pl.DataFrame) -> str:
     """Does a response on a kept connection take one round-trip and processing, at a pace that is kept?"""
     if frame.is_empty():
@@ -173,10 +166,10 @@ def pace_verdict(frame: pl.DataFrame) -> str:
     late = max(frame["send_delay_ms"].to_list())
     new, failed = frame["new_connections"].sum(), frame["failed"].sum()
     return (
-        f"{inside} of {frame.height} means are RTT and processing within 2 % or {_LEAST_MS} ms; the furthest is "
-        f"{worst['protocol']} on {link_title(worst['link'])} with {worst['value']:+.2f} of "
-        f"{worst['tolerance_ms']:.2f} ms. Queries left {late:.2f} ms late at most, by the medians of the transports. "
-        f"After each round's warm-up, {new} queries on kept connections had to pay for a new one, and {failed} got no "
+        f"{inside} of {frame.height} means are RTT plus processing, within 2 % or {_LEAST_MS} ms. The largest "
+        f"deviation is {worst['protocol']} on {link_title(worst['link'])} with {worst['value']:+.2f} ms (tolerance "
+        f"{worst['tolerance_ms']:.2f} ms). Queries were sent at most {late:.2f} ms late (medians of the transports). "
+        f"After each round's warm-up, {new} queries on kept connections needed a new connection, and {failed} got no "
         "answer."
     )
 
@@ -198,13 +191,8 @@ def connections_data(inputs: Inputs) -> pl.DataFrame:
     return _sorted(means.with_columns(pl.col("value", "low", "high") / _RTT), _PAPER_LINKS, "connection")
 
 
-def connections_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, protocol, connection, n, mean with its interval; multiples of the RTT."""
-    return frame.select("link", "protocol", "connection", "n", "value", "low", "high")
-
-
 def disturbed_data(inputs: Inputs) -> pl.DataFrame:
-    """Response times beyond the RTT on the US link as it is, with jitter and with loss, ms.
+    """Response times minus the RTT on the US link without changes, with jitter and with loss, ms.
 
     Columns link, protocol, source, nominal_rtt_ms, n, rounds, value (mean), low, high, p99, variance, failed.
     """
@@ -217,11 +205,6 @@ def disturbed_data(inputs: Inputs) -> pl.DataFrame:
     means = metrics.moments(beyond, "beyond", key, "mean").with_columns(source=pl.lit("measured"))
     means = means.join(further.collect(), on=key).join(failed.collect(), on=key).join(_rtts(inputs), on="link")
     return _sorted(means, _VARIED)
-
-
-def disturbed_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """link, protocol, n, mean beyond the RTT with its interval, 99th percentile, variance, failures."""
-    return frame.select("link", "protocol", "n", "value", "low", "high", "p99", "variance", "failed")
 
 
 # --- common ----------------------------------------------------------------------------------------------------------
@@ -316,7 +299,18 @@ FIGURES = (
         note="Dots: means; bars: 95 % intervals (rounds resampled). Grey: tolerance, 2 % of the RTT or 0.5 ms.",
         data=pace_data,
         chart=partial(dots, title="Mean minus RTT and processing (ms)", band="tolerance_ms"),
-        table=pace_table,
+        table=(
+            "link",
+            "protocol",
+            "n",
+            "value",
+            "low",
+            "high",
+            "tolerance_ms",
+            "send_delay_ms",
+            "new_connections",
+            "failed",
+        ),
         width=TEXT_WIDTH,
         verdict=pace_verdict,
     ),
@@ -361,14 +355,14 @@ FIGURES = (
     ),
     Figure(
         name="connection-per-query",
-        title="A connection kept, one for each query, and 0-RTT",
+        title="Response on a kept connection, on a new one, and with 0-RTT",
         notebook="authoritative",
         caption="Mean response in multiples of the link's RTT: on a kept connection, on a connection that is "
         "closed after every query, and with each query as early data of a resumed session.",
         note="Marks: means; bars: 95 % intervals. 0-RTT includes only queries that the server received as early data.",
         data=connections_data,
         chart=partial(dots, title="Mean response (multiples of the RTT)"),
-        table=connections_table,
+        table=("link", "protocol", "connection", "n", "value", "low", "high"),
         width=TEXT_WIDTH,
     ),
     Figure(
@@ -380,7 +374,7 @@ FIGURES = (
         note="Dots: means, 95 % intervals. Ticks: 99th percentiles.",
         data=disturbed_data,
         chart=partial(dots, title="Response beyond the RTT (ms)", tick="p99", scale="symlog", width=176),
-        table=disturbed_table,
+        table=("link", "protocol", "n", "value", "low", "high", "p99", "variance", "failed"),
         width=TEXT_WIDTH,
     ),
 )

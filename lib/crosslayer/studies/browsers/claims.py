@@ -30,13 +30,13 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def spared(browser: str) -> Measure:
-    """By how much early data brings the start of the response forward, RTT, all links and pages."""
+    """Lead of the start of the response with early data, RTT, all links and pages."""
     terms = {f"{browser}, 1-rtt, response": 1.0, f"{browser}, 0-rtt, response": -1.0}
     return median(terms, *_PAGES, in_rtts=True)
 
 
 def later(h3: str, page: str) -> Measure:
-    """By how much Firefox has the page later than Chromium, ms, all links."""
+    """Delay of the page in Firefox compared with Chromium, ms, all links."""
     return median({f"firefox, {h3}, PLT": 1.0, f"chromium, {h3}, PLT": -1.0}, page)
 
 
@@ -46,20 +46,25 @@ CLAIMS = Claims(
     checks=by_id(
         claim(
             "BROWSER1",
-            "In Chromium early data brings the response forward by one round-trip",
+            "In Chromium the response starts one round-trip earlier with early data",
             spared("chromium"),
             one_round_trip,
         ),
-        claim("BROWSER2", "In Firefox early data does the same", spared("firefox"), one_round_trip),
+        claim(
+            "BROWSER2",
+            "In Firefox the response starts one round-trip earlier with early data",
+            spared("firefox"),
+            one_round_trip,
+        ),
         claim(
             "BROWSER3",
-            "With a full handshake Chromium has each of the three pages sooner than Firefox",
+            "With a full handshake Chromium loads each of the three pages faster than Firefox",
             {page: later("1-rtt", page) for page in _PAGES},
             Ordering(unit="ms", resolution=LOAD_RESOLUTION_MS),
         ),
         claim(
             "BROWSER4",
-            "With early data Chromium has each of the three pages sooner than Firefox",
+            "With early data Chromium loads each of the three pages faster than Firefox",
             {page: later("0-rtt", page) for page in _PAGES},
             Ordering(unit="ms", resolution=LOAD_RESOLUTION_MS),
         ),

@@ -1,4 +1,4 @@
-"""What this study claims itself, and what others found of large certificates as far as their texts could be had.
+"""Claims of this study, and results of others on large certificates as far as their texts were available.
 
 None of it is in `data/published`: of Chou and Cao (arXiv 2604.24869), Kampanakis and Childs-Klein (MADWeb 2024) and
 Nawrocki et al. (CoNEXT 2022) the abstracts were at hand, of Mücke et al. (IMC 2024) the sizes of the certificates.
@@ -64,29 +64,29 @@ def exchange(protocol: str, size: int, brought: str = "neither") -> Measure:
 
 
 def longer(protocol: str, large: int, small: int, brought: str = "neither") -> Measure:
-    """By how much an exchange takes longer with the one certificate than with the other, RTT."""
+    """Difference of an exchange between two certificates, RTT."""
     return median({f"{protocol}, {brought}, {large}": 1, f"{protocol}, {brought}, {small}": -1}, in_rtts=True)
 
 
 def later(connections: str, large: int, small: int) -> Measure:
-    """By how much a first visit's document is later, RTT."""
+    """Delay of the document of a first visit, RTT."""
     names = [f"{connections}, neither, {size}, document_ms" for size in (large, small)]
     return median({names[0]: 1, names[1]: -1}, in_rtts=True)
 
 
 def slowdown(moment: str) -> Measure:
-    """Of a first visit on two connections with ML-DSA-44 over today's certificates, percent."""
+    """Increase of a first visit on two connections by ML-DSA-44 over today's certificates, percent."""
     large, small = (median(f"separate, neither, {size}, {moment}") for size in (14724, 1248))
     return large.over(small)
 
 
 def step_distance(protocols: tuple[str, ...]) -> Measure:
-    """How far the steps are from where they are expected, the farther transport, datagrams."""
+    """Distance of the steps to their expected sizes, of the transport with the larger one, datagrams."""
     return maximum(median(f"{protocol} step distance") for protocol in protocols)
 
 
 def step_height(protocols: tuple[str, ...], link: str) -> Measure:
-    """How high they are on a link, RTT."""
+    """Height of the steps on a link, RTT."""
     return mean(median(f"{protocol} step").on(link) for protocol in protocols)
 
 
@@ -95,10 +95,11 @@ def step_height(protocols: tuple[str, ...], link: str) -> Measure:
 within_a_datagram = Bound(below=1, unit="datagrams")
 one_round_trip = Number(published=1.0, tolerance=FRACTION, unit="RTT")
 _AT_WHAT_COST = (
-    "a property of chains or of the Web's servers, which a testbed that makes certificates of any size has not"
+    "a property of chains or of the Web's servers, which a testbed with generated certificates cannot measure"
 )
 _OVER_TCP = (
-    "over TCP with 50 to 200 KiB on links that the text at hand does not state; the pages here go over HTTP/3 on others"
+    "measured over TCP with 50 to 200 KiB on links that the abstract does not state; "
+    "here pages use HTTP/3 on other links"
 )
 
 _HEIGHTS = {(_QUIC, link): f"CERT{3 + number}" for number, link in enumerate(_LINKS)} | {
@@ -110,8 +111,8 @@ def overlap(link: str) -> Cause:
     """Why a step over TCP is lower than a round-trip on this link."""
     wait = mean(median(f"{protocol} step wait").on(link) for protocol in _TCP)
     return Cause(
-        "Nine of the ten segments take {0} RTT on this downlink, gone by while the first is acknowledged: from the "
-        "first on, the step is {1} RTT.",
+        "Nine of the ten segments take {0} RTT on this downlink, while the first is acknowledged. Counted from the "
+        "first segment, the step is {1} RTT.",
         (wait - step_height(_TCP, link), wait),
     )
 
@@ -121,7 +122,7 @@ CAUSES: dict[Cause | str, str] = {overlap(link): _HEIGHTS[_TCP, link] for link i
 CHECKS = by_id(
     claim(
         "CERT1",
-        "Over QUIC the step is within one datagram of three times what the server received",
+        "Over QUIC the step is within one datagram of three times the bytes that the server received",
         step_distance(_QUIC),
         within_a_datagram,
     ),
@@ -182,7 +183,7 @@ CHECKS = by_id(
     # Of others
     claim(
         "CERT16",
-        "The time to the first byte grows in steps, where the chain exceeds a flight (Chou and Cao, arXiv 2604.24869)",
+        "The time to the first byte grows in steps if the chain exceeds a flight (Chou and Cao, arXiv 2604.24869)",
         {
             "DoQ, step over growth before it": longer("DoQ", 3500, 2500) - longer("DoQ", 2500, 736),
             "DoT, step over growth before it": longer("DoT", 14724, 12000) - longer("DoT", 12000, 736),

@@ -12,11 +12,11 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Rounds in which every cell has each self-check once: each kind of load repeated (A/A), and the negative control,
-    primed as for 0-RTT and its ticket refused. 0: none."""
+    """Period of the self-checks in rounds: each load repeated (A/A), and the negative control, primed as for 0-RTT
+    with a refused ticket. 0: none."""
 
 
 TNSM24 = Paper("TNSM24", "Sengupta et al., IEEE TNSM 2024", "10.1109/TNSM.2024.3383787")
@@ -29,7 +29,7 @@ _WHOLE = Plan(study="coalescing", links=LINKS, pages=PAGES, options=Options())
 
 STUDY = Study(
     name="coalescing",
-    room=__name__,
+    package=__name__,
     paper=TNSM24,
     lead="DNS over UDP, HTTPS and QUIC, and HTTP/3 with a full handshake (1-RTT) or early data (0-RTT), on five access "
     "links and three pages.",
@@ -37,22 +37,22 @@ STUDY = Study(
         Section(
             "link_check",
             "The testbed",
-            "Is the link what it claims to be, does the procedure measure what it should, and what failed?",
+            "Link checks, self-checks of the procedure, and failed observations.",
         ),
         Section(
             "handshakes",
             "Handshakes",
-            "How long DoQ and HTTP/3 take to set up a connection, and when the first request can leave.",
+            "Handshake times of DoQ and HTTP/3, and when the browser sends its first request.",
         ),
         Section(
             "dns_overhead",
             "DNS exchanges",
-            "What a lookup costs on each transport, in round-trips of the link and beyond them.",
+            "Duration of a lookup on each transport, in round-trips and beyond them.",
         ),
         Section(
             "page_loads",
             "Page loads",
-            "What the transport of DNS and the HTTP/3 handshake cost a page load together.",
+            "Cost of the DNS transport and the HTTP/3 handshake for a page load.",
         ),
     ),
     options=Options,

@@ -73,7 +73,7 @@ FASTEST_MS = 50.0
 """About the shortest PLT of a baseline, example.org's on fiber: a step of the clock is the greatest share of it."""
 FIXED, MOBILE = LINKS[:3], LINKS[3:]
 PUBLISHED_STEPS = 4.0
-"""Of the published exchange curves, by the criterion of `claims.shapes.steps` that ours are counted by."""
+"""Steps of the published exchange curves, by the criterion `distribution_shape.steps` for measured ones."""
 FAST = ("fiber", "cable", "4g", "4g-medium")
 """Links on which a padded query takes no time to serialise: all but DSL."""
 
@@ -139,7 +139,7 @@ def over_pages(more: str, less: str) -> Measure:
 
 
 def reduction(page: str) -> Measure:
-    """How much less the PLT of coalescing is than that of DoH, as a fraction."""
+    """Decrease of the PLT of coalescing compared with DoH, as a fraction."""
     return 1 - plt(COALESCING, page) / plt(DOH, page)
 
 
@@ -164,7 +164,7 @@ def left_tail(combination: str, page: str) -> Measure:
 
 
 def tail_excess(combination: str, page: str) -> Measure:
-    """How much longer P5 to P20 is than `TAIL_RATIO` times P20 to the median, percentage points."""
+    """Excess of P5 to P20 over `TAIL_RATIO` times P20 to the median, percentage points."""
     p5, p20, p50 = (increase(combination, page, q) for q in (0.05, 0.2, 0.5))
     return (p20 - p5) - TAIL_RATIO * (p50 - p20)
 
@@ -187,7 +187,7 @@ def saving_per_rtt(o: Observed) -> Estimate:
 
 @CustomMeasure
 def farthest_from_one(o: Observed) -> Estimate:
-    """DoH - DoQ on the one of the links but DSL where it is farthest from one RTT."""
+    """DoH minus DoQ on the link, except DSL, on which the difference is farthest from one RTT."""
     return max((saved(o) for saved in over_links(SAVED_EXCHANGE, FAST)), key=lambda estimate: abs(estimate.value - 1))
 
 
@@ -234,7 +234,7 @@ def rtts(*, above: float | None = None, below: float | None = None) -> Bound:
 def ordering(
     unit: str, criterion: str = "95 % interval of each difference excludes 0", enough: int | None = None
 ) -> Rule:
-    """Each of the differences is above 0, as far as the browser's clock tells."""
+    """Each of the differences is above 0, within the resolution of the browser's clock."""
     fastest = {"ms": 1.0, "RTT": 1 / RTT_MS["fiber"], "points": 100 / FASTEST_MS}.get(unit, 0.0)
     return Ordering(unit=unit, enough=enough, criterion=criterion, resolution=LOAD_RESOLUTION_MS * fastest)
 
@@ -246,21 +246,21 @@ def by_page(of: Callable[[str], Measure], *pages: str) -> Margins:
 
 def in_ms(identifier: str, combination: str, page: str, link: str, q: float = 0.5) -> Check:
     """An absolute PLT."""
-    sentence = f"{combination} loads {page} on {link} in so many ms" + (f" (P{q * 100:.0f})" if q != 0.5 else "")
+    sentence = f"PLT of {page} on {link} with {combination}, ms" + (f" (P{q * 100:.0f})" if q != 0.5 else "")
     return claim(identifier, sentence, plt(combination, page).on(link).at(q), absolute_ms)
 
 
 def ms_between(identifier: str, more: str, less: str, page: str, link: str) -> Check:
     """A difference of median PLTs in ms, which is round-trips again."""
     rule = Number(tolerance=difference_ms(RTT_MS[link]), unit="ms", direction=Sign())
-    sentence = f"{more} loads {page} on {link} so many ms later than {less}"
+    sentence = f"PLT of {page} on {link}: {more} minus {less}, ms"
     return claim(identifier, sentence, (plt(more, page) - plt(less, page)).on(link), rule)
 
 
 def points_between(identifier: str, more: str, less: str, page: str, link: str) -> Check:
     """A difference of relative PLT increases."""
     rule = Number(tolerance=RELATIVE, unit="points", direction=Sign())
-    sentence = f"{less} costs {page} on {link} so many percentage points less than {more}"
+    sentence = f"PLT increase of {page} on {link}: {more} minus {less}, percentage points"
     return claim(identifier, sentence, points(more, less, page).on(link), rule)
 
 
@@ -379,7 +379,7 @@ def shorter(page: str, link: str, q: float = 0.5) -> Cause:
 
 
 def on_published_baseline(combination: str, page: str, link: str, ms: float, q: float = 0.5) -> Cause:
-    """What a combination adds to our baseline, put on the published one, and held against the published `ms`."""
+    """Increase of a combination over our baseline, applied to the published baseline and compared with `ms`."""
     why = shorter(page, link, q)
     added = (plt(combination, page).at(q) - plt(BASELINE, page).at(q)).on(link)
     there = added + PUBLISHED_MS[page, link, q]
@@ -401,7 +401,7 @@ CABLE = Cause(
     "{0} there, and {1} to {2} on the others.",
     (TCP_RTT.on("cable"), minimum(over_links(TCP_RTT, _NOT_CABLE)), maximum(over_links(TCP_RTT, _NOT_CABLE))),
 )
-NOISE = "A guess: the long upper tail is that of our host, two virtual cores, and its wire (docs/howto/measure.md)."
+NOISE = "A guess: our host (two virtual cores) and its emulated link cause the upper tail (docs/howto/measure.md)."
 AGAIN = "the load is the same, so it is the difference of the DNS exchanges again ({})"
 
 REDUCTION = Cause(
@@ -460,7 +460,7 @@ def worst_case(limit: float, links: Sequence[str]) -> Callable[[Observed], str]:
 
 
 def fraction_of_what(fraction: str, link: str, links: Sequence[str]) -> Callable[[Observed], str]:
-    """In plain words, that the published fraction is none of the PLT."""
+    """A sentence: the published fraction is no fraction of the PLT."""
 
     def plain(o: Observed) -> str:
         ours = (100 * maximum(cells(reduction, links=links)))(o)
@@ -524,7 +524,7 @@ _SAVED_WIKIPEDIA, _SAVED_INSTAGRAM = (within(DOQ, COALESCING, page) for page in 
 
 
 def _over_baseline(q: float) -> Measure:
-    """How far a quantile of wikipedia.org on fiber is above the baseline's, percent."""
+    """Increase of a quantile of wikipedia.org on fiber over the baseline's, percent."""
     return plt(COALESCING, WIKIPEDIA).on("fiber").at(q).over(plt(BASELINE, WIKIPEDIA).on("fiber").at(q))
 
 
@@ -644,7 +644,7 @@ REMARKS: dict[Cause | str, str] = {
     "Slope of the saving in ms (mean over the pages) over the RTT: 0 without scaling, 1 for a round-trip.": "T148",
     "Median over the 15 cells of the median difference within the rounds.": "T192",
     f"A cell matches where the median PLT is at most {MATCHES_PERCENT} % above the baseline's.": "T195",
-    "DSL is left out: by T069 its connect takes the most RTTs of all, though its RTT is in the middle.": "T207",
+    "DSL is excluded: by T069 its connect takes the most RTTs of all links, although its RTT is in the middle.": "T207",
 }
 SAMPLES = {
     57_436: "T078 T080 T081 T083 T084",
@@ -720,14 +720,14 @@ CHECKS = by_id(
     ),
     claim(
         "T047",
-        "H3 and DoQ shake hands equally fast",
+        "H3 and DoQ handshakes are equally fast",
         connect("1-RTT") - HANDSHAKE,
         Number(tolerance=IN_RTTS, unit="RTT").to(0.0),
     ),
     claim("T048", "0-RTT connects much less than one RTT sooner", SAVED_CONNECT, rtts(below=MUCH_LESS_THAN_ONE_RTT)),
     claim("T049", "0-RTT connects in 1.17 RTT", connect("0-RTT"), trips(1)),
     claim("T050", "1-RTT connects in 1.4 RTT", connect("1-RTT"), trips(1)),
-    claim("T051", "DoQ shakes hands in 1.43 RTT", HANDSHAKE, trips(1)),
+    claim("T051", "The DoQ handshake takes 1.43 RTT", HANDSHAKE, trips(1)),
     claim("T052", "On fiber 1-RTT connects in 1.25 RTT at the least", connect("1-RTT").on("fiber").at(0), trips(1)),
     claim("T053", "On fiber 1-RTT connects in 1.56 RTT (P20)", connect("1-RTT").on("fiber").at(0.2), trips(1)),
     claim("T054", "On fiber 0-RTT connects in 1.12 RTT at the least", connect("0-RTT").on("fiber").at(0), trips(1)),
@@ -760,10 +760,10 @@ CHECKS = by_id(
     claim("T063", "On 4G 0-RTT connects in 1.02 RTT at the least", connect("0-RTT").on("4g").at(0), trips(1)),
     claim("T064", "On 4G 0-RTT connects in 1.07 RTT at the most", connect("0-RTT").on("4g").at(1), trips(1)),
     step("T065", "4G is the first step of the 0-RTT connect CDF", connect("0-RTT"), "4g", 0.0, 0.2),
-    step("T066", "4G medium is the second step of it", connect("0-RTT"), "4g-medium", 0.2, 0.4),
-    step("T067", "Cable is the third step of it", connect("0-RTT"), "cable", 0.4, 0.6),
-    step("T068", "Fiber is the fourth step of it", connect("0-RTT"), "fiber", 0.6, 0.8),
-    step("T069", "DSL is the last step of it", connect("0-RTT"), "dsl", 0.8, 1.0),
+    step("T066", "4G medium is the second step of the 0-RTT connect CDF", connect("0-RTT"), "4g-medium", 0.2, 0.4),
+    step("T067", "Cable is the third step of the 0-RTT connect CDF", connect("0-RTT"), "cable", 0.4, 0.6),
+    step("T068", "Fiber is the fourth step of the 0-RTT connect CDF", connect("0-RTT"), "fiber", 0.6, 0.8),
+    step("T069", "DSL is the last step of the 0-RTT connect CDF", connect("0-RTT"), "dsl", 0.8, 1.0),
     claim(
         "T070",
         "Connect durations vary less on 4G than on fiber",
@@ -787,7 +787,7 @@ CHECKS = by_id(
         minimum(exchange(protocol).by(steps) for protocol in ("DoQ", "DoH")),
         counted("steps", Sign()).to(PUBLISHED_STEPS),
     ),
-    claim("T087", "The CDF of DoUDP has none", exchange("DoUDP").by(steps), counted("steps")),
+    claim("T087", "The CDF of DoUDP has no steps", exchange("DoUDP").by(steps), counted("steps")),
     claim("T088", "On fiber DoQ takes 2.36 RTT at the least", exchange("DoQ").on("fiber").at(0), trips(2)),
     claim("T089", "On fiber DoH takes 3.34 RTT at the least", exchange("DoH").on("fiber").at(0), trips(3)),
     claim("T090", "On fiber DoQ takes 2.78 RTT", exchange("DoQ").on("fiber"), trips(2)),

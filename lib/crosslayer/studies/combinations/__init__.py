@@ -11,11 +11,11 @@ from crosslayer.study import question
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     aa_period: Annotated[int, Meta(ge=0)] = 8
-    """Rounds in which every cell has each self-check once: each kind of load repeated (A/A), and the negative control,
-    primed as for 0-RTT and its ticket refused. 0: none."""
+    """Period of the self-checks in rounds: each load repeated (A/A), and the negative control, primed as for 0-RTT
+    with a refused ticket. 0: none."""
 
 
 STUDY = question(

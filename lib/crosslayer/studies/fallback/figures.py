@@ -22,7 +22,7 @@ _CLIENTS = {"chromium": "Chromium", "firefox": "Firefox", "curl": "curl"}
 _COLORS = {"chromium": BLUE, "firefox": GREEN, "curl": RED}
 _SHAPES = {"fiber": "square", "4g": "circle"}
 _NO_PAGE_MS = 100_000.0
-"""Where the axis says that no page came, ms."""
+"""Position on the axis of loads without a page, ms."""
 
 
 def _section(case: Case) -> str:

@@ -32,7 +32,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def later(kind: str, other: str, link: str, page: str) -> Measure:
-    """By how much one kind has the page later than another within a round, RTT."""
+    """Delay of the page of one kind compared with another within a round, RTT."""
     return median({kind: 1.0, other: -1.0}, page, in_rtts=True).on(link)
 
 
@@ -43,7 +43,7 @@ def in_cells(kind: str, other: str, *links: str) -> dict[str, Measure]:
 
 _ADDED = Cause(
     "The gateway delays a page on DSL, whose uplink is slow: by {0} RTT on example.org, by {1} on fiber and {2} on 4G. "
-    "What two of its connections take longer than one is therefore more there than a connection is worth.",
+    "So the difference between its two connections and one is larger there than the gain of one connection.",
     tuple(later(TWO, NONE, link, "example.org") for link in ("dsl", "fiber", "4g")),
 )
 
@@ -51,7 +51,7 @@ CLAIMS = Claims(
     checks=by_id(
         claim(
             "GATEWAY1",
-            "One connection for DNS and page has every page sooner than a browser without a gateway",
+            "With one connection for DNS and page, every page loads faster than without a gateway",
             in_cells(NONE, ONE),
             Ordering(unit="RTT"),
         ),
@@ -63,7 +63,7 @@ CLAIMS = Claims(
         ),
         claim(
             "GATEWAY3",
-            "The gateway itself costs nothing: with two connections a page takes as long as without a gateway",
+            "The gateway itself costs nothing: with two connections, a page loads as fast as without a gateway",
             within(in_cells(TWO, NONE), 0.0, IN_RTTS.at_least),
             Ordering(unit="RTT", criterion=f"95 % interval of each difference within {IN_RTTS.at_least} RTT"),
         ),

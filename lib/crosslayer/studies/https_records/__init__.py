@@ -1,4 +1,4 @@
-"""What a browser makes of HTTPS records (RFC 9460), broken ones too, and of Encrypted Client Hello (RFC 9849)."""
+"""How a browser uses HTTPS records (RFC 9460), also malformed ones, and Encrypted Client Hello (RFC 9849)."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     kinds: tuple[str, ...] = ()
-    """Of records, by their names (`records.KINDS`); every one where none is named."""
+    """Kinds of records by name (`records.KINDS`); empty for all."""
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.kinds) - set(KINDS)):

@@ -27,7 +27,7 @@ def observed(page_loads: pl.LazyFrame, link_checks: pl.LazyFrame) -> Observed:
 
 
 def later(condition: str, other: str) -> Measure:
-    """By how much the response starts later than with another record within a round, RTT."""
+    """Delay of the response compared with another record within a round, RTT."""
     return median({condition: 1.0, other: -1.0}, in_rtts=True)
 
 
@@ -38,7 +38,7 @@ CLAIMS = Claims(
     checks=by_id(
         claim(
             "HTTPS1",
-            "A valid HTTPS record saves a first visit one round-trip: HTTP/3 at once",
+            "A valid HTTPS record saves a first visit one round-trip, because it starts with HTTP/3",
             later("none", "whole"),
             one_round_trip,
         ),

@@ -73,7 +73,7 @@ CLAIMS = Claims(
         ),
         claim(
             "LOSS4",
-            "At every loss the median lookup over DoH takes longer than over DoQ, and that longer than over DoUDP",
+            "At every loss the median lookup takes longest over DoH, then over DoQ, then over DoUDP",
             {
                 f"{more} over {less}, {link}": quantile(more, link) - quantile(less, link)
                 for link, (more, less) in product(_LINKS, (("DoH", "DoQ"), ("DoQ", "DoUDP")))

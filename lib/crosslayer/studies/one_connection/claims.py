@@ -19,7 +19,7 @@ from crosslayer.studies.one_connection.modes import BASELINE, FIRST_VISIT, MODES
 from crosslayer.vocabulary import Http3, Protocol
 
 NO_SLOWER_RTT = 0.05
-"""By less than this a load is not called slower: 5 ms on 4G, which nobody sees."""
+"""Largest difference at which a load is not called slower: 5 ms on 4G, which nobody notices."""
 _MEANT = "meant"
 
 
@@ -47,7 +47,7 @@ def at(mode: Mode, measure: str, *pages: str) -> Measure:
 
 
 def later(mode: Mode, other: Mode, *pages: str, measure: str = DOCUMENT) -> Measure:
-    """By how much one mode has it later than the other within a round, RTT."""
+    """Delay of one mode compared with the other within a round, RTT."""
     terms = {f"{mode.name}, {measure}": 1.0, f"{other.name}, {measure}": -1.0}
     return median(terms, *pages, in_rtts=True)
 
@@ -71,7 +71,7 @@ def in_every_cell(margin: Callable[[str], Measure], *pages: str) -> Callable[[Ob
 
 @CustomMeasure
 def proved(o: Observed) -> Estimate:
-    """Percent of the 0-RTT loads with a token that were ones, by the server's word."""
+    """Percent of the 0-RTT loads with a token whose request was early data, by the server log."""
     links = [link for link in o.links if o.pages(_MEANT, link)]
     if not links:
         raise NotMeasured("this campaign has no 0-RTT load with a token")
@@ -100,8 +100,8 @@ def below(value: float) -> Bound:
 
 
 _SLOW_UPLINK = Cause(
-    "It is later on DSL, whose uplink is slow: by {0} RTT for the long document, on 4G by {1}. That the query and the "
-    "acknowledgements take the uplink is a guess.",
+    "It is later on DSL, whose uplink is slow: by {0} RTT for the long document, on 4G by {1}. A guess: query and "
+    "acknowledgements use the uplink.",
     tuple(later(FIRST_VISIT, BASELINE, "long-document").on(link) for link in ("dsl", "4g")),
 )
 _PADDED = Cause(
@@ -110,14 +110,14 @@ _PADDED = Cause(
     tuple(later(RETURNING, _PLAIN_BACK, measure=NAME).on(link) for link in ("dsl", "4g")),
 )
 _PADDED_TWICE = Cause(
-    "More than a round-trip: a handshake less is also two padded datagrams less, which makes it {0} RTT on DSL and {1} "
-    "on 4G.",
+    "More than a round-trip: without the handshake two padded datagrams less are sent. That saves {0} RTT on DSL and "
+    "{1} on 4G.",
     tuple(spared("over DoQ, then H3", "first visit").on(link) for link in ("dsl", "4g")),
 )
 
 _SAME_ROUND_TRIPS = Cause(
-    "Less than 0.05 RTT counts as no difference, as everywhere in this study. The emulation has the document of "
-    "wikipedia.org later by {0} RTT on fiber, {1} on 4G and {2} on DSL. The paper's instagram.com is not "
+    "Less than 0.05 RTT counts as no difference, as everywhere in this study. With the emulation the document "
+    "of wikipedia.org is later by {0} RTT on fiber, {1} on 4G and {2} on DSL. The paper's instagram.com is not "
     "in this study.",
     tuple(later(_EMULATION, FIRST_VISIT, "wikipedia.org").on(link) for link in ("fiber", "4g", "dsl")),
 )
@@ -149,25 +149,25 @@ CHECKS = by_id(
     ),
     claim(
         "CONN5",
-        "A client that waits for SETTINGS before it sends a request loses the round-trip that early data saves",
+        "If the client waits for SETTINGS before its request, it loses the round-trip that early data saves",
         spared("not waiting for SETTINGS", "returning visit"),
         one_round_trip,
     ),
     claim(
         "CONN6",
-        "With a full handshake waiting for SETTINGS costs nothing: they come with it",
+        "With a full handshake, waiting for SETTINGS costs nothing, because they arrive with it",
         spared("not waiting for SETTINGS", "first visit"),
         nothing,
     ),
     claim(
         "CONN7",
-        "On one connection no token is needed where the page is asked for after its name",
+        "On one connection, no token is needed if the page is requested after its name",
         spared("the token", "returning visit"),
         nothing,
     ),
     claim(
         "CONN8",
-        "Asked for together with its name, wikipedia.org's document takes a round-trip more without the token",
+        "Requested together with its name, the document of wikipedia.org takes one round-trip more without the token",
         spared("the token, page at once", "returning visit", "wikipedia.org"),
         one_round_trip,
     ),
@@ -190,11 +190,14 @@ CHECKS = by_id(
         Bound(above=99.0, unit="%"),
     ),
     claim(
-        "CONN12", "Returning, name and first byte take 2.05 RTT on 4G", on_one_connection(RETURNING, "4g"), below(2.05)
+        "CONN12",
+        "On a returning visit, name and first byte take 2.05 RTT on 4G",
+        on_one_connection(RETURNING, "4g"),
+        below(2.05),
     ),
     claim(
         "CONN13",
-        "Returning, name and first byte take 2.10 RTT on fiber",
+        "On a returning visit, name and first byte take 2.10 RTT on fiber",
         on_one_connection(RETURNING, "fiber"),
         below(2.1),
     ),
@@ -215,13 +218,13 @@ CHECKS = by_id(
         in_every_cell(lambda page: NO_SLOWER_RTT + later(_EMULATION, FIRST_VISIT, page), *_OF_THE_PAPER),
         Ordering(
             unit="RTT",
-            criterion="the emulation, a DoQ query and then H3 0-RTT, has the document nowhere sooner than one "
-            f"connection with a full handshake, by {NO_SLOWER_RTT} RTT or more, on each link and page of the paper",
+            criterion="the emulation, a DoQ query and then H3 0-RTT, completes the document nowhere earlier than one "
+            f"connection with a full handshake (by {NO_SLOWER_RTT} RTT or more), on each link and page of the paper",
         ),
     ),
     remarks={
         _SAME_ROUND_TRIPS: "T222",
-        "With a full handshake they come with it, and waiting for them costs nothing (CONN6).": "T269",
+        "With a full handshake they arrive with it, and waiting for them costs nothing (CONN6).": "T269",
     },
     causes={_SLOW_UPLINK: "CONN1", _PADDED: "CONN3", _PADDED_TWICE: "CONN4"},
 )

@@ -77,7 +77,7 @@ class OneConnection(Measurer):
 
 
 def _uncovered(client: PageClient, page: PageSpec) -> str | None:
-    """What is wrong where the certificate that the client was shown is not the page's too (RFC 9114, section 3.3)."""
+    """Error if the certificate of the connection does not cover the page's host (RFC 9114, section 3.3)."""
     if client.certificate is None:  # a resumed session's was checked when its ticket was issued
         return None
     names = client.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -89,16 +89,16 @@ def _uncovered(client: PageClient, page: PageSpec) -> str | None:
 def evidence_columns(
     events: Sequence[Event], mode: Mode, page: PageSpec, ports: tuple[int | None, int | None]
 ) -> dict[str, Any]:
-    """What the server says of a load; columns of `resolved_loads`, `error` where it was not what it was meant to be.
+    """Columns of `resolved_loads` from the server log; `error` has a mismatch with the mode.
 
     Parameters
     ----------
     events
         What the server reported since the load began.
     mode, page
-        What it was meant to be.
+        Its condition.
     ports
-        The client's ports, of the name and of the page.
+        The client's ports for the name and for the page.
     """
     of_name, of_page = ([event for event in events if event.remote.endswith(f":{port}")] for port in ports)
     queries = [event for event in of_name if isinstance(event, QueryEvent)]

@@ -94,7 +94,7 @@ CLAIMS = Claims(
         ),
         claim(
             "PATH5",
-            "With 5 % loss the median query of a shared connection waits longer where answers come in order",
+            "With 5 % loss the median query of a shared connection waits longer if answers are delivered in order",
             {
                 f"{slow} over {fast}": (
                     median(f"{slow}, shared", in_rtts=True) - median(f"{fast}, shared", in_rtts=True)

@@ -1,4 +1,4 @@
-"""What a connection that rested costs the next query: its path forgot it, its client moved, its server restarted."""
+"""Cost of an idle connection for the next query: NAT mapping expired, client moved, server restarted."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from crosslayer.vocabulary import ClientKind
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     rests_s: Annotated[tuple[Annotated[float, Meta(ge=1.5, le=7200)], ...], Meta(min_length=1)] = (2, 24, 1800)
-    """How long nothing is asked, seconds. By the wall clock they are waited for.
+    """Idle times, seconds; in real time a campaign waits for them.
 
-    The path event is in the middle. At 10 and 30 s, when the server lets connections go, it would be a matter of chance
-    which comes first.
+    The path event is in the middle. The server closes idle connections after 10 or 30 s, so with these values the
+    order of the two events would be random.
     """
     keepers: Annotated[tuple[ClientKind, ...], Meta(min_length=1)] = (
         ClientKind.STUB,
@@ -27,10 +27,10 @@ class Options:
         ClientKind.LIBRARY,
         ClientKind.CHROMIUM,
     )
-    """Who keeps the connection: see `crosslayer.vocabulary.ClientKind`.
+    """Clients that keep the connection (`crosslayer.vocabulary.ClientKind`).
 
-    `chromium` asks over DoH and DoH3 by itself, in every twelfth round, and rests 60 s at most: half an hour of its
-    timers takes 12 s of computing. `dnsproxy` is AdGuard's (`make servers`).
+    `chromium` resolves over DoH and DoH3 by itself, in every twelfth round. It has idle times of at most 60 s, because
+    half an hour of its timers takes 12 s of CPU time. `dnsproxy` is AdGuard's (`make servers`).
     """
 
 

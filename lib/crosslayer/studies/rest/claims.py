@@ -55,25 +55,25 @@ CLAIMS = Claims(
     checks=by_id(
         claim(
             "IDLE1",
-            "Where the path forgot an idle connection, early data recovers it within 1.5 round-trips after the wait",
+            "If the NAT mapping expired, early data gets the answer within 1.5 round-trips after the wait",
             maximum(beyond(protocol, PathEvent.FORGOTTEN) for protocol in _EARLY),
             Bound(below=1.5, unit="RTT"),
         ),
         claim(
             "IDLE2",
-            "Where the server restarted, which takes no early data for its old tickets, it takes a round-trip more",
+            "If the server restarted and refuses early data for old tickets, the answer takes one round-trip more",
             minimum(beyond(protocol, PathEvent.RESTARTED) for protocol in _EARLY),
             Bound(above=1.5, unit="RTT"),
         ),
         claim(
             "IDLE3",
-            "Where the path forgot an idle connection, DoH recovers later than DoH3",
+            "If the NAT mapping expired, DoH recovers later than DoH3",
             {"DoH over DoH3": beyond(Protocol.DOH, PathEvent.FORGOTTEN) - beyond(Protocol.DOH3, PathEvent.FORGOTTEN)},
             Ordering(unit="RTT"),
         ),
         claim(
             "IDLE4",
-            f"After {SHORT_S:g} s without a query the next answer takes less than 1.5 round-trips, but over DoTCP",
+            f"After {SHORT_S:g} s without a query the next answer takes less than 1.5 round-trips, except over DoTCP",
             maximum(answer(protocol, PathEvent.NOTHING) for protocol in Protocol if protocol is not Protocol.DOTCP),
             Bound(below=1.5, unit="RTT"),
         ),

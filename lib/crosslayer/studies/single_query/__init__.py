@@ -14,14 +14,14 @@ def _plan(resolvers: int, rounds: int, points: int = len(vantage.VANTAGE_POINTS)
 
 STUDY = Study(
     name="single-query",
-    room=__name__,
+    package=__name__,
     paper=IMC22,
     lead="One query on a new connection over every transport, from six vantage points whose RTTs are a model.",
     sections=(
         Section(
             "single_query",
             "Single queries",
-            "What one query costs on each transport, its handshake included, from vantage points near and far "
+            "Cost of one query with its handshake on each transport, from near and far vantage points "
             "(Kosek et al., IMC 2022, section 3.1).",
         ),
     ),

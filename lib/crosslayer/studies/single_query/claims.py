@@ -72,13 +72,13 @@ def exchange(series: str) -> Measure:
 
 
 def saved(faster: str, *slower: str) -> Measure:
-    """How much less one transport's exchange takes than the mean of others, percent of those."""
+    """Decrease of one transport's exchange compared with the mean of others, percent."""
     return (1 - exchange(faster) / mean(exchange(series) for series in slower)) * 100
 
 
 @CustomMeasure
 def spread_over_protocols(o: Observed) -> Estimate:
-    """At the vantage point where it is greatest: how far the slowest resolve time is above the fastest, percent."""
+    """Increase of the slowest over the fastest resolve time at the vantage point with the largest one, percent."""
     points = [point for point in VANTAGE_POINTS if any(vantage_point(link) == point for link in o.links)]
     if not points:
         raise NotMeasured("this campaign has no vantage point of the paper")
@@ -144,7 +144,7 @@ def table_1() -> list[Check]:
     return [
         claim(
             identifier,
-            f"{series}: so many bytes of {', '.join(parts) or 'one query in all'}",
+            f"{series}: bytes of {', '.join(parts) or 'one query in total'}",
             size(series, *parts),
             in_bytes,
         )
@@ -184,7 +184,7 @@ REMARKS: dict[Cause | str, str] = {
     "Checked on the total.": "I106",
     _AUTHORS: " ".join(_OF_2022.values()),
 }
-"""Of bytes: message by message (IP payload of packets), where a part is not fixed by the protocol."""
+"""Remarks on bytes, by message (IP payload), for parts that the protocol does not determine."""
 _BEYOND = (
     "{0} % of our rows are parted as the paper's analysis parts them (`crosslayer.dns.handshake_bytes`). Beyond the "
     "handshake the client sends {1} and the resolver {2} bytes here, {query} and {response} there. A guess: the "
@@ -209,7 +209,7 @@ CAUSES: dict[Cause | str, str] = {
     Cause(
         "Bytes count up to the answer, as in the paper. Of the {1} bytes that the client sends after the handshake "
         "here, {0} have left by then: it acknowledges what comes with the answer after it where computing takes time, "
-        "and before it by the virtual clock.",
+        "and before it in virtual time.",
         (size("DoQ", _QUERY), size("DoQ", _TO_THE_CLOSE)),
     ): "I067",
     Cause(
@@ -239,7 +239,7 @@ CHECKS = by_id(
     *(
         claim(
             identifier,
-            f"{series} shakes hands in so many ms, over all vantage points",
+            f"{series} handshake over all vantage points, ms",
             duration(series, "handshake"),
             in_ms,
         )
@@ -247,7 +247,7 @@ CHECKS = by_id(
     ),
     claim(
         "I093",
-        "DoTCP and DoQ shake hands in half the time of DoH and DoT",
+        "Handshakes of DoTCP and DoQ take half the time of DoH and DoT",
         (duration("DoTCP", "handshake") + duration("DoQ", "handshake"))
         / (duration("DoH", "handshake") + duration("DoT", "handshake")),
         Number(tolerance=FRACTION, unit=""),
@@ -267,7 +267,7 @@ CHECKS = by_id(
     ),
     claim(
         "I101",
-        "DoQ shakes hands with more than twice the bytes of DoH and DoT",
+        "The DoQ handshake has more than twice the bytes of DoH and DoT",
         minimum(size("DoQ", _SENT, _RECEIVED) / size(other, _SENT, _RECEIVED) for other in ("DoH", "DoT")),
         Bound(above=2, unit=""),
     ),
@@ -285,7 +285,7 @@ CHECKS = by_id(
     ),
     claim(
         "I133",
-        "The bytes of DoQ's handshake are paid back by the smaller queries of a connection that is used again",
+        "The smaller queries of a reused DoQ connection compensate for the bytes of its handshake",
         {"bytes of a query and its answer, DoH over DoQ": _SAVED_BY_QUERY},
         more_bytes,
     ),

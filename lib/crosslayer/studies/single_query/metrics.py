@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from crosslayer.metrics.rows import exchanges
+from crosslayer.studies.single_query.vantage import VANTAGE_POINTS
 
 STUDY = "single-query"
 
@@ -37,19 +38,20 @@ def single_queries(table: pl.LazyFrame) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        The same columns, `parted`, and `series` (one of those above; null for exchanges that are not in the paper's
-        figures: full TLS handshakes, and resolvers with other options), `vantage` (`eu` of link `eu-1`; other
-        links stand for themselves).
+        The same columns, `SPLIT`, and `series` (one of those above; null for exchanges that are not in the paper's
+        figures: full TLS handshakes, and resolvers with other options), `vantage` (`eu` of link `eu-1`; the
+        name of other links).
     """
     rows = pl.concat(exchanges(table, resumption=name) for name in ("none", "ticket", "early-data"))
     main, early = (pl.col("condition") == name for name in ("main", "early-data"))
     clear = pl.col("protocol").is_in(["DoUDP", "DoTCP"])
     resumed = pl.col("resumption") == "ticket"
+    point = pl.col("link").str.split("-").list.first()
     by_time = [pl.coalesce(name, name.removesuffix("_by_record")).alias(name) for name in SIZES.values()]
     return rows.with_columns(pl.col(SIZES["query"]).is_not_null().cast(pl.Int64).alias(SPLIT), *by_time).with_columns(
         series=pl.when(main & (clear | resumed))
         .then(pl.col("protocol"))
         .when(early & (pl.col("resumption") == "early-data"))
         .then(pl.format("{} 0-RTT", "protocol")),
-        vantage=pl.coalesce(pl.col("link").str.extract(r"^([a-z]{2})-\d+$"), "link"),
+        vantage=pl.when(point.is_in(list(VANTAGE_POINTS))).then(point).otherwise(pl.col("link")),
     )

@@ -11,21 +11,21 @@ from crosslayer.vocabulary import Browser
 
 @dataclass(frozen=True)
 class Options:
-    """What only this study can be told."""
+    """Options of this study."""
 
     https_records: bool = False
-    """Tell the browser of HTTP/3 by HTTPS records (RFC 9460) instead of a switch."""
+    """Announce HTTP/3 by HTTPS records (RFC 9460) instead of a command-line switch of the browser."""
     resolver: Literal["stub", "browser"] = "stub"
-    """Who asks: the stub that resolv.conf names; or the browser by itself, over DoH and DoH3 alone. Its connection
-    stands when the page is asked for, as a user's does."""
+    """Resolver of the names: the stub of resolv.conf, or the browser itself, over DoH and DoH3 only. The browser's
+    connection for DNS exists before the page is requested, as for a user."""
     connections: Literal["one", "paper"] = "one"
-    """The stub's towards the resolver: one, or as the proxy of the paper had them, over DoTCP one for each query and
-    over DoT an idle one or another (dnsproxy of 2022, `upstream_pool.go`)."""
+    """Connections of the stub to the resolver: `one`, or `paper`, as the paper's proxy. That is one for each query over
+    DoTCP, and a pool over DoT (dnsproxy of 2022, `upstream_pool.go`)."""
 
 
 _LINKS = ("fiber", "cable", "dsl", "4g", "4g-medium")
 _FURTHER_LINKS = ("asia", "fiber-loss", "4g-loss")
-"""A vantage point that the paper names with a page, and what a query over UDP waits longest for."""
+"""A vantage point that the paper names with a page, and links with loss."""
 _PAGES = (
     "login-form", "encyclopedia", "social-network", "shop", "professional-network", "device-maker", "search-engine",
     "news-portal", "video-portal", "software-maker",
@@ -35,14 +35,14 @@ _WHOLE = Plan(study="web", links=(*_LINKS, *_FURTHER_LINKS), pages=_PAGES, optio
 
 STUDY = Study(
     name="web",
-    room=__name__,
+    package=__name__,
     paper=IMC22,
     lead="A browser that resolves by itself over each transport, on pages with one lookup and with many.",
     sections=(
         Section(
             "web_performance",
             "Web performance",
-            "What a user waits for when the browser itself resolves one name or many over each transport "
+            "Page loads of a browser that resolves one name or many over each transport "
             "(Kosek et al., IMC 2022, section 3.2).",
         ),
     ),

@@ -118,11 +118,6 @@ def early_data(frame: pl.DataFrame) -> AnyChart:
     return chart
 
 
-def early_data_table(frame: pl.DataFrame) -> pl.DataFrame:
-    """Request, handshake and response as numbers: link, h3, event, n, median, low, high; multiples of the RTT."""
-    return frame.select("link", "h3", "event", "n", "median", "low", "high")
-
-
 def saving_data(inputs: Inputs) -> pl.DataFrame:
     """What early data saves within a round: H3 1-RTT minus H3 0-RTT.
 
@@ -216,18 +211,18 @@ FIGURES = (
     ),
     _figure(
         name="early-data",
-        title="When the request leaves and the response starts",
+        title="Times of request, handshake and response",
         caption="Median times after the start of the navigation, in multiples of the link's RTT. With H3 0-RTT "
         "the browser sends the request at once, and the response starts one round-trip earlier. The "
         "end of the handshake hardly changes.",
         note="Marks: medians of all pages; lines: 5th to 95th percentile.",
         data=early_data_data,
         chart=early_data,
-        table=early_data_table,
+        table=("link", "h3", "event", "n", "median", "low", "high"),
     ),
     _figure(
         name="early-data-saving",
-        title="What H3 0-RTT saves within a round",
+        title="Time saved by H3 0-RTT within a round",
         caption="Difference between the H3 1-RTT and the H3 0-RTT load of the same round, in multiples of the link's "
         "RTT: start of the response (all pages) and PLT of each page.",
         note=f"Filled: medians, 95 % intervals. Hollow: differences of medians, {PAPER} Figs. 10, 11. Dashed: 0 and 1 "
