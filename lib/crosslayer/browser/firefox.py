@@ -123,7 +123,13 @@ class _Program(Process):
 
 
 class Firefox(Browser):
-    """Firefox without a driver; parameters as in `Browser`."""
+    """Firefox without a driver; parameters as in `Browser`.
+
+    Parameters
+    ----------
+    preferences
+        Further preferences of about:config by name; they override those that crosslayer sets.
+    """
 
     title = "Firefox"
     token_needs_ticket = False  # neqo stores both together and waits for the token
@@ -142,6 +148,7 @@ class Firefox(Browser):
         few_processes: bool = False,
         page_timeout_s: float = 60.0,
         secure_dns: SecureDns | None = None,
+        preferences: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__()
         self._in_use = [WARM_UP_HOST, *([secure_dns.host] if secure_dns is not None else [])]
@@ -149,11 +156,12 @@ class Firefox(Browser):
         for directory in (profile, home):
             directory.mkdir(parents=True, exist_ok=True)
         over_h3 = [*addresses, *(host for host in resolves if force_h3 and not host.startswith("*"))]
-        preferences = {**_PREFERENCES, _MAPPING: ",".join(f"{host};h3=:443" for host in over_h3)}
-        preferences |= _FORCED if force_h3 else _HTTPS_RECORDS
-        preferences |= _secure_dns_preferences(secure_dns) if secure_dns is not None else {}
-        preferences["dom.ipc.processPrelaunch.enabled"] = not few_processes
-        lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in preferences.items())
+        prefs = {**_PREFERENCES, _MAPPING: ",".join(f"{host};h3=:443" for host in over_h3)}
+        prefs |= _FORCED if force_h3 else _HTTPS_RECORDS
+        prefs |= _secure_dns_preferences(secure_dns) if secure_dns is not None else {}
+        prefs["dom.ipc.processPrelaunch.enabled"] = not few_processes
+        prefs |= preferences or {}
+        lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in prefs.items())
         (profile / "user.js").write_text("".join(lines), encoding="utf-8")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("MOZ_", "XDG_", "DBUS_"))}
         self._program = _Program(

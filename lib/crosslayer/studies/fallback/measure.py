@@ -9,10 +9,11 @@ from __future__ import annotations
 import ipaddress
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from crosslayer.browser import Browser, BrowserError, PageLoad
+from crosslayer.browser import Browser, BrowserError, BrowserPrograms, PageLoad, find_browser
 from crosslayer.campaign.attempts import Attempt, read_attempts
 from crosslayer.campaign.evidence import document_columns, incomplete
 from crosslayer.campaign.instruments import KeptBrowser, load_columns, resource_rows
@@ -38,12 +39,15 @@ _PROBE_RTT_MS = 700.0
 """Above the RTT of every link: probes wait that long for each other's fate."""
 
 
-_CURL = "curl-"
-"""Begins the conditions of curl; the rest is the case."""
+_FIREFOX: Mapping[Client, Mapping[str, object]] = {
+    Client.FIREFOX: {"network.dns.disableIPv6": False},
+    Client.FIREFOX_HAPPY_EYEBALLS: {"network.dns.disableIPv6": False, "network.http.happy_eyeballs_enabled": True},
+}
+"""Preferences of Firefox by client."""
 
 
 class Fallback(Measurer):
-    """One load for each case, in one browser kept between them, and one request of curl for each of its cases."""
+    """One load for each case, in browsers kept between them, and one request of curl for each of its cases."""
 
     def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
@@ -54,41 +58,67 @@ class Fallback(Measurer):
         self._keys = {page.name: EchKey.make(page.aliases[1]) for page in pages}
         self._middlebox = Middlebox()
         self._ring = Ring()
-        self._kept = KeptBrowser(
-            bench,
-            lambda browser: self._load(browser, pages[0], CASES["first"]),
-            force_h3=False,
-            addresses={host: address for host, address in bench.addresses.items() if host not in resolved},
-            resolves=resolved,
-            page_timeout_s=LOAD_TIMEOUT_S,
-        )
+        options = bench.plan.options
+        self._cases = options.cases or tuple(CASES)
+        self._clients = [client for client in installed_clients() if client in options.clients]
+        self._browsers = {
+            client: KeptBrowser(
+                bench,
+                lambda browser: self._load(browser, pages[0], CASES["first"]),
+                name=client.value,
+                programs=programs,
+                force_h3=False,
+                addresses={host: address for host, address in bench.addresses.items() if host not in resolved},
+                resolves=resolved,
+                page_timeout_s=LOAD_TIMEOUT_S,
+                **({"preferences": _FIREFOX[client]} if client in _FIREFOX else {}),
+            )
+            for client in self._clients
+            if (programs := installed_clients()[client]) is not None
+        }
 
     def close(self) -> None:
-        """End the browser, the capture and the middlebox."""
-        self._kept.close()
+        """End the browsers, the capture and the middlebox."""
+        for kept in self._browsers.values():
+            kept.close()
         self._ring.close()
         self._middlebox.stop()
 
     @staticmethod
     def versions(plan: Plan) -> dict[str, str]:
-        """Versions of libcurl and its libraries."""
-        return curl.versions()
+        """Versions of Firefox, and of libcurl and its libraries, where they are measured."""
+        firefox = next((installed_clients().get(client) for client in _FIREFOX if client in plan.options.clients), None)
+        of_curl = curl.versions() if Client.CURL in plan.options.clients else {}
+        return of_curl | (firefox.versions if firefox else {})
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every case, and those of curl where there is one with HTTP/3."""
-        of_curl = [f"{_CURL}{name}" for name, case in CASES.items() if case.for_curl] if curl.versions() else []
-        return [*CASES, *of_curl]
+        """Every case of each client but Firefox."""
+        return [
+            condition_of(client, name)
+            for client in self._clients
+            if client not in _FIREFOX
+            for name in self._cases
+            if client is not Client.CURL or CASES[name].for_curl
+        ]
+
+    def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
+        """Every case in Firefox, in the first rounds."""
+        if round_number >= self.bench.plan.options.firefox_rounds:
+            return []
+        return [condition_of(client, name) for client in self._clients if client in _FIREFOX for name in self._cases]
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
-        name = condition.removeprefix(_CURL)
+        client, name = client_and_case(condition)
         h3 = "1-rtt" if CASES[name].visit in (FIRST, SECOND) else "0-rtt"
         columns = {"h3": h3, "coupling": "coupled", "dns_protocol": "DoUDP", "condition": name}
-        return "page_loads", columns | ({"browser": Client.CURL.value} if name != condition else {})
+        return "page_loads", columns | {"browser": client.value}
 
     def warm_up(self) -> None:
-        """One load."""
-        self._kept.open()
+        """One load in each browser but Firefox, which is started when it is measured."""
+        for client, kept in self._browsers.items():
+            if client not in _FIREFOX:
+                kept.open()
 
     def measure(self, condition: str, cell: Cell, round_number: int, position: int) -> Rows:
         """One load: its row, and those of its resources and of what the browser tried."""
@@ -96,15 +126,17 @@ class Fallback(Measurer):
         case, started = CASES[row["condition"]], time.time()
         if fault := self._verify(page, case):
             return {"page_loads": [row | {"started_s": started, "error": fault}]}
-        if condition != row["condition"]:
+        client, _ = client_and_case(condition)
+        if client is Client.CURL:
             return self._measure_curl(row, page, case)
+        kept = self._browsers[client]
         try:
-            browser = self._kept.open()
+            browser = kept.open()
             self.bench.server.events()  # discard those of earlier loads and of probes
             load = self._load(browser, page, case)
         except BrowserError as error:
             tried = attempt_rows(row | {"started_s": started}, self._attempts(page))
-            self._kept.close()
+            kept.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}], "attempts": tried}
         finally:
             self._end_faults()
@@ -224,6 +256,28 @@ class Fallback(Measurer):
         frames, _missing = self._ring.take()
         hosts = [known[page.host] for known in (self.bench.addresses, self._addresses6)]
         return read_attempts(frames, hosts, network.SERVER_ADDRESS)
+
+
+def installed_clients() -> dict[Client, BrowserPrograms | None]:
+    """Clients of this machine with their programs; None for curl, which is a library."""
+    clients: dict[Client, BrowserPrograms | None] = {Client.CHROMIUM: find_browser("chromium")}
+    with suppress(BrowserError):
+        clients |= dict.fromkeys(_FIREFOX, find_browser("firefox"))
+    return clients | ({Client.CURL: None} if curl.versions() else {})
+
+
+def condition_of(client: Client, case: str) -> str:
+    """Name of the condition in which a client meets a case; Chromium's are those of the cases."""
+    return case if client is Client.CHROMIUM else f"{client.value}-{case}"
+
+
+def client_and_case(condition: str) -> tuple[Client, str]:
+    """Client and case of a condition."""
+    for client in Client:
+        name = condition.removeprefix(f"{client.value}-")
+        if name in CASES and name != condition:
+            return client, name
+    return Client.CHROMIUM, condition
 
 
 def record(ech: bytes, hints: Sequence[bytes] = ()) -> bytes:
