@@ -106,6 +106,13 @@ argument => new Promise(done => {
 Promises the number of remaining connections to other hosts. HTTP/2 connections (`h2`, `http/2`) are ignored because
 they do not delay new ones. A draining connection no longer reports HTTP/3 as its protocol.
 """
+_FORGET_FAILURES = """
+() => {
+  Services.obs.notifyObservers(null, "network:reset-http3-excluded-list");
+  Services.dns.clearCache(true);
+}
+"""
+"""JavaScript with the browser's privileges: lets it use HTTP/3 again with hosts where it failed."""
 _CLOSED_WAIT_MS = 20_000
 _TRIES = 10
 
@@ -203,6 +210,11 @@ class Firefox(Browser):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._program.pid, signal.SIGKILL)  # no state of it is kept
         self._program.stop()
+
+    def forget_failures(self) -> None:
+        """Forget which hosts did not answer over HTTP/3, and all addresses: user contexts share both."""
+        with self._failing(""):
+            self._bidi.run(_FORGET_FAILURES, 0, context=self._own)
 
     def _ask_over_h3(self) -> None:
         """Load the warm-up page until it is loaded over HTTP/3; `BidiError` if it never is.

@@ -38,10 +38,14 @@ class Case:
     of_resolver: bool = False
     """Whether the faults are those of the path to the resolver instead."""
 
+    private: bool = False
+    """Whether the host has an address of the private ranges (RFC 1918)."""
+
     @property
     def for_curl(self) -> bool:
-        """Whether curl can be measured in it: it asks for no HTTPS record and remembers nothing of an earlier visit."""
-        return self.visit == FIRST and self.record in ("none", "h3") and "HTTPS" not in self.late
+        """Whether curl can be measured in it: it asks for no HTTPS record, and remembers of a visit only Alt-Svc."""
+        later = self.visit != FIRST and self.record == "none"
+        return later or (self.visit == FIRST and self.record in ("none", "h3") and "HTTPS" not in self.late)
 
 
 _DROPPED, _REJECTED = ("drop udp/443",), ("reject udp/443",)
@@ -51,6 +55,7 @@ CASES: Final[Mapping[str, Case]] = {
     "first": Case("nothing blocked", FIRST),
     "first-udp-dropped": Case("UDP 443 dropped", FIRST, _DROPPED),
     "first-udp-rejected": Case("UDP 443 rejected", FIRST, _REJECTED),
+    "first-private-udp-dropped": Case("UDP 443 dropped, private address", FIRST, _DROPPED, private=True),
     "first-initial-dropped": Case("Initials of 1,200 bytes dropped", FIRST, ("drop quic-initial:1200",)),
     "first-version-dropped": Case("QUIC v1 dropped", FIRST, ("drop quic-version:1",)),
     "first-syn-dropped": Case("TCP SYN dropped", FIRST, ("drop syn/443",)),

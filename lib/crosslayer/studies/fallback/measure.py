@@ -11,9 +11,11 @@ import struct
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from crosslayer.browser import Browser, BrowserError, BrowserPrograms, PageLoad, find_browser
+from crosslayer.browser.firefox import Firefox
 from crosslayer.campaign.attempts import Attempt, read_attempts
 from crosslayer.campaign.evidence import document_columns, incomplete
 from crosslayer.campaign.instruments import KeptBrowser, load_columns, resource_rows
@@ -24,7 +26,7 @@ from crosslayer.packets import Ring
 from crosslayer.pages import PageSpec
 from crosslayer.path_faults import PathFault, parse_fault
 from crosslayer.studies.fallback import curl
-from crosslayer.studies.fallback.cases import CASES, FIRST, LATE_MS, PUBLIC, SECOND, Case, QueryType
+from crosslayer.studies.fallback.cases import CASES, FIRST, LATE_MS, PUBLIC, RETURN, SECOND, Case, QueryType
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.backends import Middlebox
 from crosslayer.testbed.ech import EchKey
@@ -52,9 +54,10 @@ class Fallback(Measurer):
     def __init__(self, bench: RoundContext) -> None:
         super().__init__(bench)
         namespaces.use_resolver(network.SERVER_ADDRESS)
-        self._addresses6 = network.enable_ipv6(list(bench.addresses), bench.plan.congestion_control)
         pages = [bench.pages[name] for name in bench.plan.pages]
         resolved = [page.host for page in pages]
+        self._addresses6 = network.enable_ipv6(resolved, bench.plan.congestion_control)
+        self._addresses4 = network.add_public_addresses(resolved, bench.plan.congestion_control)
         self._keys = {page.name: EchKey.make(page.aliases[1]) for page in pages}
         self._middlebox = Middlebox()
         self._ring = Ring()
@@ -132,37 +135,49 @@ class Fallback(Measurer):
         kept = self._browsers[client]
         try:
             browser = kept.open()
+            if isinstance(browser, Firefox):
+                browser.forget_failures()
             self.bench.server.events()  # discard those of earlier loads and of probes
             load = self._load(browser, page, case)
         except BrowserError as error:
-            tried = attempt_rows(row | {"started_s": started}, self._attempts(page))
+            tried = attempt_rows(row | {"started_s": started}, self._attempts(page, case))
             kept.close()
             return {"page_loads": [row | {"started_s": started, "error": str(error)}], "attempts": tried}
         finally:
             self._end_faults()
-        attempts, events = self._attempts(page), self.bench.server.events()
+        attempts, events = self._attempts(page, case), self.bench.server.events()
         row = row | load_columns(load) | incomplete(events, page, load) | self._evidence(page, case, events, attempts)
         resources = resource_rows(row, load, events)
         return {"page_loads": [row], "resources": resources, "attempts": attempt_rows(row, attempts)}
 
     def _measure_curl(self, row: dict[str, Any], page: PageSpec, case: Case) -> Rows:
-        """One request of curl."""
-        server, addresses = self.bench.server, self._target(page, case)
+        """One request of curl, and before it, in a later visit, one that fills its Alt-Svc cache over HTTP/2."""
+        server, addresses, faults = self.bench.server, self._target(page, case), faults_of(case, page)
+        cache = self.bench.folder / "alt-svc" if case.visit != FIRST else None
+        fetch = partial(
+            curl.fetch,
+            f"https://{page.host}/",
+            http3=case.visit == FIRST and case.record != "none",
+            ca_file=server.ca_file,
+            timeout_s=LOAD_TIMEOUT_S,
+            alt_svc=cache,
+        )
         self._announce(page, case)
-        server.events()
-        self._middlebox.block(faults_of(case, page), addresses)
+        self._middlebox.block(faults if case.visit != RETURN else [], addresses)
         self._middlebox.begin(time.time_ns())
-        self._ring.start()
         try:
-            fetched = curl.fetch(
-                f"https://{page.host}/",
-                http3=case.record != "none",
-                ca_file=server.ca_file,
-                timeout_s=LOAD_TIMEOUT_S,
-            )
+            if cache is not None:
+                cache.unlink(missing_ok=True)
+                if earlier := fetch().error:
+                    return {"page_loads": [row | {"started_s": time.time(), "error": f"the earlier visit: {earlier}"}]}
+                time.sleep(case.pause_s)
+                self._middlebox.block(faults, addresses)
+            server.events()
+            self._ring.start()
+            fetched = fetch()
         finally:
             self._end_faults()
-        attempts = self._attempts(page)
+        attempts = self._attempts(page, case)
         row = row | fetched.columns
         tried = attempt_rows(row, attempts)
         if fetched.error:
@@ -209,7 +224,11 @@ class Fallback(Measurer):
         """Addresses to which the faults are restricted."""
         if case.of_resolver:
             return [network.SERVER_ADDRESS]
-        return [self.bench.addresses[page.host], *([self._addresses6[page.host]] if case.ipv6 else [])]
+        return [self._address4(page, case), *([self._addresses6[page.host]] if case.ipv6 else [])]
+
+    def _address4(self, page: PageSpec, case: Case) -> str:
+        """IPv4 address of a case's host."""
+        return (self.bench.addresses if case.private else self._addresses4)[page.host]
 
     def _announce(self, page: PageSpec, case: Case) -> None:
         """Set what the resolver answers and what the web server announces."""
@@ -217,10 +236,12 @@ class Fallback(Measurer):
         ech = case.record == "h3-ech"
         server.set_ech(key if ech else None)
         server.set_alt_svc(_ALT_SVC)
-        addresses = [ipaddress.ip_address(known[host]).packed for known in (self.bench.addresses, self._addresses6)]
+        addresses = [
+            ipaddress.ip_address(address).packed for address in (self._address4(page, case), self._addresses6[host])
+        ]
         hints = addresses if case.record == "h3-hints" else ()
         records: dict[QueryType, bytes | None] = {
-            "A": None,
+            "A": addresses[0],
             "AAAA": addresses[1] if case.ipv6 else None,
             "HTTPS": None if case.record == "none" else record(key.config_list if ech else b"", hints),
         }
@@ -252,10 +273,10 @@ class Fallback(Measurer):
             close_connections=close_connections,
         )
 
-    def _attempts(self, page: PageSpec) -> list[Attempt]:
+    def _attempts(self, page: PageSpec, case: Case) -> list[Attempt]:
         frames, _missing = self._ring.take()
-        hosts = [known[page.host] for known in (self.bench.addresses, self._addresses6)]
-        return read_attempts(frames, hosts, network.SERVER_ADDRESS)
+        hosts = [self._address4(page, case), self._addresses6[page.host]]
+        return read_attempts(frames, hosts, network.SERVER_ADDRESS, page.host)
 
 
 def installed_clients() -> dict[Client, BrowserPrograms | None]:
