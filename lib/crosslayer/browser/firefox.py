@@ -158,6 +158,8 @@ class Firefox(Browser):
         preferences: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__()
+        self.returns_at_once = False
+        """Whether loads begin while connections of earlier ones are still being discarded, see `_wait_until_idle`."""
         self._in_use = [WARM_UP_HOST, *([secure_dns.host] if secure_dns is not None else [])]
         profile, home = folder / "profile", folder / "home"
         for directory in (profile, home):
@@ -246,8 +248,11 @@ class Firefox(Browser):
         """Wait until Firefox has also discarded its closed connections.
 
         Firefox waits three PTOs for a closed QUIC connection to drain (RFC 9000, section 10.2) before it reconnects to
-        the same host. On 4G that is half a second, within which no user returns.
+        the same host. On 4G that is half a second, within which no user returns. It takes until the connection's idle
+        timeout if nothing answers, so `returns_at_once` ends this wait.
         """
+        if self.returns_at_once:
+            return super()._wait_until_idle()
         remaining = self._bidi.run(
             _WAIT_FOR_CLOSED, {"but": self._in_use, "wait_ms": _CLOSED_WAIT_MS}, context=self._own
         )

@@ -54,7 +54,8 @@ def fetch(url: str, *, http3: bool, ca_file: Path, timeout_s: float, alt_svc: Pa
     url
         URL of the document.
     http3
-        `curl --http3`: HTTP/3, or HTTP/2 where HTTP/3 does not answer in time. Otherwise HTTP/2.
+        `curl --http3`: HTTP/3, or HTTP/2 where HTTP/3 does not answer in time. Otherwise curl chooses: HTTP/2, and
+        HTTP/3 if `alt_svc` contains it.
     ca_file
         CA certificate, PEM.
     timeout_s
@@ -74,7 +75,7 @@ def fetch(url: str, *, http3: bool, ca_file: Path, timeout_s: float, alt_svc: Pa
     options: dict[int, Any] = {
         pycurl.URL: url.encode(),
         pycurl.CAINFO: str(ca_file).encode(),
-        pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_3 if http3 else pycurl.CURL_HTTP_VERSION_2TLS,
+        pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_3 if http3 else pycurl.CURL_HTTP_VERSION_NONE,
         pycurl.WRITEFUNCTION: write,
         pycurl.TIMEOUT_MS: round(timeout_s * 1e3),
         pycurl.NOSIGNAL: 1,

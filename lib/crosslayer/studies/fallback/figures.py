@@ -8,7 +8,7 @@ import polars as pl
 from crosslayer import metrics
 from crosslayer.figures import Figure, Inputs, marks
 from crosslayer.figures.sentences import row, with_interval
-from crosslayer.figures.style import BLUE, GREEN, INK, RED, SOLID, TEXT_WIDTH, AnyChart, Look, with_titles
+from crosslayer.figures.style import BLUE, GREEN, INK, PURPLE, RED, SOLID, TEXT_WIDTH, AnyChart, Look, with_titles
 from crosslayer.studies.fallback.cases import CASES, FIRST, Case
 from crosslayer.studies.fallback.timers import TIMERS, delays
 
@@ -18,11 +18,23 @@ _SECTIONS = {
     "second": "Second visit, same path",
     "return": "Return after a visit on a good path",
 }
-_CLIENTS = {"chromium": "Chromium", "firefox": "Firefox", "curl": "curl"}
-_COLORS = {"chromium": BLUE, "firefox": GREEN, "curl": RED}
-_SHAPES = {"fiber": "square", "4g": "circle"}
-_NO_PAGE_MS = 100_000.0
+_CLIENTS = {
+    "chromium": "Chromium",
+    "firefox": "Firefox",
+    "firefox-happy-eyeballs": "Firefox with Happy Eyeballs v3",
+    "curl": "curl",
+}
+_LOOKS = {
+    "Chromium": Look(BLUE, "circle", SOLID),
+    "Firefox": Look(GREEN, "square", SOLID),
+    "Firefox with Happy Eyeballs v3": Look(PURPLE, "diamond", SOLID),
+    "curl": Look(RED, "triangle-up", SOLID),
+}
+_ROW_PX = 9
+"""Height of a client within a row."""
+_NO_PAGE_MS = 200_000.0
 """Where the axis says that no page came, ms."""
+_AXIS = "Response starts (ms, logarithmic)"
 
 
 def _section(case: Case) -> str:
@@ -54,45 +66,50 @@ def blocked_data(inputs: Inputs) -> pl.DataFrame:
     return inputs.by_rtt(frame.sort("browser", pl.col("condition").replace_strict(order, return_dtype=pl.Int64)))
 
 
-def _series(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
-    """Rows with their client and series, and how these are drawn: a colour a client, a shape a link."""
-    client = pl.col("browser").replace(_CLIENTS)
-    shown = with_titles(frame).with_columns(client=client, series=pl.format("{}, {}", client, pl.col("link_title")))
-    names = {
-        series: Look(_COLORS[browser], _SHAPES.get(link, "diamond"), SOLID)
-        for browser, link, series in shown.select("browser", "link", "series").unique(maintain_order=True).rows()
-    }
-    clients = {name: Look(_COLORS[browser], "circle", SOLID) for browser, name in _CLIENTS.items()}
-    present = {name: look for name, look in clients.items() if name in set(shown["client"])}
-    look = marks.by("series", names, "color", "shape", columns=len(names))
+def _clients(frame: pl.DataFrame) -> tuple[pl.DataFrame, marks.Encodings]:
+    """Rows with the name of their client, and how clients are drawn."""
+    shown = with_titles(frame).with_columns(client=pl.col("browser").replace(_CLIENTS))
+    present = {name: look for name, look in _LOOKS.items() if name in set(shown["client"])}
+    look = marks.by("client", present, "color", "shape", columns=len(present))
     return shown, look | marks.by("client", present, "offset", legend=False)
 
 
 def blocked(frame: pl.DataFrame) -> AnyChart:
-    """A plot for each kind of visit, a row for each fault; `no page` at the end where none came."""
+    """A row of plots for each kind of visit, one for each link; `no page` at the end where none came."""
     if frame.is_empty():
         return marks.empty_plot("no page loads of this study", TEXT_WIDTH - 60)
-    shown, look = _series(frame)
-    tooltip = marks.tips("series", "about", value="median, ms", digits=".1f", counted="loads")
+    shown, look = _clients(frame)
+    links = shown["link_title"].unique(maintain_order=True).to_list()
+    tooltip = marks.tips("client", "link_title", "about", value="median, ms", digits=".1f", counted="loads")
     scale = alt.Scale(type="log", domain=[10, 200_000])
     axis = alt.Axis(values=[10, 100, 1000, 10_000, 100_000], format="~s")
     plots = []
     sections = [section for section in _SECTIONS if section in set(shown["section"])]
     for section in sections:
         part = shown.filter(pl.col("section") == section)
-        axis_title = "Response starts (ms, logarithmic)" if section == sections[-1] else None
-        x = alt.X("median:Q", title=axis_title, scale=scale, axis=axis)
+        x = alt.X("median:Q", title=_AXIS if section == sections[-1] else None, scale=scale, axis=axis)
         labels = list(dict.fromkeys(_label(case) for case in CASES.values() if _section(case) == section))
-        y = marks.rows("about", [label for label in labels if label in set(part["about"])])
-        came = part.filter(pl.col("median").is_not_null())
-        never = _without_page(part)
-        height = 26 * part["about"].n_unique()
-        base = alt.Chart(came, width=TEXT_WIDTH - 250, height=height, title=marks.heading(_SECTIONS[section]))
-        layers = [*marks.intervals(base, x, y, tooltip, look)]
-        failed = alt.Chart(never).mark_text(align="center", fontSize=9, color=INK)
-        layers.append(failed.encode(x=x, y=y, text="text:N"))
-        plots.append(alt.layer(*layers))
+        labels = [label for label in labels if label in set(part["about"])]
+        row = []
+        for number, link in enumerate(links):
+            own = part.filter(pl.col("link_title") == link)
+            y = marks.rows("about", labels, labels=number == 0)
+            came = own.filter(pl.col("median").is_not_null())
+            heading = f"{_SECTIONS[section]}: {link}" if number == 0 else str(link)
+            base = alt.Chart(came, width=_column_px(links, 250), height=_height(part, labels))
+            failed = alt.Chart(_without_page(own)).mark_text(align="right", fontSize=9, color=INK)
+            layers = [*marks.intervals(base, x, y, tooltip, look), failed.encode(x=x, y=y, text="text:N")]
+            row.append(alt.layer(*layers).properties(title=marks.heading(heading)))
+        plots.append(alt.hconcat(*row, spacing=10))
     return alt.vconcat(*plots, spacing=12)
+
+
+def _column_px(links: list[str], labels_px: int) -> float:
+    return (TEXT_WIDTH - labels_px) / len(links)
+
+
+def _height(frame: pl.DataFrame, labels: list[str]) -> int:
+    return (4 + _ROW_PX * frame["client"].n_unique()) * len(labels)
 
 
 def _without_page(part: pl.DataFrame) -> pl.DataFrame:
@@ -159,18 +176,25 @@ def timers(frame: pl.DataFrame) -> AnyChart:
     """A row for each timer, from its least to its greatest value."""
     if frame.is_empty():
         return marks.empty_plot("no attempts of this study", TEXT_WIDTH - 60)
-    shown, look = _series(frame)
+    shown, look = _clients(frame)
+    links = shown["link_title"].unique(maintain_order=True).to_list()
     labels = list(dict.fromkeys(timer.title for timer in TIMERS.values() if timer.title in set(shown["about"])))
-    tooltip = marks.tips("series", "about", value="median, ms", digits=".1f")
+    tooltip = marks.tips("client", "link_title", "about", value="median, ms", digits=".1f")
     tooltip += [
         alt.Tooltip("low:Q", format=".1f", title="least"),
         alt.Tooltip("high:Q", format=".1f", title="greatest"),
         alt.Tooltip("n:Q", title="rounds"),
     ]
-    axis = alt.Axis(values=[0, 20, 50, 100, 200, 300, 600, 1000, 2000, 4000])
-    x = alt.X("median:Q", title="Wait (ms)", scale=alt.Scale(type="symlog", constant=20, domain=[-4, 5000]), axis=axis)
-    base = alt.Chart(shown, width=TEXT_WIDTH - 330, height=26 * len(labels))
-    return alt.layer(*marks.intervals(base, x, marks.rows("about", labels), tooltip, look))
+    axis = alt.Axis(values=[0, 50, 100, 250, 600, 1000, 5000, 30_000], format="~s")
+    scale = alt.Scale(type="symlog", constant=50, domain=[-6, 40_000])
+    plots = []
+    for number, link in enumerate(links):
+        own = shown.filter(pl.col("link_title") == link)
+        x = alt.X("median:Q", title="Wait (ms)", scale=scale, axis=axis)
+        base = alt.Chart(own, width=_column_px(links, 290), height=_height(shown, labels), title=marks.heading(link))
+        y = marks.rows("about", labels, labels=number == 0)
+        plots.append(alt.layer(*marks.intervals(base, x, y, tooltip, look)))
+    return alt.hconcat(*plots, spacing=10)
 
 
 def timers_table(frame: pl.DataFrame) -> pl.DataFrame:

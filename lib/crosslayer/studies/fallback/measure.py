@@ -113,7 +113,8 @@ class Fallback(Measurer):
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""
         client, name = client_and_case(condition)
-        h3 = "1-rtt" if CASES[name].visit in (FIRST, SECOND) else "0-rtt"
+        early_data = CASES[name].visit == RETURN and client is not Client.CURL
+        h3 = "0-rtt" if early_data else "1-rtt"
         columns = {"h3": h3, "coupling": "coupled", "dns_protocol": "DoUDP", "condition": name}
         return "page_loads", columns | {"browser": client.value}
 
@@ -137,6 +138,7 @@ class Fallback(Measurer):
             browser = kept.open()
             if isinstance(browser, Firefox):
                 browser.forget_failures()
+                browser.returns_at_once = case.visit == SECOND
             self.bench.server.events()  # discard those of earlier loads and of probes
             load = self._load(browser, page, case)
         except BrowserError as error:
