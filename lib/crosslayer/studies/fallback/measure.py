@@ -95,20 +95,21 @@ class Fallback(Measurer):
         return of_curl | (firefox.versions if firefox else {})
 
     def conditions(self, cell: Cell) -> list[str]:
-        """Every case of each client but Firefox."""
+        """Cases that claims need, for each client."""
+        return self._conditions(in_every_round=True)
+
+    def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
+        """All other cases, in the first rounds."""
+        full = round_number < self.bench.plan.options.full_rounds
+        return self._conditions(in_every_round=False) if full else []
+
+    def _conditions(self, *, in_every_round: bool) -> list[str]:
         return [
             condition_of(client, name)
             for client in self._clients
-            if client not in _FIREFOX
             for name in self._cases
-            if client is not Client.CURL or CASES[name].for_curl
+            if CASES[name].in_every_round is in_every_round and (client is not Client.CURL or CASES[name].for_curl)
         ]
-
-    def occasional_conditions(self, cell: Cell, round_number: int) -> list[str]:
-        """Every case in Firefox, in the first rounds."""
-        if round_number >= self.bench.plan.options.firefox_rounds:
-            return []
-        return [condition_of(client, name) for client in self._clients if client in _FIREFOX for name in self._cases]
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
         """Table and columns of a condition."""

@@ -48,6 +48,7 @@ def _answer(query_type: str) -> Event:
 
 
 _QUIC_TCP = ("quic-tcp", "QUIC, then TCP", "first-udp-dropped", _QUIC, _SYN)
+_ALT_SVC = ("alt-svc-quic-tcp", "QUIC by Alt-Svc, then TCP", "return-alt-svc-udp-dropped", _QUIC, _SYN)
 _IPV6_IPV4 = (
     "ipv6-ipv4",
     "TCP over IPv6, then over IPv4",
@@ -73,6 +74,7 @@ _OF_BROWSERS = (
     _QUIC_TCP,
     ("private-quic-tcp", "QUIC to a private address, then TCP", "first-private-udp-dropped", _QUIC, _SYN),
     ("early-tcp", "QUIC with early data, then TCP", "return-udp-dropped", _QUIC, _SYN),
+    _ALT_SVC,
     ("syn-syn", "SYN, then another connection", "first-both-dropped", _SYN, Event("tcp", number=1)),
     (
         "hello-syn",
@@ -103,7 +105,7 @@ _OF_BROWSERS = (
 _OF_CURL = (
     ("lookup-tcp", "lookup, then TCP behind QUIC", "first-udp-dropped", Event("A"), _SYN),
     _QUIC_TCP,
-    ("alt-svc-quic-tcp", "QUIC by Alt-Svc, then TCP", "return-alt-svc-udp-dropped", _QUIC, _SYN),
+    _ALT_SVC,
     _IPV6_IPV4,
     (
         "tcp-ipv6-quic-ipv4",
