@@ -211,8 +211,9 @@ def blocked_paths() -> str:
 def timers_table() -> str:
     """Markdown: what each client waits for, from the least to the greatest delay of all rounds, by link."""
     dataset = Dataset.open(CAMPAIGNS / "fallback")
-    versions = {"chromium": "chromium", "curl": "libcurl"}
-    names = {client: f"{client} {dataset.campaign.versions.get(key, '?')}" for client, key in versions.items()}
+    programs = {"curl": "libcurl", "firefox-happy-eyeballs": "firefox"}
+    clients = {timer.client for timer in TIMERS.values()}
+    versions = {client: dataset.campaign.versions.get(programs.get(client, client), "?") for client in clients}
     links = dataset.campaign.plan["links"]
     seen = {
         tuple(key): f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {high:.1f}"
@@ -225,7 +226,9 @@ def timers_table() -> str:
     lines = [f"| client | what it waits between | {', ms | '.join(links)}, ms |", "|---|---|" + "---|" * len(links)]
     for name, timer in TIMERS.items():
         cells = [seen.get((name, link), "–") for link in links]
-        lines.append(f"| {names[timer.client]} | {timer.title} | {' | '.join(cells)} |")
+        if set(cells) != {"–"}:
+            client = f"{timer.client} {versions[timer.client]}"
+            lines.append(f"| {client} | {timer.title} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
