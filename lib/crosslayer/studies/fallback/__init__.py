@@ -18,7 +18,7 @@ class Options:
     """Cases by their names (`cases.CASES`); every one where none is named."""
     clients: Annotated[tuple[Browser, ...], Meta(min_length=1)] = tuple(Browser)
     """Clients that are measured, where they are installed: see `crosslayer.vocabulary.Browser`."""
-    full_rounds: Annotated[int, Meta(ge=0)] = 2
+    full_rounds: Annotated[int, Meta(ge=0)] = 1
     """Rounds of a cell that have every case, from the first. Others have those that claims need. Rounds in virtual time
     hardly differ."""
 

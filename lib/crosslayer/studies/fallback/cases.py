@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from crosslayer.vocabulary import Browser
+
 FIRST: Final = "first"
 SECOND: Final = "second"
 RETURN: Final = "return"
@@ -35,8 +37,6 @@ class Case:
     """Types of queries for the host that the resolver answers `LATE_MS` late."""
     pause_s: float = 1.0
     """Time between the end of the first visit and the fault or the measured visit, s; 1 s for the close to arrive."""
-    in_every_round: bool = False
-    """Whether claims need it in several rounds: rounds without every case have it too."""
     of_resolver: bool = False
     """Whether the faults are those of the path to the resolver instead."""
 
@@ -54,9 +54,9 @@ _DROPPED, _REJECTED = ("drop udp/443",), ("reject udp/443",)
 _NO_IPV6, _REJECTED_IPV6 = ("drop ipv6",), ("reject ipv6",)
 
 CASES: Final[Mapping[str, Case]] = {
-    "first": Case("nothing blocked", FIRST, in_every_round=True),
-    "first-udp-dropped": Case("UDP 443 dropped", FIRST, _DROPPED, in_every_round=True),
-    "first-udp-rejected": Case("UDP 443 rejected", FIRST, _REJECTED, in_every_round=True),
+    "first": Case("nothing blocked", FIRST),
+    "first-udp-dropped": Case("UDP 443 dropped", FIRST, _DROPPED),
+    "first-udp-rejected": Case("UDP 443 rejected", FIRST, _REJECTED),
     "first-private-udp-dropped": Case("UDP 443 dropped, private address", FIRST, _DROPPED, private=True),
     "first-initial-dropped": Case("Initials of 1,200 bytes dropped", FIRST, ("drop quic-initial:1200",)),
     "first-version-dropped": Case("QUIC v1 dropped", FIRST, ("drop quic-version:1",)),
@@ -83,24 +83,53 @@ CASES: Final[Mapping[str, Case]] = {
         "A and AAAA answers late, hints at once", FIRST, record="h3-hints", ipv6=True, late=("A", "AAAA")
     ),
     "first-ipv6-no-record": Case("IPv6: nothing blocked", FIRST, record="none", ipv6=True),
-    "first-ipv6-no-record-dropped": Case("IPv6 dropped", FIRST, _NO_IPV6, "none", ipv6=True, in_every_round=True),
+    "first-ipv6-no-record-dropped": Case("IPv6 dropped", FIRST, _NO_IPV6, "none", ipv6=True),
     "first-ipv6-no-record-rejected": Case("IPv6 rejected", FIRST, _REJECTED_IPV6, "none", ipv6=True),
-    "first-ipv6-no-record-late-a": Case(
-        "A answer late", FIRST, record="none", ipv6=True, late=("A",), in_every_round=True
-    ),
-    "first-ipv6-no-record-late-aaaa": Case(
-        "AAAA answer late", FIRST, record="none", ipv6=True, late=("AAAA",), in_every_round=True
-    ),
-    "second-udp-dropped": Case("UDP 443 dropped", SECOND, _DROPPED, in_every_round=True),
+    "first-ipv6-no-record-late-a": Case("A answer late", FIRST, record="none", ipv6=True, late=("A",)),
+    "first-ipv6-no-record-late-aaaa": Case("AAAA answer late", FIRST, record="none", ipv6=True, late=("AAAA",)),
+    "second-udp-dropped": Case("UDP 443 dropped", SECOND, _DROPPED),
     "second-later-udp-dropped": Case("UDP 443 dropped, 20 s later", SECOND, _DROPPED, pause_s=20.0),
-    "second-udp-rejected": Case("UDP 443 rejected", SECOND, _REJECTED, in_every_round=True),
+    "second-udp-rejected": Case("UDP 443 rejected", SECOND, _REJECTED),
     "second-alt-svc-udp-dropped": Case("UDP 443 dropped", SECOND, _DROPPED, "none"),
-    "return": Case("nothing blocked", RETURN, in_every_round=True),
-    "return-udp-dropped": Case("UDP 443 dropped", RETURN, _DROPPED, in_every_round=True),
-    "return-udp-rejected": Case("UDP 443 rejected", RETURN, _REJECTED, in_every_round=True),
-    "return-0-rtt-dropped": Case("0-RTT packets dropped", RETURN, ("drop quic-0rtt",), in_every_round=True),
+    "return": Case("nothing blocked", RETURN),
+    "return-udp-dropped": Case("UDP 443 dropped", RETURN, _DROPPED),
+    "return-udp-rejected": Case("UDP 443 rejected", RETURN, _REJECTED),
+    "return-0-rtt-dropped": Case("0-RTT packets dropped", RETURN, ("drop quic-0rtt",)),
     "return-alt-svc": Case("nothing blocked", RETURN, record="none"),
-    "return-alt-svc-udp-dropped": Case("UDP 443 dropped", RETURN, _DROPPED, "none", in_every_round=True),
+    "return-alt-svc-udp-dropped": Case("UDP 443 dropped", RETURN, _DROPPED, "none"),
     "return-alt-svc-udp-rejected": Case("UDP 443 rejected", RETURN, _REJECTED, "none"),
 }
 """By name, which is the column `condition`."""
+
+IN_EVERY_ROUND: Final[Mapping[Browser, tuple[str, ...]]] = {
+    Browser.CHROMIUM: (
+        "first",
+        "first-udp-dropped",
+        "first-udp-rejected",
+        "first-ipv6-no-record-dropped",
+        "first-ipv6-no-record-late-a",
+        "first-ipv6-no-record-late-aaaa",
+        "second-udp-dropped",
+        "second-udp-rejected",
+        "return",
+        "return-udp-dropped",
+        "return-udp-rejected",
+        "return-0-rtt-dropped",
+    ),
+    Browser.FIREFOX: (
+        "first-udp-dropped",
+        "first-udp-rejected",
+        "first-ipv6-no-record-dropped",
+        "first-ipv6-no-record-late-a",
+        "first-ipv6-no-record-late-aaaa",
+        "return-udp-dropped",
+        "return-alt-svc-udp-dropped",
+    ),
+    Browser.FIREFOX_HAPPY_EYEBALLS: (
+        "first-udp-dropped",
+        "first-ipv6-no-record-late-a",
+        "first-ipv6-no-record-late-aaaa",
+    ),
+    Browser.CURL: tuple(name for name, case in CASES.items() if case.for_curl),
+}
+"""Cases that claims need in several rounds, by client, and those of curl, which are quick."""

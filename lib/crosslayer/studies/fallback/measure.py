@@ -26,7 +26,17 @@ from crosslayer.packets import Ring
 from crosslayer.pages import PageSpec
 from crosslayer.path_faults import PathFault, parse_fault
 from crosslayer.studies.fallback import curl
-from crosslayer.studies.fallback.cases import CASES, FIRST, LATE_MS, PUBLIC, RETURN, SECOND, Case, QueryType
+from crosslayer.studies.fallback.cases import (
+    CASES,
+    FIRST,
+    IN_EVERY_ROUND,
+    LATE_MS,
+    PUBLIC,
+    RETURN,
+    SECOND,
+    Case,
+    QueryType,
+)
 from crosslayer.testbed import namespaces, network
 from crosslayer.testbed.backends import Middlebox
 from crosslayer.testbed.ech import EchKey
@@ -108,7 +118,8 @@ class Fallback(Measurer):
             condition_of(client, name)
             for client in self._clients
             for name in self._cases
-            if CASES[name].in_every_round is in_every_round and (client is not Client.CURL or CASES[name].for_curl)
+            if (name in IN_EVERY_ROUND[client]) is in_every_round
+            and (client is not Client.CURL or CASES[name].for_curl)
         ]
 
     def place(self, condition: str) -> tuple[str, dict[str, Any]]:
